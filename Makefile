@@ -1,0 +1,54 @@
+# `make run` and `make test` do all the set-up on a fresh machine; everything goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= auto
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long check format benchmarks clean debian-packages
+
+help: ## what there is to make
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# A stamp newer than pyproject.toml means: installed as declared now.
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+$(VENV)/.check: pyproject.toml $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[check]'
+	@touch $@
+
+debian-packages: # a real browser for the tests of the report
+	@command -v chromium >/dev/null || { \
+	  sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
+	  $$sudo apt-get -qq update && $$sudo apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+
+run: $(VENV)/.run ## install, run the benchmark's smoke class, show the score and the report
+	$(BIN)/ai500 run $(ARGS)
+
+test: $(VENV)/.test debian-packages ## all tests but the long ones
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not serial"
+	$(BIN)/python -m pytest -m "serial and not long"
+
+test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
+	$(BIN)/python -m pytest -m long
+
+check: $(VENV)/.check ## lint, format, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.check ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: $(VENV)/.test ## the measurements that the issues name
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+clean: ## remove what was installed; runs/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,113 @@
+"""The local scheduler: one process group per member on this machine, as many as slots allow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from ai500.atomic import explaining_write_errors
+from ai500.bagging.schedulers import JobSpec, JobStatus
+from ai500.errors import EnvironmentLacksError
+
+GRACE_SECONDS = 15.0
+
+
+class LocalScheduler:
+    """Starts a job when the slots of its mapping are free; later waves wait for them [D13].
+
+    Jobs live and die with this process: each is a session of its own that is killed whole, and
+    its workers ask the kernel to be killed with their parent.
+    """
+
+    def __init__(self, *, members_per_accelerator: int = 1) -> None:
+        self._places_per_slot = members_per_accelerator
+        self._queue: dict[str, JobSpec] = {}
+        self._running: dict[str, tuple[JobSpec, subprocess.Popen[bytes]]] = {}
+        self._ended: dict[str, JobStatus] = {}
+        self._submitted = 0
+
+    def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
+        """Queue the jobs; those that find their slots free start at once."""
+        ids = []
+        for job in jobs:
+            self._submitted += 1
+            ids.append(f"local-{os.getpid()}-{self._submitted}")
+            self._queue[ids[-1]] = job
+        self._start_what_fits()
+        return ids
+
+    def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
+        """Reap what ended, start what fits, and tell."""
+        for job_id, (_, process) in list(self._running.items()):
+            if (code := process.poll()) is not None:
+                del self._running[job_id]
+                self._kill_group(process)  # a crashed rank must not leave others behind
+                self._ended[job_id] = JobStatus("done" if code == 0 else "failed", code)
+        self._start_what_fits()
+        return {job_id: self._state(job_id) for job_id in ids}
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Ask first (a worker then writes a checkpoint), and kill the group after a while."""
+        wanted = set(ids)
+        for job_id in wanted & self._queue.keys():
+            del self._queue[job_id]
+            self._ended[job_id] = JobStatus("cancelled")
+        running = {i: self._running.pop(i)[1] for i in wanted & self._running.keys()}
+        for process in running.values():
+            _signal_group(process, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        for job_id, process in running.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            self._kill_group(process)
+            self._ended[job_id] = JobStatus("cancelled", process.returncode)
+
+    def _state(self, job_id: str) -> JobStatus:
+        if job_id in self._queue:
+            return JobStatus("pending")
+        if job_id in self._running:
+            return JobStatus("running")
+        return self._ended.get(job_id, JobStatus("lost"))
+
+    def _start_what_fits(self) -> None:
+        taken = Counter(
+            slot for job, _ in self._running.values() for share in job.shares for slot in share.slots
+        )
+        for job_id, job in list(self._queue.items()):
+            wanted = [slot for share in job.shares for slot in share.slots]
+            if all(taken[slot] < self._places_per_slot for slot in wanted):
+                taken.update(wanted)
+                del self._queue[job_id]
+                self._running[job_id] = (job, self._start(job))
+
+    @staticmethod
+    def _start(job: JobSpec) -> subprocess.Popen[bytes]:
+        with explaining_write_errors(job.log), job.log.open("ab") as log:
+            try:
+                return subprocess.Popen(
+                    job.command,
+                    env={**os.environ, **job.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except FileNotFoundError as error:
+                raise EnvironmentLacksError(
+                    f"{job.command[0]}: no such program; it is needed to start member {job.member}."
+                ) from error
+
+    @staticmethod
+    def _kill_group(process: subprocess.Popen[bytes]) -> None:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,48 @@
+"""The command line: parsing and printing only. Each command is a stage, or the whole line."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ai500.cli import data, flops, runs, start
+from ai500.errors import AI500Error
+
+app = typer.Typer(
+    name="ai500",
+    help="HPC AI500: measure, tune and rank AI computing systems, from a laptop to a supercomputer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback()(start.version)
+for command in (
+    start.init,
+    start.plan,
+    runs.run,
+    runs.status,
+    runs.cancel,
+    runs.resume,
+    runs.score,
+    runs.report,
+    flops.flops,
+):
+    app.command()(command)
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Run a command; a mistake is one message and an exit code, never a traceback."""
+    try:
+        app()
+    except AI500Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has left; there is nobody to tell
+        sys.exit(1)

@@ -1,0 +1,204 @@
+"""A run and its folder: run, status, cancel, resume, score, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from ai500 import pipeline, rundir, schema
+from ai500.bagging.job_controller import Collector, MemberView
+from ai500.cli.start import (
+    AsJson,
+    ClassName,
+    ConfigPath,
+    DataPath,
+    Runs,
+    SchedulerName,
+    Settings,
+    WorkloadName,
+    load_config,
+)
+from ai500.cli.terminal import Terminal, console, members_table, show_score
+from ai500.errors import InputError
+from ai500.records import Finding, JobRecord, Plan, Score
+from ai500.report.html import write_report
+from ai500.rundir import RunFolder
+
+CANCEL_SECONDS = 60.0
+RunPath = Annotated[Path, typer.Argument(help="The run folder, e.g. runs/my-run.")]
+
+
+def run(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    runs: Runs = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    out: Annotated[
+        Optional[Path], typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
+    ] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train the bagged ensemble, score it, and write the report.
+
+    Example: ai500 run --class smoke --runs 3 --out runs/first
+    """
+    resolved = load_config(
+        config,
+        workload=workload,
+        problem_class=problem_class,
+        runs=runs,
+        data=data,
+        scheduler=scheduler,
+        settings=settings,
+    )
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"{resolved.workload}-{resolved.problem_class}-{stamp}"
+    folder = pipeline.prepare(resolved, out or Path("runs") / name)
+    _execute(folder, as_json=as_json)
+
+
+def resume(path: RunPath, as_json: AsJson = False) -> None:
+    """Go on with a run that was stopped or failed; what is finished is not repeated.
+
+    Example: ai500 resume runs/first
+    """
+    _execute(RunFolder.open(path), as_json=as_json)
+
+
+def _execute(folder: RunFolder, *, as_json: bool) -> None:
+    # `kill`, a closed terminal and Ctrl-C all mean: end the members in order, then tell.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
+    with Terminal(quiet=as_json) as terminal:
+        if not as_json:
+            console.print(f"run folder {folder.path}", soft_wrap=True)
+        result = pipeline.execute(folder, terminal)
+    _print_score(folder, result, as_json=as_json)
+
+
+def _as_interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(schema.encode(result), indent=2))
+        return
+    show_score(result, rundir.read_all(Finding, folder.findings))
+    console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+
+
+def status(path: RunPath, as_json: AsJson = False) -> None:
+    """Show where a run is: trials, members, epochs, losses, time left.
+
+    Example: ai500 status runs/first
+    """
+    folder = RunFolder.open(path)
+    plan = rundir.read(Plan, folder.plan)
+    owner = folder.owner()
+    number = max(
+        (n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()), default=0
+    )
+    views = _views(folder, number, plan) if number else []
+    scored = folder.score.exists()
+    state = "running" if owner else ("finished" if scored else "stopped")
+    if as_json:
+        told: dict[str, Any] = {
+            "run": str(path),
+            "state": state,
+            "controller": owner,
+            "trial": number,
+            "trials": plan.trials,
+            "members": [
+                {
+                    "member": v.member,
+                    "state": v.state,
+                    "attempt": v.attempt,
+                    "epoch": v.epoch,
+                    "epochs": v.epochs,
+                    "loss": v.loss,
+                    "quality": v.quality,
+                    "images_per_second": v.images_per_second,
+                    "seconds_left": v.seconds_left,
+                }
+                for v in views
+            ],
+        }
+        print(json.dumps(told, indent=2))
+        return
+    console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
+    if number:
+        console.print(f"trial {number} of {plan.trials}")
+        console.print(members_table(views))
+    if state == "stopped":
+        console.print(f"go on with: ai500 resume {path}", soft_wrap=True)
+    if scored:
+        console.print(f"score and report: {folder.score}, {folder.report}", soft_wrap=True)
+
+
+def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
+    """The members from what is on disk; nothing is written."""
+    trial = folder.trial(number)
+    views = {member: MemberView(member) for member in range(plan.ensemble_size)}
+    Collector(folder, trial=number, members=list(views)).show_all(views)
+    jobs = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    for job in jobs:
+        views[job.member].state, views[job.member].attempt = job.state, job.attempt
+        if job.state in ("pending", "running") and not folder.owner():
+            views[job.member].state = "lost"  # its controller is gone, and it with it
+    for member, view in views.items():
+        if trial.member(member).record.exists():
+            view.state = "done"
+    return list(views.values())
+
+
+def cancel(path: RunPath) -> None:
+    """End a running run in order; `ai500 resume` goes on with it later.
+
+    Example: ai500 cancel runs/first
+    """
+    folder = RunFolder.open(path)
+    holder = folder.holder()
+    if holder is None:
+        print(f"{path} is not running")
+        return
+    host, pid = holder
+    if host != socket.gethostname():
+        raise InputError(f"{path} is run by process {pid} on {host}: cancel it there.")
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while folder.holder() is not None:
+        if time.monotonic() > deadline:
+            raise InputError(f"process {pid} did not end within {CANCEL_SECONDS:.0f} s.")
+        time.sleep(0.1)
+    print(f"cancelled; go on with: ai500 resume {path}")
+
+
+def score(path: RunPath, as_json: AsJson = False) -> None:
+    """Recompute the score of a run from its events, and show it. Needs no torch.
+
+    Example: ai500 score runs/first --json
+    """
+    folder = RunFolder.open(path)
+    _print_score(folder, pipeline.score_run(folder), as_json=as_json)
+
+
+def report(path: RunPath) -> None:
+    """Write the HTML report of a run (again). Needs no torch.
+
+    Example: ai500 report runs/first
+    """
+    folder = RunFolder.open(path)
+    pipeline.score_run(folder)
+    write_report(folder)
+    print(folder.report.resolve())

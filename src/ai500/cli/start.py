@@ -1,0 +1,174 @@
+"""Before a run: `ai500 init` and `ai500 plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+import ai500
+from ai500 import config as configuration
+from ai500 import planning, schema, system
+from ai500.atomic import write_text
+from ai500.cli.terminal import console, human_bytes, human_seconds, human_si, rows
+from ai500.config import Config
+from ai500.errors import InputError
+from ai500.records import Plan
+
+ConfigPath = Annotated[
+    Optional[Path],
+    typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml if there."),
+]
+WorkloadName = Annotated[
+    Optional[str], typer.Option("--workload", help="The AI task, e.g. image_classification.")
+]
+ClassName = Annotated[
+    Optional[str], typer.Option("--class", help="Problem class: smoke, workstation or full.")
+]
+Runs = Annotated[Optional[int], typer.Option("--runs", help="Number of full trials.", min=1)]
+DataPath = Annotated[
+    Optional[Path], typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
+]
+SchedulerName = Annotated[Optional[str], typer.Option("--scheduler", help="local.")]
+Settings = Annotated[
+    Optional[list[str]],
+    typer.Option("--set", help="key=value over the configuration, e.g. ensemble.size=8."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """HPC AI500: measure, tune and rank AI computing systems."""
+    if show:
+        print(f"ai500 {ai500.__version__}")
+        raise typer.Exit
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("ai500.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a commented configuration file with every key and its default.
+
+    Example: ai500 init && ai500 plan
+    """
+    if path.exists() and not force:
+        raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
+    write_text(path, configuration.template())
+    print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
+
+
+def load_config(
+    path: Path | None,
+    *,
+    workload: str | None,
+    problem_class: str | None,
+    runs: int | None,
+    data: Path | None,
+    scheduler: str | None,
+    settings: list[str] | None,
+) -> Config:
+    """The file, then --set, then the flags of their own."""
+    overrides: dict[str, Any] = dict(
+        configuration.parse_assignment(text) for text in settings or []
+    )
+    flags = {
+        "workload": workload,
+        "problem_class": problem_class,
+        "run.trials": runs,
+        "data.path": None if data is None else str(data.resolve()),
+        "scheduler.kind": scheduler,
+    }
+    overrides |= {key: value for key, value in flags.items() if value is not None}
+    default = Path("ai500.toml")
+    return configuration.load(path or (default if default.exists() else None), overrides=overrides)
+
+
+def plan(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    runs: Runs = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run would do: Eq. 5, the mapping, operations, data, time. Needs no torch.
+
+    Example: ai500 plan --class full --set system.nodes=8 --set system.accelerators_per_node=8
+    """
+    resolved = load_config(
+        config,
+        workload=workload,
+        problem_class=problem_class,
+        runs=runs,
+        data=data,
+        scheduler=scheduler,
+        settings=settings,
+    )
+    made = planning.make_plan(resolved, system.describe())
+    if as_json:
+        print(json.dumps(schema.encode(made), indent=2))
+    else:
+        show_plan(made)
+
+
+def show_plan(plan: Plan) -> None:
+    """The plan as tables that fit 80 columns."""
+    sharing = plan.members_per_accelerator
+    equation = (
+        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} members "
+        f"× P_degree {plan.parallel_degree}"
+    )
+    waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves [D13]"
+    count = plan.operations
+    hyper = plan.hyperparameters
+    seconds = plan.estimated_seconds
+    rows(
+        f"Plan: {plan.workload}, class {plan.problem_class}",
+        [
+            ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
+            ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
+            ("batch", f"{hyper.batch_size} an accelerator, {plan.global_batch_size} a step"),
+            ("learning rate", f"{plan.learning_rate:.4g} at its peak, {hyper.schedule} decay"),
+            ("steps", f"{hyper.epochs} epochs of {plan.steps_per_epoch} steps, every member"),
+            (
+                "operations",
+                "counted when the run traces the model"
+                if count is None or plan.operations_per_trial is None
+                else f"{human_si(plan.operations_per_trial)}FLOP a trial, "
+                f"{human_si(count.forward_per_image + count.backward_per_image)}FLOP an image "
+                f"({count.convention})",
+            ),
+            ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
+            ("trials", str(plan.trials)),
+            ("time", plan.estimate_basis if seconds is None else _time(plan, seconds)),
+        ],
+    )
+    shown = plan.mapping[:16]
+    rows(
+        "Job → node mapping",
+        [
+            (
+                f"member {one.member}",
+                f"wave {one.wave + 1}: "
+                + ", ".join(f"{s.node} slots {','.join(map(str, s.slots))}" for s in one.shares),
+            )
+            for one in shown
+        ],
+    )
+    if len(plan.mapping) > len(shown):
+        console.print(f"  … and {len(plan.mapping) - len(shown)} more (--json shows all)")
+    staged = list(plan.bytes_per_node.items())
+    text = "to the node's scratch" if plan.stage else "nothing: read from the shared store"
+    rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
+
+
+def _time(plan: Plan, seconds: float) -> str:
+    hours = plan.estimated_node_hours or 0.0
+    return f"about {human_seconds(seconds)}, {hours:.2g} node-hours ({plan.estimate_basis})"

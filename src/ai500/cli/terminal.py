@@ -1,0 +1,173 @@
+"""What a person sees: tables within 80 columns, a live view, plain lines where there is no screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ai500.bagging.job_controller import MemberView
+from ai500.records import Finding, Score
+from ai500.units import human_bytes as human_bytes
+from ai500.units import human_seconds as human_seconds
+from ai500.units import human_si as human_si
+
+console = Console(highlight=False, soft_wrap=False)
+LINES_SHOWN = 16
+
+
+def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """A titled list of names and values."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row("  " + name, Text(value))
+    console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+class Terminal:
+    """An Observer that draws a live view, or prints a line now and then into a log file."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._bar: Progress | None = None
+        self._stage = ""
+        self._told: dict[int, tuple[str, int]] = {}
+        self._last_percent = -1
+        self._stage_began = time.monotonic()
+
+    def __enter__(self) -> Terminal:
+        if console.is_terminal and not self._quiet:
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def stage(self, text: str) -> None:
+        """A stage begins: one line that stays."""
+        if text == self._stage:
+            return
+        self._stage, self._bar, self._last_percent = text, None, -1
+        self._stage_began = time.monotonic()
+        if not self._quiet:
+            console.print(Text(f"· {text}"))
+
+    def progress(self, done: int, total: int) -> None:
+        """A bar on a screen; in a log file a line each quarter of what takes long."""
+        if self._quiet or total <= 0:
+            return
+        if self._live is not None:
+            if self._bar is None:
+                self._bar = Progress(
+                    TextColumn("  "), BarColumn(30), TextColumn("{task.percentage:>3.0f}%"),
+                    TimeRemainingColumn(), auto_refresh=False,
+                )  # fmt: skip
+                self._bar.add_task("", total=total)
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+            self._live.update(self._bar if done < total else Text(""))
+        elif time.monotonic() - self._stage_began > 5:
+            quarter = 4 * done // total
+            if quarter > self._last_percent:
+                self._last_percent = quarter
+                console.print(f"  {25 * quarter} %")
+
+    def members(self, views: Sequence[MemberView]) -> None:
+        """The ensemble: a table on a screen, a line per finished epoch in a log file."""
+        if self._quiet:
+            return
+        if self._live is not None:
+            self._live.update(members_table(views))
+            return
+        for view in views:
+            now = (view.state, view.epoch)
+            if self._told.get(view.member) != now and view.state != "pending":
+                self._told[view.member] = now
+                console.print("  " + _line(view), markup=False, soft_wrap=True)
+
+
+def _line(view: MemberView) -> str:
+    parts = [f"member {view.member}", view.state]
+    if view.epochs:
+        parts.append(f"epoch {view.epoch}/{view.epochs}")
+    if view.loss is not None:
+        parts.append(f"loss {view.loss:.3f}")
+    if view.quality is not None:
+        parts.append(f"quality {view.quality:.4f}")
+    if view.images_per_second is not None and view.state == "running":
+        parts.append(f"{view.images_per_second:.0f} images/s")
+    if view.seconds_left is not None:
+        parts.append(f"{human_seconds(view.seconds_left)} left")
+    return "  ".join(parts)
+
+
+def members_table(views: Sequence[MemberView]) -> RenderableType:
+    """Each member: state, epoch, loss, quality, images/s, time left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("member", justify="right")
+    table.add_column("state")
+    for name in ("epoch", "loss", "quality", "images/s", "left"):
+        table.add_column(name, justify="right")
+    # The active ones first: of a thousand members nobody wants to see the waiting ones.
+    order = {"running": 0, "failed": 1, "lost": 1, "pending": 2, "cancelled": 2, "done": 3}
+    chosen = sorted(views, key=lambda view: (order[view.state], view.member))[:LINES_SHOWN]
+    for view in sorted(chosen, key=lambda view: view.member):
+        left = view.seconds_left
+        table.add_row(
+            str(view.member),
+            view.state,
+            f"{view.epochs_done:.1f}/{view.epochs}" if view.epochs else "",
+            "" if view.loss is None else f"{view.loss:.3f}",
+            "" if view.quality is None else f"{view.quality:.4f}",
+            "" if view.images_per_second is None else f"{view.images_per_second:.0f}",
+            "" if left is None else human_seconds(left),
+        )
+    done = sum(view.state == "done" for view in views)
+    return Group(table, Text(f"{done} of {len(views)} members done", style="dim"))
+
+
+def show_score(score: Score, findings: Sequence[Finding]) -> None:
+    """The score for a person: the official figure first, then what it is made of."""
+    target = score.time_to_target_seconds
+    out_of_bag = score.out_of_bag_quality
+    rows(
+        f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
+        + ("" if score.complete else "  — INCOMPLETE: a member failed"),
+        [
+            ("VFLOPS", f"{human_si(score.vflops)}FLOPS (valid: penalty × FLOPS, V3 Eq. 7)"),
+            ("FLOPS", f"{human_si(score.flops)}FLOPS (counted by convention {score.convention})"),
+            ("penalty", f"{score.penalty_coefficient:.4f} (quality against target, Eq. 8)"),
+            ("quality", f"{score.ensemble_quality:.4f} ensemble, target {score.target_quality:g}"),
+            (
+                "",
+                f"{score.members_mean_quality:.4f} members' mean, out of bag "
+                + ("not measured" if out_of_bag is None else f"{out_of_bag:.4f}"),
+            ),
+            ("time to quality", human_seconds(score.time_to_quality_seconds)),
+            ("time to target", "not reached" if target is None else human_seconds(target)),
+            ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
+            (
+                "ensemble",
+                f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
+                f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
+            ),
+        ],
+    )
+    if findings:
+        rows("Findings", [(one.severity, f"{one.message} ({one.source})") for one in findings])

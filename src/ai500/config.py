@@ -1,0 +1,239 @@
+"""User Configuration: one TOML file, every key documented where it is declared.
+
+A value left out is derived from the problem class and the machine; `ai500 plan` shows the result.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ai500 import plugins
+from ai500.errors import ConfigError
+from ai500.schema import SchemaError, decode, encode, nearest, option
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """How often, and from which seed."""
+
+    trials: int = option(1, "full trials in turn, each with its own seed", minimum=1)
+    seed: int = option(1, "every random draw of the run is derived from it", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleConfig:
+    """Bagging: how many base models, on which bootstraps."""
+
+    size: int | None = option(
+        None, "M of V3 Eq. 4; left out: Sys_scale / P_degree, at least the class's own", minimum=1
+    )
+    members_per_accelerator: int = option(
+        1, "members that share one accelerator [D11]; M = k × Sys_scale / P_degree", minimum=1
+    )
+    sampler: str = option("bootstrap", "how a member's samples are drawn: bootstrap, poisson")
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelConfig:
+    """Inside one member."""
+
+    degree: int | None = option(
+        None, "P_degree: accelerators per member; left out: those of one node", minimum=1
+    )
+    mode: str = option("data", "how a member uses them: data (data parallelism)")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """The machine. What is left out is read from it."""
+
+    device: str | None = option(None, "torch's device type: cpu, cuda, xpu, …")
+    nodes: int | None = option(None, "number of nodes", minimum=1)
+    accelerators_per_node: int | None = option(
+        None, "accelerators of one node; without any: CPU slots [D8]", minimum=1
+    )
+    scale: int | None = option(
+        None, "Sys_scale of V3 Eq. 5, in accelerators; left out: all of the system", minimum=1
+    )
+    cores_per_slot: int | None = option(
+        None, "CPU cores of a slot without accelerators; left out: half of the node's", minimum=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where the samples come from and where they are read during training."""
+
+    path: str | None = option(
+        None, "a packed store (see `ai500 data pack`); left out: the class's own data, generated"
+    )
+    stage: bool = option(True, "copy what a node needs to its local scratch before training")
+    scratch: str | None = option(None, "node-local folder for staged data; left out: $TMPDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """Hyper-parameters. Left out: the class's reference; a change shows in the findings."""
+
+    epochs: int | None = option(None, "passes over the member's bootstrap", minimum=1)
+    batch_size: int | None = option(None, "images per accelerator and step", minimum=1)
+    optimizer: str | None = option(None, "sgd (with momentum)")
+    base_learning_rate: float | None = option(
+        None, "at the reference batch size; scaled linearly with the real one", more_than=0
+    )
+    schedule: str | None = option(None, "after warm-up: cosine or step")
+    warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
+    momentum: float | None = option(None, "of SGD", minimum=0)
+    weight_decay: float | None = option(None, "on every parameter, batch norm's included", minimum=0)
+    label_smoothing: float | None = option(None, "0 unless the reference says so", minimum=0)
+    precision: Literal["fp32"] | None = option(None, "fp32 is the reference")
+    evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
+    checkpoint_minutes: float = option(
+        5.0, "besides one each epoch, a checkpoint this often", more_than=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Who runs the members' jobs."""
+
+    kind: str = option("local", "local: processes on this machine")
+    launcher: str = option("bare", "what a job's command is wrapped in: bare (nothing)")
+    max_retries: int = option(0, "times a failed member is started again by itself", minimum=0)
+    poll_seconds: float = option(0.5, "time between two looks at the jobs", more_than=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file."""
+
+    workload: str = option("image_classification", "the AI task")
+    problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
+    run: RunConfig = field(default_factory=RunConfig, metadata={"doc": "the trials"})
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    system: SystemConfig = field(default_factory=SystemConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+
+
+def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -> Config:
+    """The file with `overrides` (dotted keys) over it, validated."""
+    data: dict[str, Any] = {} if path is None else _read(path)
+    for key, value in (overrides or {}).items():
+        _set(data, key, value)
+    source = str(path) if path else "the configuration"
+    try:
+        config = decode(Config, data)
+    except SchemaError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    _check_names(config)
+    return config
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`key=value` of --set; the value is TOML, and bare words are text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text}: expected key=value, for example ensemble.size=4")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def to_toml(config: Config) -> str:
+    """The resolved configuration as TOML that `load` reads back."""
+    return "".join(_lines(config, commented=False))
+
+
+def template() -> str:
+    """A commented ai500.toml with every key, its meaning and its default."""
+    head = (
+        "# ai500.toml: every key is optional and shown with its default.\n"
+        "# Uncomment and change what you need; `ai500 plan` shows what follows from it.\n\n"
+    )
+    return head + "".join(_lines(Config(), commented=True))
+
+
+def documented_keys() -> Iterator[tuple[str, Field[Any], Any]]:
+    """Every key with its declaration and default, in the order of the file."""
+    for outer in fields(Config):
+        default = getattr(Config(), outer.name)
+        if not is_dataclass(default):
+            yield outer.name, outer, default
+    for outer in fields(Config):
+        section = getattr(Config(), outer.name)
+        if is_dataclass(section):
+            for inner in fields(section):
+                yield f"{outer.name}.{inner.name}", inner, getattr(section, inner.name)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. `ai500 init` writes one.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _set(data: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        data = data.setdefault(section, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"{key}: {section!r} is not a section")
+    data[last] = value
+
+
+def _check_names(config: Config) -> None:
+    plugins.check("workload", config.workload, at="workload")
+    classes = plugins.workload(config.workload).problem_classes
+    if config.problem_class not in classes:
+        raise ConfigError(
+            f"problem_class = {config.problem_class!r}: {config.workload} has no such class; "
+            + nearest(config.problem_class, list(classes))
+        )
+    plugins.check("sampler", config.ensemble.sampler, at="ensemble.sampler")
+    plugins.check("engine", config.parallel.mode, at="parallel.mode")
+    plugins.check("scheduler", config.scheduler.kind, at="scheduler.kind")
+    plugins.check("launcher", config.scheduler.launcher, at="scheduler.launcher")
+    if config.train.optimizer is not None:
+        plugins.check("optimizer", config.train.optimizer, at="train.optimizer")
+    if config.train.schedule is not None:
+        plugins.check("learning_rate", config.train.schedule, at="train.schedule")
+
+
+def _lines(config: Config, *, commented: bool) -> Iterator[str]:
+    section = ""
+    for key, declaration, _ in documented_keys():
+        outer, _, inner = key.rpartition(".")
+        value = encode(getattr(getattr(config, outer) if outer else config, inner))
+        if outer != section:
+            section = outer
+            yield f"\n[{section}]\n"
+        if commented:
+            yield f"# {declaration.metadata['doc']}\n"
+            yield f"# {inner} = {_toml(value) if value is not None else ''}".rstrip() + "\n"
+        elif value is not None:
+            yield f"{inner} = {_toml(value)}\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c
+            for c in value.replace("\\", "\\\\").replace('"', '\\"')
+        )
+        return f'"{escaped}"'
+    return repr(value)

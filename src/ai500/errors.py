@@ -1,0 +1,54 @@
+"""What can go wrong, and the exit code a person's shell sees.
+
+    AI500Error                 1  the benchmark ran, but something in it failed
+    ├── JobError               1  a member crashed or was cancelled
+    ├── RuleError              1  a rule of the benchmark is broken
+    ├── InputError             2  a mistake of the user's: configuration, arguments, data
+    │   ├── ConfigError           a key of ai500.toml, or a combination of keys
+    │   ├── DataError             a store, an image, a bootstrap: missing, corrupt, too small
+    │   └── RunFolderError        a run folder that is missing, in use, or holds another run
+    └── EnvironmentLacksError  3  torch, disk space, permission, a scheduler: not here
+
+Each carries one message for a person: what is wrong, which rule, what to do. The command line
+prints it and never a traceback.
+"""
+
+from __future__ import annotations
+
+
+class AI500Error(Exception):
+    """Root of every error that is reported as one message."""
+
+    exit_code = 1
+
+
+class JobError(AI500Error):
+    """A member crashed or was cancelled."""
+
+
+class RuleError(AI500Error):
+    """A rule of the benchmark is broken."""
+
+
+class InputError(AI500Error):
+    """A mistake of the user's."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """A key of the configuration, or a combination of keys."""
+
+
+class DataError(InputError):
+    """Data that is missing, corrupt or too small."""
+
+
+class RunFolderError(InputError):
+    """A run folder that is missing, in use, or holds another run."""
+
+
+class EnvironmentLacksError(AI500Error):
+    """The machine lacks something the command needs."""
+
+    exit_code = 3

@@ -1,0 +1,49 @@
+"""The equations of V3 §3 and V2 §4.4 as functions of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+Direction = Literal["higher", "lower"]
+
+
+def apc(operations_per_image: float, *, batch_size: int, ensemble_size: int = 1) -> float:
+    """Amount of parallel computation of one iteration: V3 Eq. 3, and Eq. 4 for an ensemble."""
+    return ensemble_size * batch_size * operations_per_image
+
+
+def system_scale(*, ensemble_size: int, parallel_degree: int) -> int:
+    """V3 Eq. 5."""
+    return ensemble_size * parallel_degree
+
+
+def flops(operations: float, *, seconds: float) -> float:
+    """V3 Eq. 6: operations per second."""
+    return operations / seconds
+
+
+def penalty_coefficient(
+    achieved_quality: float,
+    *,
+    target_quality: float,
+    exponent: float,
+    direction: Direction = "higher",
+) -> float:
+    """V3 Eq. 8; it may exceed 1 (V2 §4.4.1). Where lower is better the ratio is inverted [D15]."""
+    if direction == "lower":
+        if achieved_quality == 0:
+            return math.inf
+        return float((target_quality / achieved_quality) ** exponent)
+    return float((achieved_quality / target_quality) ** exponent)
+
+
+def quality_of_penalty(penalty: float, *, target_quality: float, exponent: float) -> float:
+    """V3 Eq. 8 solved for the achieved quality."""
+    return float(target_quality * penalty ** (1 / exponent))
+
+
+def vflops(flops: float, *, penalty_coefficient: float) -> float:
+    """V3 Eq. 7: valid FLOPS."""
+    return flops * penalty_coefficient
+

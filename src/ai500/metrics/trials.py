@@ -1,0 +1,195 @@
+"""From the events of a trial to its score, and from trials to the run's.
+
+The window of an ensemble is [first start, last end] over all members [D6]. Operations are those
+of the target epochs: work that a crash threw away and a resume repeated is not counted twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from ai500 import plugins, schema
+from ai500.errors import JobError
+from ai500.events import Event
+from ai500.metrics import score as equations
+from ai500.records import EnsembleResult, Operations, Plan, Score
+
+TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
+
+
+@dataclass(frozen=True)
+class MemberSpan:
+    """One member's part of the window, from its events."""
+
+    member: int
+    start: float
+    end: float
+    attempts: tuple[tuple[float, float], ...]
+    """When each attempt trained."""
+    images: int
+    steps: int
+    validation_images: int
+    qualities: dict[int, tuple[float, float]]
+    """Epoch → (time, quality)."""
+    operations: Operations
+
+    @property
+    def training_operations(self) -> int:
+        """Forward and backward of every image, and an update per step [D12]."""
+        count = self.operations
+        per_image = count.forward_per_image + count.backward_per_image
+        return self.images * per_image + self.steps * count.update_per_step
+
+
+def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
+    """One trial's score, from its events alone."""
+    mine = [event for event in events if event.get("trial") == trial]
+    result = _last_aggregate(mine)
+    clock = _clock(mine)
+    spans = [_span(mine, member, clock=clock) for member in result.members]
+    problem_class = plan.definition
+    workload = plugins.workload(plan.workload)
+    first, last = min(s.start for s in spans), max(s.end for s in spans)
+    seconds = last - first
+    operations = sum(span.training_operations for span in spans)
+    penalty = equations.penalty_coefficient(
+        result.ensemble_quality,
+        target_quality=problem_class.target_quality,
+        exponent=problem_class.penalty_exponent,
+        direction=workload.quality_direction,
+    )
+    flops = equations.flops(operations, seconds=seconds)
+    first_wave = {one.member for one in plan.mapping if one.wave == 0}
+    starts = [span.start for span in spans if span.member in first_wave]
+    return Score(
+        workload=plan.workload,
+        problem_class=plan.problem_class,
+        convention=spans[0].operations.convention,
+        complete=result.complete,
+        trial=trial,
+        seed=next((e["seed"] for e in mine if e["event"] == "trial_start"), None),
+        flops=flops,
+        vflops=equations.vflops(flops, penalty_coefficient=penalty),
+        penalty_coefficient=penalty,
+        target_quality=problem_class.target_quality,
+        quality_name=workload.quality_name,
+        ensemble_quality=result.ensemble_quality,
+        members_mean_quality=result.members_mean_quality,
+        out_of_bag_quality=result.out_of_bag_quality,
+        seconds=seconds,
+        time_to_quality_seconds=seconds,
+        time_to_target_seconds=_time_to_target(
+            spans,
+            first=first,
+            target=problem_class.target_quality,
+            lower_is_better=workload.quality_direction == "lower",
+        ),
+        operations=float(operations),
+        validation_operations=float(
+            sum(s.validation_images * s.operations.forward_per_image for s in spans)
+        ),
+        apc=equations.apc(
+            spans[0].operations.forward_per_image + spans[0].operations.backward_per_image,
+            batch_size=plan.global_batch_size,
+            ensemble_size=plan.ensemble_size,
+        ),
+        members_flops_sum=sum(s.training_operations / (s.end - s.start) for s in spans),
+        start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
+        idle_seconds=_idle(spans, first=first, last=last),
+        ensemble_size=plan.ensemble_size,
+        parallel_degree=plan.parallel_degree,
+        system_scale=plan.system_scale,
+        members_per_accelerator=plan.members_per_accelerator,
+        waves=plan.waves,
+        clock=clock,
+    )
+
+
+def mean_of_trials(trials: Sequence[Score]) -> Score:
+    """The run's score: the plain mean of its trials, with them in it."""
+    merged: dict[str, Any] = {}
+    for field in dataclasses.fields(Score):
+        values = [getattr(trial, field.name) for trial in trials]
+        if all(type(value) is float for value in values):
+            merged[field.name] = fmean(values)
+        elif None in values:
+            # A mean over only those trials that got there would flatter the run.
+            merged[field.name] = None
+    return dataclasses.replace(
+        trials[0],
+        **merged
+        | {
+            "trial": None,
+            "seed": None,
+            "complete": all(trial.complete for trial in trials),
+            "trials": tuple(trials),
+        },
+    )
+
+
+def _last_aggregate(events: Sequence[Event]) -> EnsembleResult:
+    told = [event["result"] for event in events if event["event"] == "aggregate"]
+    if not told:
+        raise JobError("the trial has no aggregated result yet: `ai500 resume` goes on with it.")
+    return schema.decode(EnsembleResult, told[-1], at="aggregate")
+
+
+def _clock(events: Sequence[Event]) -> Literal["monotonic", "wall"]:
+    """One boot of one host has a clock that nobody can set; several have only the wall's."""
+    hosts = {(e["host"], e["boot"]) for e in events if e["event"] in TRAINING_EVENTS}
+    return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
+
+
+def _span(events: Sequence[Event], member: int, *, clock: str) -> MemberSpan:
+    mine = [event for event in events if event.get("member") == member]
+    training = [event for event in mine if event["event"] in TRAINING_EVENTS]
+    by_kind: dict[str, list[Event]] = {}
+    for event in mine:
+        by_kind.setdefault(event["event"], []).append(event)
+    for kind in ("first_batch", "end", "operations", "epoch"):
+        if kind not in by_kind:
+            raise JobError(f"member {member} has no event {kind!r}: its log is incomplete.")
+    attempts: dict[int, list[float]] = {}
+    for event in training:
+        attempts.setdefault(event["attempt"], []).append(event[clock])
+    # A crash between an event and its checkpoint repeats the event: an epoch counts once.
+    epochs = {event["epoch"]: event for event in by_kind["epoch"]}
+    qualities = {event["epoch"]: event for event in by_kind.get("quality", [])}
+    names = {field.name for field in dataclasses.fields(Operations)}
+    told = {key: value for key, value in by_kind["operations"][-1].items() if key in names}
+    return MemberSpan(
+        member=member,
+        start=min(event[clock] for event in by_kind["first_batch"]),
+        end=by_kind["end"][-1][clock],
+        attempts=tuple((min(times), max(times)) for times in attempts.values()),
+        images=sum(event["images"] for event in epochs.values()),
+        steps=sum(event["steps"] for event in epochs.values()),
+        validation_images=sum(event["images"] for event in qualities.values()),
+        qualities={epoch: (e[clock], e["quality"]) for epoch, e in qualities.items()},
+        operations=schema.decode(Operations, told, at="operations"),
+    )
+
+
+def _time_to_target(
+    spans: Sequence[MemberSpan], *, first: float, target: float, lower_is_better: bool
+) -> float | None:
+    """When the members' mean first reached the target at an evaluation; None: not reached."""
+    common = set.intersection(*(set(span.qualities) for span in spans))
+    for epoch in sorted(common):
+        mean = fmean(span.qualities[epoch][1] for span in spans)
+        if mean <= target if lower_is_better else mean >= target:
+            return max(span.qualities[epoch][0] for span in spans) - first
+    return None
+
+
+def _idle(spans: Sequence[MemberSpan], *, first: float, last: float) -> float:
+    """Seconds of the window that no attempt of any member covers."""
+    covered, reached = 0.0, first
+    for start, end in sorted(interval for span in spans for interval in span.attempts):
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return max(0.0, (last - first) - covered)

@@ -1,0 +1,349 @@
+"""Data Duplicator (V3 §3.3, Fig. 4): brings a node what its members use, and only that.
+
+A node's copy holds the training samples that at least one of its members draws, and every other
+split whole. The members share it. Each sample is held against the store's digest of it as it is
+copied. Samples keep their numbers, so training reads a store and a copy in the same way.
+
+    FOLDER/<store>-<subset>/   named by hashes, so that a copy serves whoever needs the same one
+      stage.json               written last
+      train.images.npy …       as in a store, the samples in ascending order of their numbers
+      train.indices.npy        their numbers in the store
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500 import atomic
+from ai500.data.chunks import Chunk, Progress, available_cores, cut, locked
+from ai500.data.store import (
+    Column,
+    Images,
+    Indices,
+    Labels,
+    Shape,
+    Split,
+    Store,
+    digests_of,
+)
+from ai500.data.store_writer import require_free_bytes, write_rows
+from ai500.errors import DataError
+
+FORMAT = "ai500 stage 1"
+MARK = "stage.json"
+TRAIN = "train"
+BLOCK_BYTES = 1 << 24
+SPARSE = 4  # read a span whole while it holds at most this many times the rows wanted of it
+
+
+def expected_distinct(samples: int, *, members: int) -> float:
+    """How many of N samples k members draw at all: N · (1 − (1 − 1/N)^(N·k)) ≈ N · (1 − e^−k)."""
+    if samples <= 1:
+        return float(samples if members else 0)
+    return -samples * math.expm1(samples * members * math.log1p(-1 / samples))
+
+
+def staged_bytes(
+    train_samples: int, *, validation_samples: int, image_bytes: int, members: int
+) -> int:
+    """What a node's copy is expected to take, for planning; nothing is read."""
+    row_bytes = image_bytes + 16  # label and digest
+    train = math.ceil(expected_distinct(train_samples, members=members))
+    return train * (row_bytes + 8) + validation_samples * row_bytes
+
+
+@dataclass(frozen=True)
+class StagedSplit:
+    """The part of a split that is on this node, read by the numbers of the store."""
+
+    part: Split
+    count: int
+
+    def __reduce__(self) -> tuple[type[StagedSplit], tuple[Split, int]]:
+        return StagedSplit, (self.part, self.count)  # see Split.__reduce__
+
+    @property
+    def shape(self) -> Shape:
+        return self.part.shape
+
+    @property
+    def numbers(self) -> Column:
+        """The file of the samples' numbers in the store."""
+        path = self.part.folder / f"{self.part.name}.indices.npy"
+        return Column(path, np.dtype("<i8"), (self.part.count,))
+
+    @cached_property
+    def indices(self) -> Indices:
+        return self.numbers.mapped()
+
+    def rows(self, indices: Indices) -> tuple[Images, Labels]:
+        """The images and labels of these samples of the store, in this order."""
+        return self.part.rows(self._places(indices))
+
+    def labels_of(self, indices: Indices) -> Labels:
+        """The labels alone."""
+        return self.part.labels_of(self._places(indices))
+
+    def _places(self, indices: Indices) -> Indices:
+        places = np.minimum(np.searchsorted(self.indices, indices), self.part.count - 1)
+        absent = np.asarray(indices)[self.indices[places] != indices]
+        if absent.size:
+            raise DataError(
+                f"{self.part.folder}: sample {absent.flat[0]} of split {self.part.name!r} is not "
+                "on this node: no member planned here draws it. Duplicate the data for this "
+                "member's bootstrap, or set data.stage = false to read the store."
+            )
+        return places
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A node's finished copy; `splits` reads like the store's."""
+
+    path: Path
+    name: str
+    sha256: str
+    """Of the store it was copied from."""
+    classes: tuple[str, ...]
+    splits: dict[str, StagedSplit | Split]
+
+    @classmethod
+    def open(cls, path: Path) -> Staged:
+        """Read what `duplicate` finished, and hold the files' sizes against it."""
+        try:
+            mark = json.loads((path / MARK).read_bytes())
+            if mark["format"] != FORMAT:
+                raise ValueError(f"format {mark['format']!r}")
+            splits: dict[str, StagedSplit | Split] = {}
+            for name, entry in mark["splits"].items():
+                part = Split(path, name, int(entry["staged"]), _shape(entry["shape"]))
+                staged = StagedSplit(part, int(entry["count"]))
+                splits[name] = staged if name == TRAIN else part
+                for column in (*part.columns, *([staged.numbers] if name == TRAIN else [])):
+                    if column.path.stat().st_size != column.file_bytes:
+                        raise ValueError(f"{column.path.name} is not {column.file_bytes} bytes")
+            return cls(path, mark["name"], mark["sha256"], tuple(mark["classes"]), splits)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"{path}: no finished copy of a store ({error}). Duplicate the data again."
+            ) from error
+
+    def verify(self, progress: Progress | None = None) -> None:
+        """Hold every sample that is here against its digest; progress is in samples."""
+        parts = [s.part if isinstance(s, StagedSplit) else s for s in self.splits.values()]
+        total = sum(part.count for part in parts)
+        done = 0
+        for part in parts:
+            for chunk in _chunks(part):
+                here = np.arange(chunk.first, chunk.last, dtype=np.int64)
+                images = read_rows(part.columns[0], here)
+                _check(part, here, images=images, labels=part.labels[here])
+                done += here.size
+                if progress:
+                    progress(done, total)
+
+
+def _shape(sizes: Sequence[int]) -> Shape:
+    height, width, channels = sizes
+    return int(height), int(width), int(channels)
+
+
+def _chunks(split: Split) -> Iterator[Chunk]:
+    rows = max(1, BLOCK_BYTES // split.row_bytes)
+    return cut(split.name, split.count, rows_per_chunk=rows)
+
+
+def read_rows(column: Column, indices: Indices) -> NDArray[np.uint8]:
+    """Rows in ascending order: in one sweep where most are wanted, one by one where few are.
+
+    Reads, and does not map: a disk that fails is an error here and would be a fatal signal there.
+    """
+    first, last = int(indices[0]), int(indices[-1]) + 1
+    try:
+        with column.path.open("rb", buffering=0) as file:
+            if last - first <= SPARSE * indices.size:
+                return _read_span(file, column, first=first, last=last)[indices - first]
+            rows = [_read_span(file, column, first=i, last=i + 1) for i in indices.tolist()]
+    except OSError as error:
+        raise DataError(f"{column.path}: cannot read this file: {error.strerror}.") from error
+    return np.concatenate(rows)
+
+
+def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDArray[np.uint8]:
+    rows = np.empty((last - first, *column.shape[1:]), dtype=np.uint8)
+    rest = rows.reshape(-1).data
+    file.seek(column.offset(first))
+    while rest:
+        read = file.readinto(rest)
+        if not read:
+            raise DataError(f"{column.path}: ends before sample {last - 1}: the file was cut off.")
+        rest = rest[read:]
+    return rows
+
+
+def _check(split: Split, indices: Indices, *, images: Images, labels: Labels) -> None:
+    expected, found = split.digests[indices], digests_of(images, labels)
+    wrong = np.flatnonzero(expected != found)
+    if wrong.size:
+        at = wrong[0]
+        raise DataError(
+            f"{split.columns[0].path}: sample {indices[at]} is corrupt: its image and label have "
+            f"digest {found[at]:016x}, {split.columns[2].path.name} says {expected[at]:016x}. "
+            "Make or copy the store again."
+        )
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One split on its way to the node: the rows `indices` of `source` become all of `target`."""
+
+    source: Split
+    target: Split
+    indices: Indices
+
+    @property
+    def target_bytes(self) -> int:
+        number_bytes = 8 if self.target.name == TRAIN else 0
+        return self.target.count * (self.target.row_bytes + number_bytes)
+
+    def begin(self) -> None:
+        """Write all but the images: the rest is small."""
+        images, labels, digests = self.target.columns
+        small = [(labels, self.source.labels), (digests, self.source.digests)]
+        for column, rows in small:
+            _write_header(column)
+            write_rows(column, 0, rows[self.indices])
+        if self.target.name == TRAIN:
+            numbers = StagedSplit(self.target, self.source.count).numbers
+            _write_header(numbers)
+            write_rows(numbers, 0, self.indices)
+        _write_header(images)
+
+    def copy(self, chunk: Chunk) -> None:
+        """Bring rows to the target unless they are there and right."""
+        wanted = self.indices[chunk.first : chunk.last]
+        labels = self.source.labels[wanted]
+        target = self.target.columns[0]
+        if target.path.stat().st_size >= target.offset(chunk.last):
+            here = read_rows(target, np.arange(chunk.first, chunk.last, dtype=np.int64))
+            if np.array_equal(digests_of(here, labels), self.source.digests[wanted]):
+                return
+        images = read_rows(self.source.columns[0], wanted)
+        _check(self.source, wanted, images=images, labels=labels)
+        write_rows(target, chunk.first, images)
+
+
+def _write_header(column: Column) -> None:
+    with atomic.explaining_write_errors(column.path):
+        descriptor = os.open(column.path, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            os.pwrite(descriptor, column.header(), 0)
+            if os.fstat(descriptor).st_size > column.file_bytes:
+                os.ftruncate(descriptor, column.file_bytes)
+        finally:
+            os.close(descriptor)
+
+
+def duplicate(
+    store: Store,
+    *,
+    counts: Sequence[NDArray[np.uint8]],
+    folder: Path,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Staged:
+    """Copy what the members with these repeat counts use; progress is in samples.
+
+    A copy that is there is used. One that a kill left half done is gone through sample by sample:
+    what is right is kept. Of two processes that want the same copy, one makes it.
+    """
+    used = _union(store, counts)
+    subset = hashlib.sha256(np.packbits(used).tobytes()).hexdigest()
+    path = folder / f"{store.sha256[:16]}-{subset[:16]}"
+    with atomic.explaining_write_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_suffix(".lock")):
+        if (path / MARK).exists():
+            try:
+                return Staged.open(path)
+            except DataError:
+                (path / MARK).unlink()
+        copies = _copies(store, used=used, path=path)
+        needed_bytes = sum(copy.target_bytes for copy in copies)
+        here_bytes = sum(file.stat().st_blocks * 512 for file in path.glob("*.npy"))
+        require_free_bytes(needed_bytes - here_bytes, folder=path, purpose="the node's copy")
+        _copy_all(copies, workers=workers or available_cores(), progress=progress)
+        return _finish(store, copies=copies, path=path)
+
+
+def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
+    if TRAIN not in store.splits:
+        raise DataError(f"{store.path}: has no split {TRAIN!r}, only {sorted(store.splits)}.")
+    samples = store.splits[TRAIN].count
+    used = np.zeros(samples, dtype=np.bool_)
+    for member in counts:
+        if member.shape != (samples,):
+            raise DataError(
+                f"{store.path}: has {samples} training samples, a bootstrap here counts "
+                f"{member.size}. Draw the bootstraps again for this store."
+            )
+        used |= member > 0
+    if not used.any():
+        raise DataError(f"{store.path}: nothing to duplicate: no member here draws any sample.")
+    return used
+
+
+def _copies(store: Store, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]:
+    copies = []
+    for name, split in store.splits.items():
+        whole = np.ones(split.count, dtype=np.bool_)
+        indices = np.flatnonzero(used if name == TRAIN else whole).astype(np.int64)
+        copies.append(_Copy(split, Split(path, name, indices.size, split.shape), indices))
+    return copies
+
+
+def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -> None:
+    for copy in copies:
+        copy.begin()
+    done, total = 0, sum(copy.target.count for copy in copies)
+    # Threads suffice: hashing and reading let other threads run.
+    pool = concurrent.futures.ThreadPoolExecutor(workers)
+    try:
+        jobs = {
+            pool.submit(copy.copy, chunk): chunk.last - chunk.first
+            for copy in copies
+            for chunk in _chunks(copy.target)
+        }
+        for job in concurrent.futures.as_completed(jobs):
+            job.result()
+            done += jobs[job]
+            if progress:
+                progress(done, total)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finish(store: Store, *, copies: list[_Copy], path: Path) -> Staged:
+    splits = {
+        copy.target.name: {
+            "count": copy.source.count,
+            "staged": copy.target.count,
+            "shape": list(copy.target.shape),
+        }
+        for copy in copies
+    }
+    mark = {"format": FORMAT, "name": store.name, "sha256": store.sha256}
+    atomic.write_json(path / MARK, {**mark, "classes": list(store.classes), "splits": splits})
+    return Staged.open(path)

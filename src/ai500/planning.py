@@ -1,0 +1,239 @@
+"""Config → Plan: Eq. 5, the mapping, and what it will cost. Needs neither torch nor the data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+from ai500 import plugins, system
+from ai500.config import Config
+from ai500.data.store import Store
+from ai500.errors import ConfigError, DataError
+from ai500.metrics.score import apc
+from ai500.operations.shipped import shipped
+from ai500.parallel.data_duplicator import staged_bytes
+from ai500.parallel.parallelism_controller import Degrees, map_members, solve
+from ai500.records import Mapping, Node, Operations, Plan, System
+from ai500.train.learning_rate import scaled_peak
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+OFFICIAL_CONVENTION = "aiperf"
+
+
+def make_plan(config: Config, machine: System) -> Plan:
+    """What `run` would do on this machine, or a ConfigError that says what would work."""
+    workload = plugins.workload(config.workload)
+    problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
+    hyper = hyperparameters(config, problem_class)
+    device = _device(config, machine)
+    nodes = _nodes(config, machine, device=device)
+    degrees = solve(
+        ensemble_size=config.ensemble.size,
+        parallel_degree=config.parallel.degree,
+        system_scale=_system_scale(config, nodes),
+        accelerators_per_node=len(nodes[0].slots),
+        least_ensemble_size=problem_class.ensemble_size,
+        members_per_accelerator=config.ensemble.members_per_accelerator,
+    )
+    global_batch = hyper.batch_size * degrees.parallel_degree
+    steps = _steps_per_epoch(problem_class, global_batch=global_batch)
+    mapping = map_members(degrees, nodes)
+    operations = _operations(config, problem_class)
+    per_step = operations and _operations_per_step(operations, global_batch)
+    seconds, basis = _estimate(problem_class, degrees, hyper=hyper, steps=steps, device=device)
+    return Plan(
+        workload=config.workload,
+        problem_class=config.problem_class,
+        definition=problem_class,
+        seed=config.run.seed,
+        trials=config.run.trials,
+        ensemble_size=degrees.ensemble_size,
+        parallel_degree=degrees.parallel_degree,
+        system_scale=degrees.system_scale,
+        members_per_accelerator=degrees.members_per_accelerator,
+        waves=degrees.waves,
+        sampler=config.ensemble.sampler,
+        parallel_mode=config.parallel.mode,
+        scheduler=config.scheduler.kind,
+        launcher=config.scheduler.launcher,
+        device=device,
+        nodes=nodes,
+        mapping=mapping,
+        hyperparameters=hyper,
+        global_batch_size=global_batch,
+        learning_rate=scaled_peak(
+            hyper.base_learning_rate,
+            global_batch_size=global_batch,
+            reference_batch_size=hyper.reference_batch_size,
+        ),
+        steps_per_epoch=steps,
+        stage=config.data.stage,
+        operations=operations,
+        operations_per_trial=per_step and per_step * steps * hyper.epochs * degrees.ensemble_size,
+        apc=operations
+        and int(
+            apc(
+                operations.forward_per_image + operations.backward_per_image,
+                batch_size=global_batch,
+                ensemble_size=degrees.ensemble_size,
+            )
+        ),
+        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
+        estimated_seconds=seconds and seconds * config.run.trials,
+        estimated_node_hours=seconds and seconds * config.run.trials * len(nodes) / 3600,
+        estimate_basis=basis,
+    )
+
+
+def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
+    """The class as the user's own store makes it; the rules compare the store's identity."""
+    if config.data.path is None:
+        return problem_class
+    store = Store.open(Path(config.data.path))
+    for split in ("train", "validation"):
+        if split not in store.splits:
+            raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")
+    shape = store.splits["train"].shape
+    channels, height, width = problem_class.input_shape
+    if shape[0] < height or shape[1] < width or shape[2] != channels:
+        raise DataError(
+            f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
+            f"{problem_class.name} needs at least {height}×{width}×{channels}. "
+            f"Pack them again with --size {max(height, width)} or more."
+        )
+    return dataclasses.replace(
+        problem_class,
+        stored_shape=shape,
+        classes=len(store.classes),
+        train_samples=store.splits["train"].count,
+        validation_samples=store.splits["validation"].count,
+    )
+
+
+def hyperparameters(config: Config, problem_class: ProblemClass) -> Hyperparameters:
+    """The class's reference with the user's changes over it."""
+    changes = {
+        name: value
+        for name in (field.name for field in dataclasses.fields(Hyperparameters))
+        if (value := getattr(config.train, name, None)) is not None
+    }
+    return dataclasses.replace(problem_class.reference, **changes)
+
+
+def _device(config: Config, machine: System) -> str:
+    return config.system.device or machine.accelerator or "cpu"
+
+
+def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
+    """The nodes of the system: this machine's own slots, or as many as [system] states."""
+    wanted = config.system
+    cores_per_slot = wanted.cores_per_slot
+    if device == "cpu":
+        count = wanted.accelerators_per_node or system.default_cpu_slots(cores_per_slot)
+        needed = count * (cores_per_slot or 1)
+        if wanted.nodes is None and needed > machine.cores:
+            raise ConfigError(
+                f"system.accelerators_per_node = {count} slots of {cores_per_slot or 1} cores need "
+                f"{needed} cores; this machine has {machine.cores}. Set at most "
+                f"{machine.cores // (cores_per_slot or 1)}, or state system.nodes for another one."
+            )
+        slots = system.cpu_slots(count, cores_per_slot=cores_per_slot)
+    else:
+        found = len(machine.accelerators) if machine.accelerator == device else 0
+        count = wanted.accelerators_per_node or found
+        if count == 0 or (wanted.nodes is None and count > found):
+            raise ConfigError(
+                f"system.device = {device!r} with {count} accelerators: this machine has {found} "
+                "that torch can use. Set system.device = \"cpu\", or state system.nodes and "
+                "system.accelerators_per_node to plan for another machine."
+            )
+        slots = system.accelerator_slots(device, count)
+    if wanted.nodes is None:
+        return (Node(name=machine.hostname, slots=slots),)
+    width = len(str(wanted.nodes))
+    return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, wanted.nodes + 1))
+
+
+def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
+    available = sum(len(node.slots) for node in nodes)
+    scale = config.system.scale or available
+    if scale > available:
+        raise ConfigError(
+            f"system.scale = {scale}: the system has {available} accelerators "
+            f"({len(nodes)} nodes × {len(nodes[0].slots)}). Set it to at most {available}, or "
+            "state system.nodes and system.accelerators_per_node."
+        )
+    return scale
+
+
+def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
+    steps = problem_class.train_samples // global_batch
+    if steps == 0:
+        raise ConfigError(
+            f"a step of {global_batch} images (train.batch_size × parallel.degree) is more than "
+            f"the {problem_class.train_samples} samples of class {problem_class.name}. "
+            "Set a smaller train.batch_size or parallel.degree."
+        )
+    return steps
+
+
+def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
+    """What ships with the package for a built-in class: no torch needed."""
+    counted = shipped(config.workload, problem_class.name, OFFICIAL_CONVENTION)
+    reference = plugins.workload(config.workload).problem_classes[problem_class.name]
+    if counted is None or reference.classes != problem_class.classes:
+        return None
+    return Operations(
+        convention=counted.convention,
+        forward_per_image=counted.forward,
+        backward_per_image=counted.backward,
+        update_per_step=counted.update,
+        parameters=counted.parameters,
+    )
+
+
+def _operations_per_step(operations: Operations, global_batch: int) -> int:
+    per_image = operations.forward_per_image + operations.backward_per_image
+    return per_image * global_batch + operations.update_per_step
+
+
+def _bytes_per_node(
+    problem_class: ProblemClass,
+    mapping: tuple[Mapping, ...],
+    nodes: tuple[Node, ...],
+    *,
+    stage: bool,
+) -> dict[str, int]:
+    """What the Data Duplicator will bring to each node: its members' samples, and validation."""
+    members = {node.name: 0 for node in nodes}
+    for one in mapping:
+        for share in one.shares:
+            members[share.node] += 1
+    return {
+        name: staged_bytes(
+            problem_class.train_samples,
+            validation_samples=problem_class.validation_samples,
+            image_bytes=math.prod(problem_class.stored_shape),
+            members=count,
+        )
+        if stage and count
+        else 0
+        for name, count in members.items()
+    }
+
+
+def _estimate(
+    problem_class: ProblemClass,
+    degrees: Degrees,
+    *,
+    hyper: Hyperparameters,
+    steps: int,
+    device: str,
+) -> tuple[float | None, str]:
+    """Seconds of one trial from a speed measured before; none measured, none estimated."""
+    per_image = problem_class.seconds_per_image
+    if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
+        return None, f"not estimated: class {problem_class.name} was not measured on {device}"
+    images = steps * hyper.batch_size * hyper.epochs
+    return degrees.waves * images * per_image, f"measured on {problem_class.measured_on}"

@@ -1,0 +1,80 @@
+"""Plugin points: built-ins by name, outsiders by entry-point group `ai500.<kind>`.
+
+The built-ins stand in a table here, so that a source tree works with nothing installed. A name
+claimed twice is an error, never a silent choice.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal
+
+from ai500.errors import ConfigError, EnvironmentLacksError
+from ai500.schema import nearest
+
+if TYPE_CHECKING:
+    from ai500.workloads.protocol import Workload
+
+Kind = Literal[
+    "workload", "scheduler", "launcher", "sampler", "engine", "optimizer", "learning_rate"
+]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "workload": {"image_classification": "ai500.workloads.image_classification:WORKLOAD"},
+    "scheduler": {"local": "ai500.bagging.schedulers.local:LocalScheduler"},
+    "launcher": {"bare": "ai500.bagging.launchers:bare"},
+    "sampler": {
+        "bootstrap": "ai500.bagging.data_sampler:BOOTSTRAP",
+        "poisson": "ai500.bagging.data_sampler:POISSON",
+    },
+    "engine": {"data": "ai500.parallel.engines.data:DataParallel"},
+    "optimizer": {"sgd": "ai500.train.optimizers:sgd"},
+    "learning_rate": {
+        "cosine": "ai500.train.learning_rate:cosine",
+        "step": "ai500.train.learning_rate:step_decay",
+    },
+}
+
+
+@cache
+def _table(kind: Kind) -> dict[str, str]:
+    table = dict(BUILT_IN[kind])
+    for point in entry_points(group=f"ai500.{kind}"):
+        if point.name in table and table[point.name] != point.value:
+            raise EnvironmentLacksError(
+                f"two plugins claim the {kind} name {point.name!r}: {table[point.name]} and "
+                f"{point.value}. Uninstall one of the packages, or rename its entry point."
+            )
+        table[point.name] = point.value
+    return table
+
+
+def names(kind: Kind) -> list[str]:
+    """All known names of a kind."""
+    return sorted(_table(kind))
+
+
+def check(kind: Kind, name: str, *, at: str) -> None:
+    """A ConfigError with the nearest known name if nobody offers `name`."""
+    if name not in _table(kind):
+        raise ConfigError(f"{at} = {name!r}: no such {kind}; {nearest(name, names(kind))}")
+
+
+def load(kind: Kind, name: str, *, at: str | None = None) -> Any:
+    """The object behind a name."""
+    check(kind, name, at=at or kind)
+    module, _, attribute = _table(kind)[name].partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentLacksError(
+            f"the {kind} {name!r} ({_table(kind)[name]}) can't be loaded: {error}"
+        ) from error
+
+
+def workload(name: str) -> Workload:
+    """The workload of that name."""
+    found: Workload = load("workload", name)
+    return found

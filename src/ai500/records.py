@@ -1,0 +1,274 @@
+"""Every noun that touches disk. Each stage takes records and leaves records in the run folder.
+
+    Plan → BootstrapRecord[M] → Placement[nodes] → Task[M] → JobRecord[M] → TrainRecord[M]
+         → EnsembleResult → Score → Finding[]
+
+A value that was not measured is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ai500.schema import option
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One accelerator, or on a machine without any a fixed set of CPU cores [D8]."""
+
+    index: int
+    device: str
+    """A torch device name such as `cuda:0` or `cpu`."""
+    cores: tuple[int, ...]
+    """CPU cores the process is pinned to; empty: not pinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One host and its slots."""
+
+    name: str
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The system under test, as far as the machine tells by itself."""
+
+    hostname: str
+    operating_system: str
+    kernel: str
+    python: str
+    cpu: str
+    cores: int
+    memory_bytes: int | None
+    accelerator: str | None
+    """Device type by torch's name, None without one."""
+    accelerators: tuple[str, ...]
+    libraries: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Where one member runs: the job → node mapping of the Parallelism Controller."""
+
+    member: int
+    wave: int
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The slots of one node that a member uses."""
+
+    node: str
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Operations of one image and one optimizer step, by a named convention [D5]."""
+
+    convention: str
+    forward_per_image: int
+    backward_per_image: int
+    update_per_step: int
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The dry run: what will run where, how much of it, and how long it may take."""
+
+    workload: str
+    problem_class: str
+    definition: ProblemClass
+    """The class, with the user's own data in it where there is any."""
+    seed: int
+    trials: int
+    ensemble_size: int
+    parallel_degree: int
+    system_scale: int
+    members_per_accelerator: int
+    waves: int
+    sampler: str
+    parallel_mode: str
+    scheduler: str
+    launcher: str
+    device: str
+    nodes: tuple[Node, ...]
+    mapping: tuple[Mapping, ...]
+    hyperparameters: Hyperparameters
+    global_batch_size: int
+    learning_rate: float
+    steps_per_epoch: int
+    stage: bool
+    operations: Operations | None
+    """None: counted by nobody yet (an outside workload, planned without torch)."""
+    operations_per_trial: int | None
+    apc: int | None
+    """Amount of parallel computation of one iteration, Eq. 4."""
+    bytes_per_node: dict[str, int]
+    estimated_seconds: float | None
+    estimated_node_hours: float | None
+    estimate_basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapRecord:
+    """One member's bootstrap: a file of repeat counts, never a copy of the data."""
+
+    member: int
+    path: str
+    samples: int
+    drawn: int
+    distinct: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the Data Duplicator brought to one node; `folder` None: read from the shared store."""
+
+    node: str
+    store: str
+    store_sha256: str
+    folder: str | None
+    samples: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that one member's worker needs to know; it reads nothing else."""
+
+    run: str
+    trial: int
+    member: int
+    seed: int
+    workload: str
+    definition: ProblemClass
+    hyperparameters: Hyperparameters
+    parallel_mode: str
+    parallel_degree: int
+    steps_per_epoch: int
+    slots: tuple[Slot, ...]
+    bootstrap: str
+    store: str
+    staged: str | None
+    folder: str
+    checkpoint_seconds: float
+    convention: str
+
+
+JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A submitted job and the last state the scheduler told."""
+
+    member: int
+    id: str
+    attempt: int
+    state: JobState
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRecord:
+    """What one member's training did, told by the worker itself."""
+
+    member: int
+    parameters: int
+    images: int
+    steps: int
+    epochs: int
+    world_size: int
+    device: str
+    device_name: str
+    quality: float
+    weights_sha256: str
+    operations: Operations
+    effective: dict[str, Any]
+    """The optimizer's own groups, precision and batch as they were when training ended."""
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleResult:
+    """Aggregation: the members' predictions against the ensemble's."""
+
+    complete: bool
+    members: tuple[int, ...]
+    missing: tuple[int, ...]
+    member_qualities: tuple[float, ...]
+    members_mean_quality: float
+    ensemble_quality: float
+    out_of_bag_quality: float | None
+    out_of_bag_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One trial's score, or the mean of the trials (then with them in `trials`)."""
+
+    workload: str
+    problem_class: str
+    convention: str
+    complete: bool
+    trial: int | None
+    seed: int | None
+    flops: float
+    """Official: all members' operations / (last end − first start) [D6]."""
+    vflops: float
+    penalty_coefficient: float
+    target_quality: float
+    quality_name: str
+    ensemble_quality: float
+    members_mean_quality: float
+    out_of_bag_quality: float | None
+    seconds: float
+    time_to_quality_seconds: float
+    time_to_target_seconds: float | None
+    """When the members' mean first reached the target; None: not reached."""
+    operations: float
+    validation_operations: float
+    apc: float
+    members_flops_sum: float
+    """Sum of the members' own rates, beside the official figure [D6]."""
+    start_skew_seconds: float
+    idle_seconds: float
+    """Part of the window in which no member trained: start-up of later waves, interruptions."""
+    ensemble_size: int
+    parallel_degree: int
+    system_scale: int
+    members_per_accelerator: int
+    waves: int
+    clock: Literal["monotonic", "wall"]
+    """One host: its monotonic clock. Several: wall clocks."""
+    trials: tuple[Score, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule has to say about a run."""
+
+    rule: str
+    layer: int | None
+    source: str
+    severity: Literal["note", "violation"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The identity of a run folder."""
+
+    format: int = option(1, "version of the run folder's layout", minimum=1)
+    version: str = option("", "version of ai500 that made it")
+    name: str = option("", "name of the run")

@@ -1,0 +1,110 @@
+"""The rules themselves (SPEC §5). They judge what the workers recorded, not what a config claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ai500.rules.layers import Evidence, rule
+
+
+@rule(layer=None, source="V2 §5.3.2, [D3]")
+def enough_trials(evidence: Evidence) -> Iterator[str]:
+    """A valid result has at least the least runs of its class."""
+    done, least = len(evidence.score.trials), evidence.reference.least_runs
+    if done < least:
+        yield (
+            f"{done} of at least {least} trials: shown, but not a valid result. "
+            f"Run with --runs {least}."
+        )
+
+
+@rule(layer=None, source="SPEC §9 [D13]")
+def one_wave(evidence: Evidence) -> Iterator[str]:
+    """An official entry trains the whole ensemble at once."""
+    if evidence.score.waves > 1:
+        yield (
+            f"the ensemble ran in {evidence.score.waves} waves; an official entry has one. "
+            "Use a larger system, or a smaller parallel.degree."
+        )
+
+
+@rule(layer=None, source="V3 §3.3")
+def whole_ensemble(evidence: Evidence) -> Iterator[str]:
+    """Every member finished."""
+    for trial in evidence.score.trials:
+        if not trial.complete:
+            yield f"trial {trial.trial} is incomplete: a member failed. `ai500 resume` repeats it."
+
+
+@rule(layer=None, source="SPEC §9 [D11]", severity="note")
+def shared_accelerators(evidence: Evidence) -> Iterator[str]:
+    """Several members on one accelerator are reported, never hidden."""
+    if evidence.score.members_per_accelerator > 1:
+        yield f"{evidence.score.members_per_accelerator} members shared each accelerator."
+
+
+@rule(layer=9, source="V2 §5.1.1")
+def same_data(evidence: Evidence) -> Iterator[str]:
+    """Train and validate on the data set of the class."""
+    expected = evidence.reference.store_sha256
+    for found in {placement.store_sha256 for placement in evidence.placements}:
+        if expected is not None and found != expected:
+            yield (
+                f"the data's SHA-256 is {found[:16]}…, class {evidence.reference.name} is defined "
+                f"on {expected[:16]}…. Leave data.path out to use it."
+            )
+    for name in ("train_samples", "validation_samples", "classes"):
+        ours, theirs = getattr(evidence.plan.definition, name), getattr(evidence.reference, name)
+        if ours != theirs:
+            yield f"the data has {name.replace('_', ' ')} = {ours}, the class {theirs}."
+
+
+@rule(layer=9, source="V2 §5.1.1")
+def same_epochs(evidence: Evidence) -> Iterator[str]:
+    """Train exactly the reference number of epochs."""
+    required = evidence.reference.reference.epochs
+    for epochs in {member.epochs for member in evidence.members}:
+        if epochs != required:
+            yield f"trained {epochs} epochs, class {evidence.reference.name} requires {required}."
+
+
+@rule(layer=8, source="V2 §5.1.2")
+def fixed_hyperparameters(evidence: Evidence) -> Iterator[str]:
+    """Optimizer, momentum, weight decay and label smoothing are the reference's."""
+    reference, used = evidence.reference.reference, evidence.plan.hyperparameters
+    for name in ("optimizer", "momentum", "weight_decay", "label_smoothing"):
+        ours, theirs = getattr(used, name), getattr(reference, name)
+        if ours != theirs:
+            yield f"train.{name} = {ours}, the reference has {theirs}: fixed at this level."
+
+
+@rule(layer=8, source="V2 §5.4")
+def weight_decay_on_everything(evidence: Evidence) -> Iterator[str]:
+    """Weight decay is on every parameter, batch norm's γ and β included."""
+    required = evidence.plan.hyperparameters.weight_decay
+    for member in evidence.members:
+        for group in member.effective["groups"]:
+            if group["weight_decay"] != required:
+                yield (
+                    f"member {member.member} trained {group['parameters']} parameters with "
+                    f"weight decay {group['weight_decay']}, not {required}."
+                )
+
+
+@rule(layer=8, source="V2 §5.1.2", severity="note")
+def changed_batch_or_learning_rate(evidence: Evidence) -> Iterator[str]:
+    """Batch size and learning-rate policy may change, and are disclosed."""
+    reference, used = evidence.reference.reference, evidence.plan.hyperparameters
+    for name in ("batch_size", "base_learning_rate", "schedule", "warmup_epochs"):
+        ours, theirs = getattr(used, name), getattr(reference, name)
+        if ours != theirs:
+            yield f"train.{name} = {ours}, the reference has {theirs}: allowed, and disclosed."
+
+
+@rule(layer=9, source="SPEC §9 [D14]")
+def same_evaluations(evidence: Evidence) -> Iterator[str]:
+    """Evaluate as often as the class says."""
+    ours = evidence.plan.hyperparameters.evaluate_every_epochs
+    theirs = evidence.reference.reference.evaluate_every_epochs
+    if ours != theirs:
+        yield f"evaluated every {ours} epochs, the class every {theirs}."

@@ -1,0 +1,188 @@
+"""The run folder: its layout, its lock, its records.
+
+    runs/<name>/
+      run.json  config.toml  plan.json  system.json  events.jsonl  score.json  report.html
+      findings.json
+      trials/01/
+        trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
+        bootstraps/000.bootstrap
+        members/000/
+          task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
+          validation.npy  out_of_bag.npy
+
+A stage whose record is there is finished; a stage whose record is missing is run (again).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ai500 import atomic, schema
+from ai500.errors import EnvironmentLacksError, RunFolderError
+from ai500.records import RunState
+
+T = TypeVar("T")
+FORMAT = 1
+
+
+class MemberFolder:
+    """One member's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.task = path / "task.json"
+        self.events = path / "events.jsonl"
+        self.log = path / "log.txt"
+        self.checkpoint = path / "checkpoint.pt"
+        self.progress = path / "progress.json"
+        self.record = path / "record.json"
+        self.validation = path / "validation.npy"
+        self.out_of_bag = path / "out_of_bag.npy"
+
+
+class TrialFolder:
+    """One trial's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trial = path / "trial.json"
+        self.bootstraps = path / "bootstraps.json"
+        self.placement = path / "placement.json"
+        self.jobs = path / "jobs.json"
+        self.ensemble = path / "ensemble.json"
+        self.score = path / "score.json"
+
+    def bootstrap(self, member: int) -> Path:
+        """The member's repeat counts."""
+        return self.path / "bootstraps" / f"{member:03d}.bootstrap"
+
+    def member(self, member: int) -> MemberFolder:
+        """The member's own folder."""
+        return MemberFolder(self.path / "members" / f"{member:03d}")
+
+
+class RunFolder:
+    """A run's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path / "run.json"
+        self.config = path / "config.toml"
+        self.plan = path / "plan.json"
+        self.system = path / "system.json"
+        self.events = path / "events.jsonl"
+        self.score = path / "score.json"
+        self.findings = path / "findings.json"
+        self.report = path / "report.html"
+        self.lock_file = path / ".lock"
+
+    def trial(self, trial: int) -> TrialFolder:
+        """Trials are numbered from 1."""
+        return TrialFolder(self.path / "trials" / f"{trial:02d}")
+
+    @classmethod
+    def create(cls, path: Path, *, version: str) -> RunFolder:
+        """A new run folder; one that holds a run already is refused."""
+        run = cls(path)
+        if run.state.exists():
+            raise RunFolderError(
+                f"{path} already holds a run. `ai500 resume {path}` continues it; "
+                "choose another folder with --out for a new one."
+            )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunFolderError(f"{path} exists and is not an empty folder. Choose another --out.")
+        with atomic.explaining_write_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        state = RunState(format=FORMAT, version=version, name=path.name)
+        atomic.write_json(run.state, schema.encode(state))
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run folder."""
+        run = cls(path)
+        if not run.state.exists():
+            raise RunFolderError(f"{path} is not a run folder (it has no run.json).")
+        state = read(RunState, run.state)
+        if state.format != FORMAT:
+            raise RunFolderError(
+                f"{path} has layout {state.format}, this version reads {FORMAT}. "
+                f"It was made by ai500 {state.version}."
+            )
+        return run
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time works in a run folder."""
+        try:
+            file = self.lock_file.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentLacksError(
+                f"cannot write in {self.path}: {error.strerror}. Check the folder's permissions."
+            ) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunFolderError(
+                    f"{self.path} is in use by {self.owner() or 'another process'}. "
+                    f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it."
+                ) from error
+            file.truncate(0)
+            file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
+
+    def owner(self) -> str | None:
+        """Who holds the lock, in words."""
+        holder = self.holder()
+        return f"process {holder[1]} on {holder[0]}" if holder else None
+
+    def holder(self) -> tuple[str, int] | None:
+        """Host and process id of the controller at work, None when there is none."""
+        try:
+            with self.lock_file.open(encoding="utf-8") as file:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return None
+                entry = json.loads(file.read())
+        except (OSError, ValueError):
+            return None
+        return str(entry["host"]), int(entry["pid"])
+
+
+def read(kind: type[T], path: Path) -> T:
+    """A record from disk."""
+    return schema.decode(kind, read_json(path), at=path.name)
+
+
+def read_all(kind: type[T], path: Path) -> list[T]:
+    """A list of records from disk."""
+    return [schema.decode(kind, item, at=path.name) for item in read_json(path)]
+
+
+def read_json(path: Path) -> Any:
+    """Plain JSON from the run folder, or an error that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunFolderError(f"{path} is missing.") from error
+    except (ValueError, OSError) as error:
+        raise RunFolderError(f"{path} can't be read: {error}") from error
+
+
+def write(path: Path, record: object) -> None:
+    """A record, or a list of them, to disk: whole or not at all."""
+    with atomic.explaining_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, schema.encode(record))

@@ -1,0 +1,118 @@
+"""What machine this is, told by the machine itself and without importing torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ai500.records import Slot, System
+
+# Any of these says that there may be an accelerator, of whichever vendor; only then is torch
+# asked, in a process of its own, which of them it can really use.
+_DEVICE_NODES = ("nvidia[0-9]*", "kfd", "dri/renderD*", "accel/accel*", "davinci[0-9]*")
+_PROBE = """
+import json, torch
+found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+names = []
+if found is not None:
+    module = torch.get_device_module(found.type)
+    names = [module.get_device_name(i) for i in range(torch.accelerator.device_count())]
+print(json.dumps({"type": found.type if found is not None else None, "names": names}))
+"""
+
+
+@cache
+def accelerators() -> tuple[str | None, tuple[str, ...]]:
+    """Device type by torch's name, and the name of each accelerator that torch can use."""
+    if not any(any(Path("/dev").glob(pattern)) for pattern in _DEVICE_NODES):
+        return None, ()
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=120, check=True
+        )
+        found = json.loads(answer.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None, ()  # no torch here: a login node
+    return found["type"], tuple(found["names"])
+
+
+def usable_cores() -> tuple[int, ...]:
+    """The CPU cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def describe() -> System:
+    """The system under test."""
+    kind, names = accelerators()
+    return System(
+        hostname=platform.node(),
+        operating_system=_operating_system(),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        cpu=_cpu_model(),
+        cores=len(usable_cores()),
+        memory_bytes=_memory_bytes(),
+        accelerator=kind,
+        accelerators=names,
+        libraries={name: _version(name) for name in ("ai500", "numpy", "torch")},
+    )
+
+
+def cpu_slots(count: int, *, cores_per_slot: int | None) -> tuple[Slot, ...]:
+    """`count` CPU slots of this machine, each a fixed set of cores [D8]."""
+    cores = usable_cores()
+    size = cores_per_slot or max(1, len(cores) // count)
+    return tuple(
+        Slot(index=i, device="cpu", cores=cores[i * size : (i + 1) * size]) for i in range(count)
+    )
+
+
+def accelerator_slots(kind: str, count: int) -> tuple[Slot, ...]:
+    """`count` accelerators; the host's cores are left to the operating system."""
+    return tuple(Slot(index=i, device=f"{kind}:{i}", cores=()) for i in range(count))
+
+
+def default_cpu_slots(cores_per_slot: int | None) -> int:
+    """Two slots a node (one on a single core), or as many as fit at the stated size [D8]."""
+    cores = len(usable_cores())
+    return max(1, cores // cores_per_slot) if cores_per_slot else min(2, cores)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _operating_system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform()
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

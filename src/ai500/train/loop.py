@@ -1,0 +1,238 @@
+"""The training of one rank of one member, from the first batch to the target epochs.
+
+Read top to bottom: restore, then for each epoch its steps, its evaluation, its checkpoint. The
+window that is timed begins with the read of the first training batch and ends with the last
+evaluation (SPEC §5, [D14]).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ai500 import atomic
+from ai500.bagging.data_sampler import Counts, epoch_order
+from ai500.events import EventLog
+from ai500.parallel.engines import Engine
+from ai500.plugins import load
+from ai500.randomness import Stream, derive
+from ai500.records import Task
+from ai500.rundir import MemberFolder
+from ai500.train import checkpoint
+from ai500.train.evaluate import Evaluator
+from ai500.train.feed import Feed
+from ai500.train.learning_rate import LearningRate, scaled_peak
+from ai500.train.worker import Interrupted
+from ai500.workloads.protocol import ProblemClass, Workload
+
+PROGRESS_SECONDS = 1.0
+
+
+@dataclass
+class Member:
+    """What one rank trains, and where it writes."""
+
+    task: Task
+    folder: MemberFolder
+    workload: Workload
+    problem_class: ProblemClass
+    engine: Engine
+    optimizer: torch.optim.Optimizer
+    feed: Feed
+    evaluator: Evaluator
+    counts: Counts
+    events: EventLog | None
+    """Rank 0's; None on the others."""
+    stop_requested: Callable[[], bool]
+
+    def emit(self, event: str, **fields: object) -> None:
+        """An event of this member, told once (by rank 0)."""
+        if self.events is not None:
+            self.events.emit(event, **fields)
+
+
+def train(member: Member) -> None:
+    """Train to the target epochs, from a checkpoint where there is one."""
+    task, hyper = member.task, member.task.hyperparameters
+    position = checkpoint.restore(
+        member.folder.checkpoint,
+        model=member.engine.module,
+        optimizer=member.optimizer,
+        seed=task.seed,
+    )
+    if position is None:
+        position = checkpoint.Position(seed=task.seed)
+    else:
+        member.emit("resumed", epoch=position.epoch, step=position.step)
+    rate = _learning_rate(task, world_size=member.feed.world_size)
+    while position.epoch < hyper.epochs:
+        order = _order(member, position.epoch)
+        _train_epoch(member, position, order, rate)
+        finished = position.epoch + 1
+        member.emit(
+            "epoch",
+            epoch=finished,
+            images=position.images,
+            steps=position.step,
+            loss=position.loss_sum / position.images,
+            learning_rate=rate(finished * task.steps_per_epoch - 1),
+        )
+        if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
+            _evaluate(member, finished)
+        if finished == hyper.epochs:
+            member.emit("end", epoch=finished)
+        position = checkpoint.Position(seed=task.seed, epoch=finished)
+        _save(member, position)
+        _report_progress(member, position, images_per_second=None, loss=None)
+
+
+def _train_epoch(
+    member: Member,
+    position: checkpoint.Position,
+    order: NDArray[np.int64],
+    rate: Callable[[int], float],
+) -> None:
+    """The rest of one epoch's steps; `position` moves with each."""
+    task = member.task
+    model = member.engine.module
+    model.train()
+    if position.epoch == 0 and position.step == 0:
+        member.emit("first_batch")
+    loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)
+    clock = _Clock()
+    global_batch = member.feed.batch_size * member.feed.world_size
+    for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
+        # Dropout and the like draw from torch's own generator: seeded by the position, so that
+        # a resumed step draws what it would have drawn.
+        torch.manual_seed(
+            derive(
+                task.seed, Stream.STEP, task.member, position.epoch, position.step, member.feed.rank
+            )
+        )
+        inputs = member.workload.train_inputs(member.problem_class, batch.images, batch.draws)
+        learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
+        for group in member.optimizer.param_groups:
+            group["lr"] = learning_rate
+        member.optimizer.zero_grad(set_to_none=True)
+        loss = member.engine.forward_backward(inputs, batch.labels)
+        member.optimizer.step()
+        loss_sum += loss.double() * global_batch
+        position.step += 1
+        position.images += global_batch
+        if clock.every(task.checkpoint_seconds, "checkpoint") or member.stop_requested():
+            position.loss_sum += float(loss_sum)
+            loss_sum.zero_()
+            _save(member, position)
+            if member.stop_requested():
+                member.emit("interrupted", epoch=position.epoch, step=position.step)
+                raise Interrupted
+        if clock.every(PROGRESS_SECONDS, "progress"):
+            speed = clock.rate(position.step * global_batch)
+            _report_progress(member, position, images_per_second=speed, loss=float(loss))
+    position.loss_sum += float(loss_sum)
+
+
+def _evaluate(member: Member, epoch: int) -> None:
+    """Quality on the validation split; the last one's predictions are kept for the ensemble."""
+    predictions = member.evaluator.validation()
+    if predictions is None:
+        return
+    labels = member.evaluator.validation_labels()
+    quality = member.workload.quality(predictions, labels)
+    if epoch == member.task.hyperparameters.epochs:
+        atomic.write_array(member.folder.validation, predictions)
+    member.emit("quality", epoch=epoch, quality=quality, images=len(labels))
+
+
+def _order(member: Member, epoch: int) -> NDArray[np.int64]:
+    """The epoch's samples, cut to whole global batches so that each step has the same shape."""
+    order = epoch_order(
+        member.counts, seed=member.task.seed, member=member.task.member, epoch=epoch
+    )
+    whole = member.task.steps_per_epoch * member.feed.batch_size * member.feed.world_size
+    return order[:whole]
+
+
+def _learning_rate(task: Task, *, world_size: int) -> Callable[[int], float]:
+    hyper = task.hyperparameters
+    policy: LearningRate = load("learning_rate", hyper.schedule)
+    peak = scaled_peak(
+        hyper.base_learning_rate,
+        global_batch_size=hyper.batch_size * world_size,
+        reference_batch_size=hyper.reference_batch_size,
+    )
+    steps = task.steps_per_epoch
+
+    def rate(step: int) -> float:
+        return policy(
+            step,
+            peak=peak,
+            total_steps=hyper.epochs * steps,
+            warmup_steps=round(hyper.warmup_epochs * steps),
+            decay_steps=[epoch * steps for epoch in hyper.decay_epochs],
+        )
+
+    return rate
+
+
+def _save(member: Member, position: checkpoint.Position) -> None:
+    if member.events is not None:
+        checkpoint.save(
+            member.folder.checkpoint,
+            model=member.engine.module,
+            optimizer=member.optimizer,
+            position=position,
+        )
+
+
+def _report_progress(
+    member: Member,
+    position: checkpoint.Position,
+    *,
+    images_per_second: float | None,
+    loss: float | None,
+) -> None:
+    """A small file for the live view: overwritten, not logged, so that it costs nothing to keep."""
+    if member.events is None:
+        return
+    atomic.replace_json(
+        member.folder.progress,
+        {
+            "epoch": position.epoch,
+            "step": position.step,
+            "steps_per_epoch": member.task.steps_per_epoch,
+            "epochs": member.task.hyperparameters.epochs,
+            "loss": loss,
+            "images_per_second": images_per_second,
+            "wall": time.time(),
+        },
+    )
+
+
+class _Clock:
+    """Tells when something periodic is due, and the rate since the clock was started."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._last: dict[str, float] = {}
+        self._first_images: int | None = None
+
+    def every(self, seconds: float, what: str) -> bool:
+        """True once per `seconds`."""
+        now = time.monotonic()
+        if now - self._last.setdefault(what, self._start) < seconds:
+            return False
+        self._last[what] = now
+        return True
+
+    def rate(self, images: int) -> float | None:
+        """Images per second since the first call."""
+        if self._first_images is None:
+            self._first_images, self._start_rate = images, time.monotonic()
+            return None
+        return (images - self._first_images) / (time.monotonic() - self._start_rate)

@@ -1,0 +1,195 @@
+"""One rank's view of a member: put together from its task, trained, and recorded.
+
+What really ran (optimizer groups, parameter count, operations of the traced graph) is recorded
+here, by the process that ran it, not taken from the configuration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import ai500
+from ai500 import atomic, events, plugins, rundir, schema
+from ai500.bagging.aggregate import out_of_bag_indices
+from ai500.bagging.data_sampler import load_bootstrap
+from ai500.data.store import Store
+from ai500.operations import count
+from ai500.parallel.data_duplicator import Staged
+from ai500.randomness import Stream, derive
+from ai500.records import Operations, Slot, Task, TrainRecord
+from ai500.rundir import MemberFolder
+from ai500.train.checkpoint import weights_sha256
+from ai500.train.evaluate import Evaluator
+from ai500.train.feed import Feed
+from ai500.train.loop import Member, train
+from ai500.train.worker import Rank, StopRequest
+
+
+def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
+    """Train this rank's part of the member, and on rank 0 leave the record."""
+    device = torch.device(slot.device)
+    if slot.cores:
+        torch.set_num_threads(len(slot.cores))
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(device)
+    if rank.world_size > 1:
+        dist.init_process_group(dist.get_default_backend_for_device(device))
+    try:
+        member = _assemble(task, rank=rank, device=device, stop=stop)
+        train(member)
+        _finish(member)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
+    workload = plugins.workload(task.workload)
+    problem_class = task.definition
+    hyper = task.hyperparameters
+    torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
+    model = workload.model(problem_class).to(device)
+    splits = (Staged if task.staged else Store).open(Path(task.staged or task.store)).splits
+
+    def loss(outputs: Any, labels: Tensor) -> Tensor:
+        return workload.loss(outputs, labels, hyperparameters=hyper)
+
+    engine = plugins.load("engine", task.parallel_mode)(
+        model, loss, device=device, world_size=rank.world_size
+    )
+    return Member(
+        task=task,
+        folder=MemberFolder(Path(task.folder)),
+        workload=workload,
+        problem_class=problem_class,
+        engine=engine,
+        optimizer=plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper),
+        feed=Feed(
+            samples=splits["train"],
+            seed=task.seed,
+            member=task.member,
+            rank=rank.rank,
+            world_size=rank.world_size,
+            batch_size=hyper.batch_size,
+            draws_per_image=workload.draws_per_image,
+            device=device,
+        ),
+        evaluator=Evaluator(
+            workload=workload,
+            problem_class=problem_class,
+            model=model,
+            samples=splits["validation"],
+            device=device,
+            rank=rank.rank,
+            world_size=rank.world_size,
+            batch_size=hyper.batch_size,
+        ),
+        counts=load_bootstrap(Path(task.bootstrap))[1],
+        events=_event_log(task, rank=rank, device=device),
+        stop_requested=stop,
+    )
+
+
+def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
+    if rank.rank != 0:
+        return None
+    attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
+    path = MemberFolder(Path(task.folder)).events
+    log = events.EventLog(path, trial=task.trial, member=task.member, attempt=attempt)
+    log.emit("start", pid=os.getpid(), world_size=rank.world_size, device=str(device))
+    return log
+
+
+def _finish(member: Member) -> None:
+    """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
+    # Samples the member never saw are not in its node's copy: they come from the shared store.
+    shared = Store.open(Path(member.task.store)).splits["train"]
+    indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
+    predictions = member.evaluator.predict(shared, indices)
+    if predictions is None:
+        return
+    atomic.write_array(member.folder.out_of_bag, predictions)
+    operations = _count_operations(member)
+    member.emit("operations", **schema.encode(operations))
+    rundir.write(member.folder.record, _record(member, operations))
+
+
+def _record(member: Member, operations: Operations) -> TrainRecord:
+    told = list(events.read(member.folder.events))
+    epochs = {event["epoch"]: event for event in told if event["event"] == "epoch"}
+    device = member.feed.device
+    return TrainRecord(
+        member=member.task.member,
+        parameters=operations.parameters,
+        images=sum(event["images"] for event in epochs.values()),
+        steps=sum(event["steps"] for event in epochs.values()),
+        epochs=len(epochs),
+        world_size=member.feed.world_size,
+        device=str(device),
+        device_name=_device_name(device),
+        quality=[event["quality"] for event in told if event["event"] == "quality"][-1],
+        weights_sha256=weights_sha256(member.engine.module),
+        operations=operations,
+        effective=_effective(member),
+        versions={
+            "ai500": ai500.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+    )
+
+
+def _count_operations(member: Member) -> Operations:
+    """Operations of the graph that ran, at the batch and image size that ran."""
+    counted = count(
+        member.engine.module,
+        (member.feed.batch_size, *member.problem_class.input_shape),
+        convention=member.task.convention,
+        loss=member.workload.loss_operator,
+    )
+    return Operations(
+        convention=counted.convention,
+        forward_per_image=counted.forward_per_image,
+        backward_per_image=counted.backward_per_image,
+        update_per_step=counted.update,
+        parameters=counted.parameters,
+    )
+
+
+def _effective(member: Member) -> dict[str, Any]:
+    """Hyper-parameters as the optimizer had them."""
+    names = {id(p): name for name, p in member.engine.module.named_parameters()}
+    groups = []
+    for group in member.optimizer.param_groups:
+        mine = sorted(names[id(parameter)] for parameter in group["params"])
+        plain = {
+            key: value
+            for key, value in group.items()
+            if value is None or isinstance(value, bool | int | float | str)
+        }
+        digest = hashlib.sha256("\n".join(mine).encode()).hexdigest()
+        groups.append({**plain, "parameters": len(mine), "names_sha256": digest})
+    return {
+        "optimizer": type(member.optimizer).__name__,
+        "groups": groups,
+        "batch_size": member.feed.batch_size,
+        "global_batch_size": member.feed.batch_size * member.feed.world_size,
+        "dtype": str(next(member.engine.module.parameters()).dtype),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cpu":
+        return platform.processor() or platform.machine()
+    return str(torch.get_device_module(device).get_device_name(device))

@@ -1,0 +1,108 @@
+"""One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun.
+
+This file is the process: its parent, its cores, its signals. What it trains is in `member.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ai500 import rundir
+from ai500.errors import AI500Error
+from ai500.records import Slot, Task
+
+INTERRUPTED_EXIT_CODE = 143
+_PR_SET_PDEATHSIG = 1
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: the controller asked for it
+    """Training stopped at a step's end on request; the checkpoint is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """This process among those of the member; torchrun tells it by the environment."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+
+    @classmethod
+    def from_environment(cls) -> Rank:
+        """Alone unless torchrun says otherwise."""
+        environ = os.environ
+        return cls(
+            rank=int(environ.get("RANK", "0")),
+            local_rank=int(environ.get("LOCAL_RANK", "0")),
+            world_size=int(environ.get("WORLD_SIZE", "1")),
+        )
+
+
+class StopRequest:
+    """SIGTERM asks for a checkpoint and an end. Rank 0 decides when, the others wait for it."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.received = False
+        self._decides = rank.rank == 0
+        signal.signal(signal.SIGTERM, self._receive)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
+
+    def _receive(self, signum: int, frame: object) -> None:
+        self.received = True
+
+    def __call__(self) -> bool:
+        """Whether this rank should stop after the step it is in."""
+        return self.received and self._decides
+
+
+def main() -> int:
+    """Run the task named on the command line."""
+    _die_with_parent()
+    task = rundir.read(Task, Path(sys.argv[1]))
+    rank = Rank.from_environment()
+    stop = StopRequest(rank)
+    try:
+        if rank.world_size != task.parallel_degree:
+            raise AI500Error(
+                f"member {task.member} runs as {rank.world_size} processes, its plan says "
+                f"parallel.degree = {task.parallel_degree}. Start it through `ai500 run`."
+            )
+        slot = task.slots[rank.local_rank]
+        _pin(slot)
+        # Imported here: torch reads the process's cores when it is loaded.
+        from ai500.train.member import run
+
+        run(task, rank=rank, slot=slot, stop=stop)
+    except AI500Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        # A rank that waits for one that has stopped sees a broken connection: not a failure.
+        if isinstance(error, Interrupted) or stop.received:
+            return INTERRUPTED_EXIT_CODE
+        raise
+    return 0
+
+
+def _die_with_parent() -> None:
+    """A worker never outlives the process that watches it (on Linux)."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _pin(slot: Slot) -> None:
+    """A CPU slot is a fixed set of cores [D8]."""
+    if slot.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, slot.cores)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Numbers as a person reads them, for the terminal and the report alike."""
+
+from __future__ import annotations
+
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def human_si(value: float) -> str:
+    """1.23e9 as '1.23 G', so that a unit can follow."""
+    rounded = float(f"{value:.4g}")  # first, so that 999 999 becomes 1 M and not 1000 k
+    for factor, prefix in _PREFIXES:
+        if abs(rounded) >= factor:
+            return f"{rounded / factor:.4g} {prefix}"
+    return f"{rounded:.4g} "
+
+
+def human_bytes(value: float) -> str:
+    """Bytes with a decimal prefix."""
+    return f"{human_si(value)}B"
+
+
+def human_seconds(value: float) -> str:
+    """Seconds as a person says them."""
+    if 0 < value < 0.9995:
+        return f"{value * 1000:.3g} ms"
+    if value < 99.95:
+        return f"{value:.1f} s"
+    minutes, seconds = divmod(round(value), 60)
+    if minutes < 100:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"

@@ -1,0 +1,165 @@
+"""Image Classification (V2 §4.2.2, Table 6): ResNet-50 v1.5 on ImageNet, and smaller classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.data.learnable_images import SMOKE, WORKSTATION
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ai500.data.store_writer import ImageSource
+
+CHANNEL_MEAN = (123.675, 116.28, 103.53)
+CHANNEL_DEVIATION = (58.395, 57.12, 57.375)
+"""ImageNet's, on the scale of 0 to 255; used for every class."""
+
+CLASSES = {
+    "smoke": ProblemClass(
+        name="smoke",
+        ensemble_size=4,
+        target_quality=0.80,
+        penalty_exponent=5,
+        least_runs=3,
+        input_shape=(3, SMOKE.height, SMOKE.width),
+        stored_shape=(SMOKE.height, SMOKE.width, 3),
+        classes=SMOKE.classes,
+        train_samples=SMOKE.train,
+        validation_samples=SMOKE.validation,
+        out_of_bag_samples=SMOKE.train,
+        reference=Hyperparameters(
+            epochs=10,
+            batch_size=32,
+            optimizer="sgd",
+            base_learning_rate=0.2,
+            reference_batch_size=256,
+            schedule="cosine",
+            warmup_epochs=1,
+            momentum=0.9,
+            weight_decay=5e-4,
+        ),
+    ),
+    "workstation": ProblemClass(
+        name="workstation",
+        ensemble_size=2,
+        target_quality=0.80,
+        penalty_exponent=5,
+        least_runs=5,
+        input_shape=(3, 224, 224),
+        stored_shape=(WORKSTATION.height, WORKSTATION.width, 3),
+        classes=WORKSTATION.classes,
+        train_samples=WORKSTATION.train,
+        validation_samples=WORKSTATION.validation,
+        out_of_bag_samples=WORKSTATION.validation,
+        reference=Hyperparameters(
+            epochs=10,
+            batch_size=128,
+            optimizer="sgd",
+            base_learning_rate=0.1,
+            reference_batch_size=256,
+            schedule="cosine",
+            warmup_epochs=1,
+            momentum=0.9,
+            weight_decay=1e-4,
+        ),
+    ),
+    "full": ProblemClass(
+        name="full",
+        ensemble_size=1,
+        target_quality=0.763,
+        penalty_exponent=5,
+        least_runs=10,
+        input_shape=(3, 224, 224),
+        stored_shape=(256, 256, 3),
+        classes=1000,
+        train_samples=1_281_167,
+        validation_samples=50_000,
+        out_of_bag_samples=50_000,
+        reference=Hyperparameters(
+            epochs=90,
+            batch_size=128,
+            optimizer="sgd",
+            base_learning_rate=0.1,
+            reference_batch_size=256,
+            schedule="step",
+            decay_epochs=(30, 60, 80),
+            warmup_epochs=5,
+            momentum=0.9,
+            weight_decay=1e-4,
+            evaluate_every_epochs=5,
+        ),
+    ),
+}
+
+
+class ImageClassification:
+    """Top-1 accuracy; members' class probabilities are averaged."""
+
+    name = "image_classification"
+    quality_name = "top-1 accuracy"
+    quality_direction: Literal["higher"] = "higher"
+    loss_operator = "softmax"
+    problem_classes: Mapping[str, ProblemClass] = CLASSES
+    draws_per_image = 5
+
+    def source(self, problem_class: ProblemClass) -> ImageSource | None:
+        """Generated images below `full`; ImageNet is the user's to bring."""
+        return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
+
+    def model(self, problem_class: ProblemClass) -> nn.Module:
+        """ResNet-50 v1.5, and for `smoke` a ResNet that a CPU trains in seconds."""
+        from ai500.workloads.models.resnet import resnet50, small_resnet
+
+        if problem_class.name == "smoke":
+            return small_resnet(classes=problem_class.classes)
+        return resnet50(classes=problem_class.classes)
+
+    def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
+        """Random-resized crop and flip where the store's images are larger than the model's."""
+        from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
+
+        inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
+        _, height, width = problem_class.input_shape
+        if inputs.shape[2:] == (height, width):
+            return inputs
+        cropped = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
+        return flipped(cropped, draws[:, 4])
+
+    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
+        """The middle of the image."""
+        from ai500.workloads.image_inputs import centre_crop, normalized
+
+        inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
+        _, height, width = problem_class.input_shape
+        return centre_crop(inputs, height=height, width=width)
+
+    def loss(self, outputs: Tensor, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+        """Cross entropy."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(outputs, labels, label_smoothing=hyperparameters.label_smoothing)
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Class probabilities."""
+        return outputs.float().softmax(dim=1)
+
+    def combine(
+        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
+    ) -> NDArray[np.floating]:
+        """The mean of the probabilities of those who may vote."""
+        total = np.einsum("msc,ms->sc", members.astype(np.float64), voters.astype(np.float64))
+        averaged: NDArray[np.floating] = total / voters.sum(axis=0)[:, None]
+        return averaged
+
+    def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+        """Share of samples whose most probable class is the true one."""
+        return float(np.mean(predictions.argmax(axis=1) == labels))
+
+
+WORKLOAD = ImageClassification()

@@ -1,0 +1,48 @@
+"""Stored images to a model's inputs, on whatever device they are: crops, flips, normalization."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def normalized(images: Tensor, *, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
+    """uint8 N×H×W×C to float N×C×H×W with the channels' mean and deviation taken out."""
+    shift = torch.tensor(mean, device=images.device)
+    scale = torch.tensor(deviation, device=images.device)
+    # The permuted view keeps channels last in memory, which is the faster layout to convolve.
+    return ((images.float() - shift) / scale).permute(0, 3, 1, 2)
+
+
+def flipped(images: Tensor, draws: Tensor) -> Tensor:
+    """Half of the N×C×H×W images mirrored left to right, by one draw each."""
+    mirror = (draws < 0.5).view(-1, 1, 1, 1)
+    return torch.where(mirror, images.flip(3), images)
+
+
+def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: int) -> Tensor:
+    """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, scaled to the size; four draws."""
+    area, aspect, at_y, at_x = draws.unbind(1)
+    fraction = 0.08 + 0.92 * area
+    ratio = torch.exp((2 * aspect - 1) * torch.log(torch.tensor(4 / 3, device=images.device)))
+    tall = (fraction / ratio).sqrt().clamp(max=1.0)
+    wide = (fraction * ratio).sqrt().clamp(max=1.0)
+    # In affine_grid's coordinates an image reaches from −1 to 1: a centre has 1 − size to move.
+    zeros = torch.zeros_like(tall)
+    theta = torch.stack(
+        [
+            torch.stack([wide, zeros, (1 - wide) * (2 * at_x - 1)], dim=1),
+            torch.stack([zeros, tall, (1 - tall) * (2 * at_y - 1)], dim=1),
+        ],
+        dim=1,
+    )
+    size = [len(images), images.shape[1], height, width]
+    grid = F.affine_grid(theta, size, align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def centre_crop(images: Tensor, *, height: int, width: int) -> Tensor:
+    """The middle of N×C×H×W images."""
+    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+    return images[:, :, top : top + height, left : left + width]

@@ -1,0 +1,108 @@
+"""Operation counts the papers print, recomputed from the traced graph (SPEC §3, §4)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ai500.operations import OperationCount, count
+from ai500.operations.published import AIPERF_TABLE_III
+from ai500.workloads.models.resnet import Version, resnet50
+
+TRAIN_IMAGES, VALIDATION_IMAGES = 1_281_167, 50_000
+
+
+def resnet50_count(version: Version, convention: str = "aiperf", batch: int = 1) -> OperationCount:
+    with torch.device("meta"):
+        model = resnet50(version=version)
+    return count(model, (batch, 3, 224, 224), convention=convention, loss="softmax")
+
+
+@pytest.fixture(scope="module")
+def v1() -> OperationCount:
+    return resnet50_count("v1")
+
+
+def printed(value: float, *, like: float) -> bool:
+    """Equal to the digits the paper prints: three of them."""
+    return f"{value:.2e}" == f"{like:.2e}"
+
+
+#: The printed figures that follow from the paper's own weights; the others are only recorded.
+FOLLOWS = [
+    (kind, direction)
+    for kind, row in AIPERF_TABLE_III.items()
+    for direction in ("forward", "backward")
+    if direction not in row.recorded
+]
+
+
+@pytest.mark.parametrize(("kind", "direction"), FOLLOWS)
+def test_aiperf_table_iii(v1: OperationCount, kind: str, direction: str) -> None:
+    ours = v1 if kind == "total" else v1.by_kind[kind]
+    assert printed(getattr(ours, direction), like=getattr(AIPERF_TABLE_III[kind], direction))
+
+
+def test_aiperf_table_iii_exact_integers(v1: OperationCount) -> None:
+    convolution, dense = v1.by_kind["convolution"], v1.by_kind["dense"]
+    assert (convolution.forward, convolution.backward) == (7_711_850_496, 15_234_582_912)
+    assert (dense.forward, dense.backward) == (4_096_000, 12_290_000)
+    assert v1.total == 23_053_458_456
+    assert printed(v1.total, like=2.31e10)
+
+
+def test_aiperf_table_iii_ratios(v1: OperationCount) -> None:
+    ratios = {kind: one.backward / one.forward for kind, one in v1.by_kind.items() if one.forward}
+    assert round(ratios["convolution"], 4) == 1.9755
+    assert round(ratios["dense"], 4) == 3.0005
+    assert round(v1.backward / v1.forward, 4) == 1.9531
+
+
+def test_aiperf_weights_give_softmax_and_average_pool(v1: OperationCount) -> None:
+    """SPEC §4: the weights give 1.30e4 and, with the divisions, 108 544; the paper prints other."""
+    assert v1.by_kind["softmax"].forward == 13_000
+    assert v1.by_kind["average_pool"].forward == 100_352 + 4 * 2048
+
+
+def test_aiperf_table_vii_per_epoch(v1: OperationCount) -> None:
+    """Batch size 1: the update is in every image's backward pass."""
+    training = TRAIN_IMAGES * v1.total
+    validation = VALIDATION_IMAGES * v1.forward
+    assert printed(TRAIN_IMAGES * v1.forward, like=1.00e16)
+    assert printed(TRAIN_IMAGES * v1.backward, like=1.95e16)
+    assert printed(training, like=2.95e16)
+    assert printed(validation, like=3.90e14)
+    assert printed(training + validation, like=2.99e16)
+
+
+def test_spec_4_v1_5_convolution() -> None:
+    v15 = resnet50_count("v1.5").by_kind["convolution"].forward
+    assert v15 == 8_174_272_512
+    assert 1.05 < v15 / 7_711_850_496 < 1.07
+
+
+def test_v3_table_4_parameters_and_scaling_ratio(v1: OperationCount) -> None:
+    """25 M parameters; 23 GFLOP × 128 images / 25 M = 117.76 GFLOP per million."""
+    assert v1.parameters == 25_557_032
+    assert round(23 * 128 / (v1.parameters // 1_000_000), 2) == 117.76
+    assert round(691 / 41, 2) == 16.85
+
+
+def test_d12_update_once_per_step(v1: OperationCount) -> None:
+    batch = resnet50_count("v1", batch=32)
+    assert batch.update == v1.update == 2 * (23_454_912 + 2_049_000)
+    assert batch.forward == 32 * v1.forward
+    assert batch.gradients == 32 * v1.gradients
+    assert batch.total == 32 * (v1.forward + v1.gradients) + v1.update
+
+
+def test_v3_table_3_and_matmul_on_resnet50() -> None:
+    """V3: no factor 2 in the fully connected layer [D5]; matmul: torch's own count."""
+    v3, matmul = resnet50_count("v1.5", "v3"), resnet50_count("v1.5", "matmul")
+    assert v3.by_kind["dense"].forward == 2_048_000
+    assert v3.by_kind["max_pool"].forward == 64 * 56 * 56
+    assert v3.by_kind["batch_norm"].forward == 77_797_888 // 7
+    assert (v3.update, matmul.update) == (0, 0)
+    assert (matmul.forward, matmul.total) == (8_178_368_512, 24_299_077_632)
+    others = set(matmul.by_kind) - {"convolution", "dense"}
+    assert not any(matmul.by_kind[kind].total for kind in others)
