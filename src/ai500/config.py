@@ -88,7 +88,9 @@ class TrainConfig:
     schedule: str | None = option(None, "after warm-up: cosine or step")
     warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
     momentum: float | None = option(None, "of SGD", minimum=0)
-    weight_decay: float | None = option(None, "on every parameter, batch norm's included", minimum=0)
+    weight_decay: float | None = option(
+        None, "on every parameter, batch norm's included", minimum=0
+    )
     label_smoothing: float | None = option(None, "0 unless the reference says so", minimum=0)
     precision: Literal["fp32"] | None = option(None, "fp32 is the reference")
     evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
@@ -222,7 +224,7 @@ def _lines(config: Config, *, commented: bool) -> Iterator[str]:
             yield f"\n[{section}]\n"
         if commented:
             yield f"# {declaration.metadata['doc']}\n"
-            yield f"# {inner} = {_toml(value) if value is not None else ''}".rstrip() + "\n"
+            yield f"#{inner} = {_toml(value) if value is not None else ''}".rstrip() + "\n"
         elif value is not None:
             yield f"{inner} = {_toml(value)}\n"
 

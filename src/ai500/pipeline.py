@@ -131,7 +131,9 @@ def run_trial(session: Session, number: int) -> list[str]:
     session.observer.stage("aggregating predictions and scoring")
     result = combine(session, trial, store=store, bootstraps=bootstraps)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
-    rundir.write(trial.score, score_trial(session.plan, events.read(session.run.events), trial=number))
+    rundir.write(
+        trial.score, score_trial(session.plan, events.read(session.run.events), trial=number)
+    )
     if not failed:
         _remove_staged(placements)
     return [_failure(session.run, number, member) for member in failed]
@@ -214,9 +216,7 @@ def place(
     """Data Duplicator: what each node's members need, to its local folder, once per node."""
     plan, placements = session.plan, []
     for node in plan.nodes:
-        members = [
-            one.member for one in plan.mapping if node.name in {s.node for s in one.shares}
-        ]
+        members = [one.member for one in plan.mapping if node.name in {s.node for s in one.shares}]
         started = time.monotonic()
         folder, samples, size = None, 0, 0
         if plan.stage and members:
@@ -304,9 +304,7 @@ def combine(
     ]
     if not finished:
         number = int(trial.path.name)
-        raise JobError(
-            "every member failed; the first:\n\n" + _failure(session.run, number, 0)
-        )
+        raise JobError("every member failed; the first:\n\n" + _failure(session.run, number, 0))
     result = aggregate(
         finished,
         workload=plugins.workload(plan.workload),

@@ -40,7 +40,6 @@ def make_plan(config: Config, machine: System) -> Plan:
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
     operations = _operations(config, problem_class)
-    per_step = operations and _operations_per_step(operations, global_batch)
     seconds, basis = _estimate(problem_class, degrees, hyper=hyper, steps=steps, device=device)
     return Plan(
         workload=config.workload,
@@ -70,14 +69,16 @@ def make_plan(config: Config, machine: System) -> Plan:
         steps_per_epoch=steps,
         stage=config.data.stage,
         operations=operations,
-        operations_per_trial=per_step and per_step * steps * hyper.epochs * degrees.ensemble_size,
-        apc=operations
-        and int(
-            apc(
-                operations.forward_per_image + operations.backward_per_image,
-                batch_size=global_batch,
-                ensemble_size=degrees.ensemble_size,
-            )
+        operations_per_trial=None
+        if operations is None
+        else _operations_per_step(operations, global_batch)
+        * (steps * hyper.epochs * degrees.ensemble_size),
+        apc=None
+        if operations is None
+        else apc(
+            operations.forward_per_image + operations.backward_per_image,
+            batch_size=global_batch,
+            ensemble_size=degrees.ensemble_size,
         ),
         bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
         estimated_seconds=seconds and seconds * config.run.trials,
@@ -145,7 +146,7 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
         if count == 0 or (wanted.nodes is None and count > found):
             raise ConfigError(
                 f"system.device = {device!r} with {count} accelerators: this machine has {found} "
-                "that torch can use. Set system.device = \"cpu\", or state system.nodes and "
+                'that torch can use. Set system.device = "cpu", or state system.nodes and '
                 "system.accelerators_per_node to plan for another machine."
             )
         slots = system.accelerator_slots(device, count)

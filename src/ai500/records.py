@@ -109,7 +109,7 @@ class Plan:
     operations: Operations | None
     """None: counted by nobody yet (an outside workload, planned without torch)."""
     operations_per_trial: int | None
-    apc: int | None
+    apc: float | None
     """Amount of parallel computation of one iteration, Eq. 4."""
     bytes_per_node: dict[str, int]
     estimated_seconds: float | None

@@ -90,9 +90,7 @@ def _decode_record(kind: Any, value: Any, at: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     for key in value:
         if key not in fields:
-            raise SchemaError(
-                _join(at, key), f"unknown key; {nearest(str(key), list(fields))}"
-            )
+            raise SchemaError(_join(at, key), f"unknown key; {nearest(str(key), list(fields))}")
     hints = get_type_hints(kind)
     decoded: dict[str, Any] = {}
     for name, field in fields.items():

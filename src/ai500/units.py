@@ -5,13 +5,16 @@ from __future__ import annotations
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
+def si_prefix(value: float) -> tuple[float, str]:
+    """The factor and sign of the largest prefix below `value`, as four digits show it."""
+    rounded = abs(float(f"{value:.4g}"))  # so that 999 999 becomes 1 M and not 1000 k
+    return next(((f, prefix) for f, prefix in _PREFIXES if rounded >= f), (1.0, ""))
+
+
 def human_si(value: float) -> str:
     """1.23e9 as '1.23 G', so that a unit can follow."""
-    rounded = float(f"{value:.4g}")  # first, so that 999 999 becomes 1 M and not 1000 k
-    for factor, prefix in _PREFIXES:
-        if abs(rounded) >= factor:
-            return f"{rounded / factor:.4g} {prefix}"
-    return f"{rounded:.4g} "
+    factor, prefix = si_prefix(value)
+    return f"{value / factor:.4g} {prefix}"
 
 
 def human_bytes(value: float) -> str:
@@ -21,8 +24,8 @@ def human_bytes(value: float) -> str:
 
 def human_seconds(value: float) -> str:
     """Seconds as a person says them."""
-    if 0 < value < 0.9995:
-        return f"{value * 1000:.3g} ms"
+    if abs(value) < 0.9995:
+        return f"{value * 1000:.3g} ms" if value else "0 s"
     if value < 99.95:
         return f"{value:.1f} s"
     minutes, seconds = divmod(round(value), 60)

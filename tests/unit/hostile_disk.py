@@ -35,11 +35,10 @@ import resource
 HELD = Path("full-disk")
 def fill_disk():
     if ON_TMPFS:
-        with open(HELD, "wb", buffering=0) as file:
+        with open(HELD, "ab", buffering=0) as file:
             try:
-                for size in (1 << 20, 1 << 12):
-                    while file.write(bytes(size)):
-                        pass
+                while file.write(bytes(1 << 20)):
+                    pass
             except OSError:
                 pass
     else:
@@ -62,7 +61,7 @@ def _write_script(folder: Path, body: str, *, preamble: str) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    paths = [Path(ai500.__file__).parents[1], Path(__file__).parent]
+    paths = [Path(ai500.__file__).parents[1], Path(__file__).parents[2]]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) for path in paths)}
 
 
@@ -78,7 +77,7 @@ def run(folder: Path, body: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_and_see_all_end(folder: Path, body: str, *, seconds: float = 20) -> int:
+def run_and_see_all_end(folder: Path, body: str, *, seconds: float = 60) -> int:
     """Run a script; return how it ended once no process that it started is left."""
     script = _write_script(folder, body, preamble=PREAMBLE)
     process = subprocess.Popen(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import hostile_disk
 import pytest
 
 from ai500 import atomic
 from ai500.errors import EnvironmentLacksError
+from tests.unit import hostile_disk
 
 
 def test_replaces_the_whole_file_and_leaves_nothing_else(tmp_path: Path) -> None:

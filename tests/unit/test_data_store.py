@@ -9,7 +9,6 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-import hostile_disk
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from ai500.data.store import Column, Samples, Store, digests_of
 from ai500.data.store_writer import generate
 from ai500.errors import DataError, EnvironmentLacksError
+from tests.unit import hostile_disk
 
 COUNTS = {"train": 5000, "validation": 700}
 CLASSES = ("cat", "dog", "eel")
@@ -33,16 +33,28 @@ class Ramp:
     def draw(
         self, split: str, first: int, last: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        if self.deadly_file and Path(self.deadly_file).exists():
+        if self.deadly_file and first >= 3072 and Path(self.deadly_file).exists():
             os.kill(os.getpid(), signal.SIGKILL)
         index = np.arange(first, last, dtype=np.int64) + 100_000 * len(split)
         pixels = index[:, None] * self.step + np.arange(8 * 8 * 3)
         return (pixels % 251).astype(np.uint8).reshape(-1, 8, 8, 3), index % 3
 
 
-def make(path: Path, *, workers: int = 1, source: Ramp = Ramp(), **expected: str) -> Store:  # noqa: B008
+def make(
+    path: Path,
+    *,
+    workers: int = 1,
+    source: Ramp | None = None,
+    expected_sha256: str | None = None,
+) -> Store:
     return generate(
-        path, source, name="ramp", classes=CLASSES, splits=COUNTS, workers=workers, **expected
+        path,
+        source or Ramp(),
+        name="ramp",
+        classes=CLASSES,
+        splits=COUNTS,
+        workers=workers,
+        expected_sha256=expected_sha256,
     )
 
 
@@ -51,7 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 GENERATE = """
-from test_data_store import *
+from tests.unit.test_data_store import *
 def make_with(progress, workers):
     return generate(Path("store"), Ramp(), name="ramp", classes=CLASSES, splits=COUNTS,
                     workers=workers, progress=progress)
@@ -155,18 +167,12 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
 def test_a_killed_worker_is_explained_and_the_rest_kept(store: Store, tmp_path: Path) -> None:
     deadly = tmp_path / "deadly"
+    deadly.touch()
     source = Ramp(deadly_file=str(deadly))
-
-    def lay_the_trap(done: int, total: int) -> None:
-        if done >= 1024:
-            deadly.touch()
-
-    common = {"name": "ramp", "classes": CLASSES, "splits": COUNTS, "workers": 2}
     with pytest.raises(EnvironmentLacksError, match=r"worker process was killed.*fewer than 2"):
-        generate(tmp_path / "store", source, progress=lay_the_trap, **common)  # type: ignore[arg-type]
+        make(tmp_path / "store", source=source, workers=2)
     deadly.unlink()
-    made = generate(tmp_path / "store", source, **common)  # type: ignore[arg-type]
-    assert contents(made.path) == contents(store.path)
+    assert contents(make(tmp_path / "store", source=source).path) == contents(store.path)
 
 
 def test_a_torn_line_of_the_journal_is_done_again(store: Store, tmp_path: Path) -> None:

@@ -116,17 +116,17 @@ def trivial_features(images: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]
 
 
 def test_trivial_statistics_do_not_give_the_label():
-    """The reference network reaches about REFERENCE; a nearest mean stays near 1 / classes."""
+    """One base model of class `smoke` reaches some 0.8; a nearest mean stays near 1 / classes."""
     train, labels = SMOKE.draw("train", 0, SMOKE.train)
     validation, other_labels = SMOKE.draw("validation", 0, SMOKE.validation)
     seen, unseen = trivial_features(train), trivial_features(validation)
     for name in seen:
         accuracy = nearest_mean_accuracy(seen[name], labels, unseen[name], other_labels)
-        assert accuracy < 0.25, f"{name} gives the label of {accuracy:.0%}"
+        assert accuracy < 0.15, f"{name} gives the label of {accuracy:.0%}"
 
 
 def disagreement(masks: list[NDArray[np.bool_]]) -> float:
-    """The least share of pixels in which two masks differ, whichever colour is which."""
+    """The least share of pixels in which two masks differ."""
     shares = [(one != other).mean() for i, one in enumerate(masks) for other in masks[i + 1 :]]
     return float(min(shares))
 

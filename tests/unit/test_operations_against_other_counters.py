@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from architectures import ARCHITECTURES, GROUPED
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ai500.operations.count import count_trace
 from ai500.operations.graph import Trace
 from ai500.operations.torch_trace import trace, trace_backward
+from tests.unit.architectures import ARCHITECTURES, GROUPED
 
 ALL = pytest.mark.parametrize("name", ARCHITECTURES)
 

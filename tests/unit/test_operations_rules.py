@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from ai500.errors import InputError
 from ai500.operations import aten
 from ai500.operations.count import convention_named, count_op, count_ops
 from ai500.operations.graph import UNKNOWN, Op, Shapes, Trace, with_loss
-from ai500.operations.rules import CONVENTIONS, aiperf, matmul, v3
+from ai500.operations.rules import _AIPERF_OURS, CONVENTIONS, aiperf, matmul, v3
 
 small = st.integers(1, 4)
 
@@ -127,3 +129,23 @@ def test_with_loss_appends_over_the_output() -> None:
 def test_unknown_convention_lists_the_known(name: str) -> None:
     with pytest.raises(InputError, match="v3, aiperf, matmul"):
         convention_named(name)
+
+
+def documented_weights() -> list[tuple[str, int]]:
+    """Rows of the user page's table: kinds, and operations per element."""
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| (\d+) \|", page, flags=re.MULTILINE)
+    return [(kind, int(weight)) for kinds, weight in rows for kind in re.findall(r"`(\w+)`", kinds)]
+
+
+@pytest.mark.parametrize(("kind", "weight"), documented_weights())
+def test_documented_weight_is_the_rule(kind: str, weight: int) -> None:
+    op = Op(kind, Shapes(((1,),), ((1,),)))
+    assert count_op(op, aiperf).forward == weight
+    assert aiperf.rules[kind].source == "ours"
+
+
+def test_every_weight_of_ours_is_documented() -> None:
+    documented = {kind for kind, _ in documented_weights()}
+    forward_kinds = {kind for kind in _AIPERF_OURS if not kind.endswith("_backward")}
+    assert documented == forward_kinds

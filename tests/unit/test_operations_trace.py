@@ -9,12 +9,12 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from architectures import ARCHITECTURES, GPT, VisionTransformer
 from torch import Tensor, nn
 
 from ai500.errors import InputError
-from ai500.operations import count
+from ai500.operations import aten, count
 from ai500.workloads.models.resnet import small_resnet
+from tests.unit.architectures import ARCHITECTURES, GPT, VisionTransformer
 
 
 def model_with_everything() -> nn.Module:
@@ -205,6 +205,22 @@ def test_data_dependent_models_are_refused_by_layer(model: nn.Module, layer: str
         count(model, (2, 4))
 
 
+class Numpy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(x.numpy())
+
+
+def test_models_that_leave_torch_are_refused_by_layer() -> None:
+    with pytest.raises(InputError, match=r"cannot trace layer 0 \(Numpy\): it needs real data"):
+        count(nn.Sequential(Numpy()), (2, 4))
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_lazy_parameters_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match="weight has no shape yet"):
+        count(nn.LazyLinear(3), (2, 4))
+
+
 def test_wrong_shape_names_the_layer() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(7, 2))
     with pytest.raises(InputError, match=r"layer 2 \(Linear\) fails on an input of 1×3×8×8"):
@@ -217,12 +233,64 @@ def test_traced_recurrent_layers_match_their_formula() -> None:
     assert counted.forward == 2 * 7 * 2 * 4 * 16 * (12 + 16)
 
 
+def test_a_bias_counts_alike_whatever_the_layout_of_the_input() -> None:
+    class Transposing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.dense(x.transpose(1, 2))
+
+    straight, transposed = count(nn.Linear(5, 3), (2, 4, 5)), count(Transposing(), (2, 5, 4))
+    assert (transposed.forward, transposed.backward) == (straight.forward, straight.backward)
+    assert straight.update == 2 * (5 + 1) * 3
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "expected"),
+    [
+        (nn.MaxPool2d(3, 2, 1), (1, 4, 8, 8), 9 * 64),
+        (nn.MaxPool1d(2), (1, 4, 8), 2 * 16),
+        (nn.MaxPool3d(2), (1, 4, 4, 4, 4), 8 * 32),
+        (nn.AvgPool2d(2), (1, 4, 8, 8), (4 + 4) * 64),
+        (nn.AvgPool1d(2), (1, 4, 8), (2 + 4) * 16),
+        (nn.AdaptiveAvgPool2d(1), (1, 4, 8, 8), 256 + 4 * 4),
+        (nn.AdaptiveAvgPool2d(2), (1, 4, 8, 8), 256 + 4 * 16),
+        (nn.AdaptiveMaxPool2d(2), (1, 4, 8, 8), 256),
+        (nn.InstanceNorm2d(4), (1, 4, 8, 8), 7 * 256),
+        (nn.GroupNorm(2, 4), (1, 4, 8, 8), 7 * 256),
+        (nn.LayerNorm(8), (1, 4, 8), 7 * 32),
+        (nn.Softmax(-1), (1, 10), 130),
+        (nn.GELU(), (1, 10), 120),
+        (nn.Hardswish(), (1, 10), 50),
+        (nn.PReLU(), (1, 10), 20),
+        (nn.Conv1d(3, 4, 3), (1, 3, 10), 2 * 3 * 3 * 4 * 8),
+        (nn.Conv3d(3, 4, 2, bias=False), (1, 3, 4, 4, 4), 2 * 8 * 3 * 4 * 27),
+        (nn.ConvTranspose1d(3, 4, 3), (1, 3, 10), 2 * 3 * 3 * 4 * 10),
+        (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 2, 4, 4), 8 * 128),
+        (nn.Upsample(scale_factor=2), (1, 2, 4, 4), 0),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_layers_by_hand(layer: nn.Module, shape: tuple[int, ...], expected: int) -> None:
+    counted = count(layer, shape)
+    assert counted.forward == expected
+    assert not counted.unknown
+
+
+def test_recurrent_biases_are_updated() -> None:
+    layer = nn.LSTM(12, 16, num_layers=2, bidirectional=True, batch_first=True)
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
+    assert count(layer, (2, 7, 12)).update == 2 * parameters
+
+
 MEMORY = """
 import resource, sys
 import torch
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
-from ai500.operations import count
+from ai500.operations import aten, count
 from ai500.workloads.models.resnet import resnet50
 with torch.device("meta"):
     model = resnet50()
@@ -244,3 +312,11 @@ def test_counting_rules_need_no_torch() -> None:
     script = "import sys, ai500.operations, ai500.operations.shipped, ai500.cli.flops as f\n"
     script += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_every_name_in_the_table_is_an_operator_of_torch() -> None:
+    tables = (aten.KINDS, aten.CONVOLUTIONS, aten.PRODUCTS, aten.FUSED_ATTENTION)
+    names = {name for table in tables for name in table if "::" not in name}
+    known = torch.ops.aten
+    missing = {name for name in names if not (hasattr(known, name) or hasattr(known, f"{name}_"))}
+    assert not missing

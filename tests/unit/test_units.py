@@ -32,7 +32,7 @@ def test_bytes_have_decimal_prefixes() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0.0 s"),
+        (0, "0 s"),
         (0.0042, "4.2 ms"),
         (0.9999, "1.0 s"),
         (99.9, "99.9 s"),

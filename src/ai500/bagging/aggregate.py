@@ -35,7 +35,8 @@ def judged_samples(samples: int, *, limit: int) -> NDArray[np.int64]:
 def out_of_bag_indices(counts: Counts, *, limit: int) -> NDArray[np.int64]:
     """The judged samples that this member never saw."""
     judged = judged_samples(len(counts), limit=limit)
-    return judged[counts[judged] == 0]
+    unseen: NDArray[np.int64] = judged[counts[judged] == 0]
+    return unseen
 
 
 def read_predictions(path: Path) -> NDArray[np.float32]:

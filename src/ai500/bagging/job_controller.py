@@ -224,7 +224,6 @@ class Collector:
             events.append(self._run.events, fresh)
         return bool(fresh)
 
-
     def show_all(self, views: Mapping[int, MemberView]) -> None:
         """Everything the members told so far into the views; nothing is written."""
         for member in self._followers:

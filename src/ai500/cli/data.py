@@ -16,9 +16,7 @@ from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
 from ai500.data.store import Store
 
-app = typer.Typer(
-    help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None)
 Workers = Annotated[
     Optional[int], typer.Option("--workers", help="Processes. Default: all cores.", min=1)
 ]

@@ -191,12 +191,13 @@ def pack_folder(
     """Pack a tree of images; after a kill the same call goes on where it stopped."""
     if not 1 <= size <= 4096:
         raise DataError(f"size = {size}: the side of a packed image must be 1 to 4096 pixels.")
+    source = source.resolve()
     try:
         listing = list_folder(source, validation_fraction=validation_fraction, without=out)
     except OSError as error:
         raise DataError(f"{error.filename}: cannot read this: {error.strerror}.") from error
     plan = Plan(
-        name=source.resolve().name,
+        name=source.name,
         classes=listing.classes,
         counts=listing.counts,
         shape=(size, size, 3),

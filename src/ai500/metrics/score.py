@@ -10,7 +10,7 @@ Direction = Literal["higher", "lower"]
 
 def apc(operations_per_image: float, *, batch_size: int, ensemble_size: int = 1) -> float:
     """Amount of parallel computation of one iteration: V3 Eq. 3, and Eq. 4 for an ensemble."""
-    return ensemble_size * batch_size * operations_per_image
+    return float(ensemble_size * batch_size * operations_per_image)
 
 
 def system_scale(*, ensemble_size: int, parallel_degree: int) -> int:
@@ -46,4 +46,3 @@ def quality_of_penalty(penalty: float, *, target_quality: float, exponent: float
 def vflops(flops: float, *, penalty_coefficient: float) -> float:
     """V3 Eq. 7: valid FLOPS."""
     return flops * penalty_coefficient
-

@@ -43,8 +43,7 @@ class Op:
     - `kernel`: elements of a pooling window; `transposed`: 1 for a transposed convolution
     - `gradients`: gradients the backward pass computes, 2 for data and weight, 1 for one of them
     - `parameters`: elements of the model's parameters first seen here
-    - `updated`: those an optimizer step updates, first seen here as factor of a convolution or a
-      dense layer
+    - `updated`: those an optimizer step updates, first seen here in a convolution or dense layer
     - `activation_bytes`: bytes of new memory its outputs hold
     """
 

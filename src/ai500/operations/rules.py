@@ -200,7 +200,8 @@ _ELEMENT_WISE = {
 }
 _NORMALIZATIONS = ("batch_norm", "layer_norm", "group_norm", "rms_norm")
 _POOLINGS = ("max_pool", "average_pool")
-_FREE = ("view", "data_movement", "embedding", "interpolate_nearest")
+#: `bias`: none of the tables counts a bias, fused into its layer or not.
+_FREE = ("view", "data_movement", "embedding", "interpolate_nearest", "bias")
 _SPECIAL: dict[str, Formula] = {
     "mean": _average_pool,
     "variance": _variance,

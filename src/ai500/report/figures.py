@@ -6,13 +6,14 @@ print and colour-blind eyes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from ai500.report import svg
 from ai500.report.svg import Frame, Point, Scale
-from ai500.units import human_seconds, human_si
+from ai500.units import human_seconds, si_prefix
 
 MOST_MEMBER_LINES = 32
 """Beyond it, members are shown as a band from their lowest to their highest."""
@@ -39,8 +40,8 @@ class Bar:
     member: int
     start: float
     end: float
-    started_up: float | None
-    """When its process began; None: not recorded."""
+    job_started: float | None
+    """None: not recorded."""
     finished: bool
 
 
@@ -60,12 +61,8 @@ def epochs_figure(
     values = [value for curve in curves.values() for _, value in curve]
     values += [level.value for level in levels]
     ticks = svg.nice_ticks(min(values), max(values))
-    epoch_ticks = svg.nice_ticks(0, epochs, whole=True)
-    frame = Frame(
-        x=Scale(0, epochs, 66, svg.WIDTH - 140), y=Scale(ticks.low, ticks.high, 282, 36)
-    )
-    shown = [value for value in epoch_ticks.values if value <= epochs]
-    epoch_ticks = svg.Ticks(tuple(shown), epoch_ticks.labels[: len(shown)])
+    epoch_ticks = svg.nice_ticks(0, epochs, whole=True).up_to(epochs)
+    frame = Frame(x=Scale(0, epochs, 66, svg.WIDTH - 152), y=Scale(ticks.low, ticks.high, 282, 40))
     parts = [
         svg.y_axis(frame, ticks, title=y_title),
         svg.x_axis(frame, epoch_ticks, title="epoch"),
@@ -76,12 +73,12 @@ def epochs_figure(
             for y in [frame.y(level.value)]
         ),
     ]
-    labels = [(level.value, f"{level.name} {level.value:.4g}", level.css) for level in levels]
+    labels = [(level.value, f"{level.name} {level.value:.3g}", level.css) for level in levels]
     if mean:
         points = frame.points(mean)
         parts.append(svg.polyline(points, "mean"))
         parts += [svg.dot(point, "mean") for point in points[:: max(1, len(points) // 30)]]
-        labels.append((mean[-1][1], f"mean {mean[-1][1]:.4g}", "mean"))
+        labels.append((mean[-1][1], f"mean {mean[-1][1]:.3g}", "mean"))
     parts += _right_labels(frame, labels)
     return svg.document(parts, height=336, title=title)
 
@@ -130,21 +127,23 @@ def timeline(rows: Sequence[Row], *, seconds: float, title: str) -> str:
     bottom = 16 + row_height * sum(len(_lanes(row)) for row in rows)
     end = max([seconds, *(bar.end for row in rows for bar in row.bars)])
     frame = Frame(x=Scale(0, end, 116, svg.WIDTH - 20), y=Scale(0, 1, bottom, 16))
-    ticks = svg.time_ticks(end)
-    ticks = svg.Ticks(
-        tuple(v for v in ticks.values if v <= end),
-        tuple(label for v, label in zip(ticks.values, ticks.labels, strict=True) if v <= end),
-    )
+    ticks = svg.time_ticks(end).up_to(end)
     parts = [svg.x_axis(frame, ticks, title="time since the first batch")]
-    top, last_label = frame.top, -svg.LABEL_GAP
+    top, last_label = frame.top, -math.inf
     for row in rows:
         lanes = _lanes(row)
         middle = top + row_height * len(lanes) / 2
         if middle - last_label >= svg.LABEL_GAP:
-            parts.append(svg.text((frame.left - 8, middle + 5), _short(row.name), "tick", anchor="end"))
+            parts.append(
+                svg.text((frame.left - 8, middle + 5), _short(row.name), "tick", anchor="end")
+            )
             last_label = middle
         for lane in lanes:
-            parts.append(svg.line((frame.left, top + row_height / 2), (frame.right, top + row_height / 2), "grid"))
+            parts.append(
+                svg.line(
+                    (frame.left, top + row_height / 2), (frame.right, top + row_height / 2), "grid"
+                )
+            )
             for bar in lane:
                 parts += _bar(frame, bar, top=top, row_height=row_height)
             top += row_height
@@ -171,10 +170,13 @@ def _bar(frame: Frame, bar: Bar, *, top: float, row_height: float) -> list[str]:
     tip = f"member {bar.member}: {human_seconds(bar.start)} to {human_seconds(bar.end)}{state}"
     box = (width, row_height * 0.74)
     css = "bar" if bar.finished else "bar broken"
+    if row_height < 6:
+        css += " thin"  # an outline would fill it
     parts = [svg.rectangle((left, top + row_height * 0.13), box, css, tip=tip)]
     middle = top + row_height / 2
-    if bar.started_up is not None and bar.started_up < bar.start:
-        parts.append(svg.line((frame.x(max(0.0, bar.started_up)), middle), (left, middle), "startup"))
+    began = frame.x(max(0.0, bar.start if bar.job_started is None else bar.job_started))
+    if left - began >= 1:
+        parts.append(svg.line((began, middle), (left, middle), "startup"))
     label = f"{bar.member}"
     if row_height >= LEAST_LABELLED_ROW and width > svg.LARGEST_TEXT * 0.6 * len(label) + 4:
         parts.append(svg.text((left + width / 2, middle + 5), label, "on-bar", anchor="middle"))
@@ -195,16 +197,13 @@ def learning_rate_figure(
     curve = [(step, rate(step)) for step in sorted(steps)]
     peak_step, peak = max(curve, key=lambda point: point[1])
     ticks = svg.nice_ticks(0, peak)
-    step_ticks = svg.nice_ticks(0, total_steps, most=5, whole=True)
-    frame = Frame(
-        x=Scale(0, step_ticks.high, 76, svg.WIDTH - 26), y=Scale(0, ticks.high, 282, 56)
-    )
+    step_ticks = svg.nice_ticks(0, total_steps, most=5, whole=True).up_to(total_steps)
+    frame = Frame(x=Scale(0, total_steps, 76, svg.WIDTH - 30), y=Scale(0, ticks.high, 282, 64))
     x, y = frame.x(peak_step), frame.y(peak)
     middle = (frame.left + frame.right) / 2
     return svg.document(
         [
-            svg.y_axis(frame, ticks, title=""),
-            svg.text((4, 22), "learning rate", "axis-title"),
+            svg.y_axis(frame, ticks, title="learning rate"),
             svg.x_axis(frame, step_ticks, title="optimizer step"),
             svg.polyline(frame.points(curve), "ensemble"),
             svg.dot((x, y), "ensemble"),
@@ -222,26 +221,23 @@ def learning_rate_figure(
 
 def trials_figure(vflops: Mapping[int, float], *, mean: float, title: str) -> str:
     """Each trial's VFLOPS as a dot, and their mean."""
+    factor, prefix = si_prefix(max(vflops.values()))
     row_height = min(26.0, TALLEST_TIMELINE / len(vflops))
     bottom = 50 + row_height * len(vflops)
-    low, high = min(vflops.values()), max(vflops.values())
-    ticks = svg.nice_ticks(low, high, most=5)
+    ticks = svg.nice_ticks(min(vflops.values()) / factor, max(vflops.values()) / factor, most=5)
     frame = Frame(x=Scale(ticks.low, ticks.high, 84, svg.WIDTH - 40), y=Scale(0, 1, bottom, 44))
-    parts = [svg.x_axis(frame, _scaled(ticks), title="VFLOPS")]
-    x = frame.x(mean)
-    parts.append(svg.line((x, frame.top - 8), (x, bottom), "target"))
-    parts.append(svg.text((x, frame.top - 16), f"mean {human_si(mean)}", "target label", anchor="middle"))
-    last_label = -svg.LABEL_GAP * 1.0
+    x = frame.x(mean / factor)
+    parts = [
+        svg.x_axis(frame, ticks, title=f"VFLOPS, in {prefix}FLOPS"),
+        svg.line((x, frame.top - 8), (x, bottom), "target"),
+        svg.text((x, frame.top - 16), f"mean {mean / factor:.4g}", "label", anchor="middle"),
+    ]
+    last_label = -math.inf
     for index, (trial, value) in enumerate(vflops.items()):
         y = frame.top + row_height * (index + 0.5)
         if y - last_label >= svg.LABEL_GAP:
             parts.append(svg.text((frame.left - 10, y + 5), f"trial {trial}", "tick", anchor="end"))
             last_label = y
         parts.append(svg.line((frame.left, y), (frame.right, y), "grid"))
-        parts.append(svg.dot((frame.x(value), y), "ensemble", radius=5))
+        parts.append(svg.dot((frame.x(value / factor), y), "ensemble", radius=5))
     return svg.document(parts, height=bottom + 54, title=title)
-
-
-def _scaled(ticks: svg.Ticks) -> svg.Ticks:
-    """Large values with SI prefixes."""
-    return svg.Ticks(ticks.values, tuple(human_si(value).strip() for value in ticks.values))

@@ -7,7 +7,7 @@ that failed have curves and attempts, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,8 +20,8 @@ class Attempt:
     """One start of a member, on the trial's clock."""
 
     number: int
-    started_up: float | None
-    """When its process began."""
+    job_started: float | None
+    """None: not recorded."""
     start: float
     end: float
     finished: bool
@@ -38,7 +38,7 @@ class MemberHistory:
     """(epoch, quality on the validation split)."""
     attempts: tuple[Attempt, ...]
     starts: int
-    """How often its job was started, whether it came to train or not."""
+    """How often its job was submitted, whether it came to train or not."""
 
     @property
     def seconds(self) -> float | None:
@@ -55,7 +55,7 @@ def member_histories(
     told: dict[int, list[Event]] = {}
     for event in events:
         member = event.get("member")
-        if event.get("trial") == trial and isinstance(member, int) and "attempt" in event:
+        if event.get("trial") == trial and isinstance(member, int):
             told.setdefault(member, []).append(event)
     return {
         member: MemberHistory(
@@ -63,7 +63,7 @@ def member_histories(
             losses=_curve(told[member], "epoch", "loss"),
             qualities=_curve(told[member], "quality", "quality"),
             attempts=_attempts(told[member], clock),
-            starts=len({event["attempt"] for event in told[member]}),
+            starts=len({event["attempt"] for event in told[member] if "attempt" in event}),
         )
         for member in sorted(told)
     }
@@ -79,33 +79,52 @@ def window_start(histories: Mapping[int, MemberHistory]) -> float:
 def _curve(events: Iterable[Event], kind: str, field: str) -> tuple[tuple[int, float], ...]:
     """A crash between an event and its checkpoint repeats the event: the last one counts."""
     curve = {
-        event["epoch"]: float(event[field])
+        int(event["epoch"]): float(event[field])
         for event in events
-        if event["event"] == kind and _is_number(event.get("epoch")) and _is_number(event.get(field))
+        if event["event"] == kind
+        and _is_number(event.get("epoch"))
+        and _is_number(event.get(field))
     }
     return tuple(sorted(curve.items()))
 
 
-def _attempts(events: Iterable[Event], clock: str) -> tuple[Attempt, ...]:
+def _attempts(events: Sequence[Event], clock: str) -> tuple[Attempt, ...]:
     by_number: dict[int, list[Event]] = {}
     for event in events:
-        if _is_number(event["attempt"]) and _is_number(event.get(clock)):
+        known = _is_number(event.get(clock)) and isinstance(event.get("attempt"), int)
+        if event["event"] in TRAINING_EVENTS and known:
             by_number.setdefault(event["attempt"], []).append(event)
-    attempts = []
-    for number, mine in sorted(by_number.items()):
-        times = [event[clock] for event in mine if event["event"] in TRAINING_EVENTS]
-        if not times:
-            continue  # it never came to train
-        attempts.append(
-            Attempt(
-                number=number,
-                started_up=next((e[clock] for e in mine if e["event"] == "start"), None),
-                start=min(times),
-                end=max(times),
-                finished=any(event["event"] == "end" for event in mine),
-            )
+    return tuple(
+        Attempt(
+            number=number,
+            job_started=_job_started(events, mine[0], clock),
+            start=min(event[clock] for event in mine),
+            end=max(event[clock] for event in mine),
+            finished=any(event["event"] == "end" for event in mine),
         )
-    return tuple(attempts)
+        for number, mine in sorted(by_number.items())
+    )
+
+
+def _job_started(events: Sequence[Event], first: Event, clock: str) -> float | None:
+    """The controller's word on the attempt's job; its clock counts only on the same host."""
+    jobs = {
+        event.get("job")
+        for event in events
+        if event["event"] == "job_submitted" and event.get("attempt") == first["attempt"]
+    }
+    here = (first.get("host"), first.get("boot"))
+    return next(
+        (
+            float(event[clock])
+            for event in events
+            if event["event"] == "job_started"
+            and event.get("job") in jobs
+            and _is_number(event.get(clock))
+            and (clock == "wall" or (event.get("host"), event.get("boot")) == here)
+        ),
+        None,
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -1,5 +1,202 @@
+"""The report of a run: one self-contained HTML file, readable offline, on paper and on a phone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ai500 import plugins
+from ai500.atomic import write_text
+from ai500.errors import AI500Error
+from ai500.records import Mapping
+from ai500.report import figures, headline, sections
+from ai500.report.contents import Contents, read_contents
+from ai500.report.figures import Bar, Level, Row
+from ai500.report.history import window_start
 from ai500.rundir import RunFolder
+from ai500.train.learning_rate import LearningRate
+from ai500.units import human_seconds
+
+ROWS_SHOWN = 40
+"""Longer tables fold the rest away."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with what it says; `svg` None: `caption` says why there is none."""
+
+    title: str
+    svg: Markup | None
+    caption: str
 
 
 def write_report(run: RunFolder) -> None:
-    run.report.write_text("")
+    """`report.html` from the run's records."""
+    write_text(run.report, render(read_contents(run)))
+
+
+def render(contents: Contents) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("ai500.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("run.html").render(
+        contents=contents,
+        headline=headline,
+        sections=sections,
+        figures=run_figures(contents),
+        rows_shown=ROWS_SHOWN,
+        expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
+        began=_date(contents.began),
+    )
+
+
+def run_figures(contents: Contents) -> list[Figure]:
+    """The figures of the shown trial, and of all trials where there are several."""
+    found = [quality_figure(contents), loss_figure(contents), timeline_figure(contents)]
+    found.append(learning_rate_figure(contents))
+    if len(contents.score.trials) > 1:
+        found.append(trials_figure(contents))
+    return found
+
+
+def quality_figure(contents: Contents) -> Figure:
+    """Quality over epochs: the members, their mean, the ensemble, the target."""
+    score, epochs = contents.shown, contents.plan.hyperparameters.epochs
+    curves = {m: one.qualities for m, one in contents.histories.items() if one.qualities}
+    title = f"{score.quality_name} over epochs"
+    svg = figures.epochs_figure(
+        curves,
+        title=title,
+        y_title=score.quality_name,
+        epochs=epochs,
+        levels=[
+            Level("ensemble", score.ensemble_quality, "ensemble"),
+            Level("target", score.target_quality, "target"),
+        ],
+    )
+    return Figure(
+        title,
+        Markup(svg),
+        f"{_members_drawn(len(curves))} With dots: their mean. Solid: the ensemble's final "
+        f"{score.quality_name}. Dashed: the target.",
+    )
+
+
+def loss_figure(contents: Contents) -> Figure:
+    """Training loss over epochs."""
+    curves = {m: one.losses for m, one in contents.histories.items() if one.losses}
+    title = "Training loss over epochs"
+    if not curves:
+        return Figure(title, None, "Not measured: no member finished an epoch.")
+    epochs = contents.plan.hyperparameters.epochs
+    svg = figures.epochs_figure(curves, title=title, y_title="training loss", epochs=epochs)
+    drawn = _members_drawn(len(curves))
+    return Figure(title, Markup(svg), f"{drawn} With dots: their mean.")
+
+
+def _members_drawn(count: int) -> str:
+    if count > figures.MOST_MEMBER_LINES:
+        return f"Band: from the lowest to the highest of {count:,} members."
+    return "Thin: the member." if count == 1 else f"Thin: the {count} members."
+
+
+def timeline_figure(contents: Contents) -> Figure:
+    """When and where the members trained."""
+    score, title = contents.shown, "Members over time"
+    rows = _rows(contents)
+    if not any(row.bars for row in rows):
+        return Figure(title, None, "Not measured: no member began to train.")
+    svg = figures.timeline(rows, seconds=score.seconds, title=title)
+    interrupted = any(not bar.finished for row in rows for bar in row.bars)
+    return Figure(
+        title,
+        Markup(svg),
+        "A bar is a member's training, a thin line before it the start-up of its job. "
+        f"The dashed line ends the window of {human_seconds(score.seconds)}; "
+        f"in {human_seconds(score.idle_seconds)} of it no member trained, "
+        f"and the first wave's starts lay {human_seconds(score.start_skew_seconds)} apart."
+        + (" Dashed boxes: attempts that did not finish." if interrupted else ""),
+    )
+
+
+def _rows(contents: Contents) -> list[Row]:
+    zero = window_start(contents.histories)
+    bars: dict[str, list[Bar]] = {}
+    for one in contents.plan.mapping:
+        mine = bars.setdefault(_row_name(contents, one), [])
+        history = contents.histories.get(one.member)
+        for attempt in history.attempts if history else ():
+            job_started = attempt.job_started
+            mine.append(
+                Bar(
+                    member=one.member,
+                    start=attempt.start - zero,
+                    end=attempt.end - zero,
+                    job_started=None if job_started is None else job_started - zero,
+                    finished=attempt.finished,
+                )
+            )
+    return [Row(name, tuple(mine)) for name, mine in bars.items()]
+
+
+def _row_name(contents: Contents, one: Mapping) -> str:
+    """On a single node the slots alone say where."""
+    where = sections.place(one)
+    if len(contents.plan.nodes) > 1:
+        return where
+    slots = where.rpartition(": ")[2]
+    return f"slot {slots}" if slots.isdigit() else f"slots {slots}"
+
+
+def learning_rate_figure(contents: Contents) -> Figure:
+    """The learning rate over steps: a pure function of the plan."""
+    plan, hyper = contents.plan, contents.plan.hyperparameters
+    title, steps = "Learning rate over steps", plan.steps_per_epoch
+    try:
+        policy: LearningRate = plugins.load("learning_rate", hyper.schedule)
+    except AI500Error as error:
+        return Figure(title, None, f"Not shown: {error}")
+    total, warmup = hyper.epochs * steps, round(hyper.warmup_epochs * steps)
+    decays = [epoch * steps for epoch in hyper.decay_epochs]
+
+    def rate(step: int) -> float:
+        return policy(
+            step,
+            peak=plan.learning_rate,
+            total_steps=total,
+            warmup_steps=warmup,
+            decay_steps=decays,
+        )
+
+    svg = figures.learning_rate_figure(
+        rate, total_steps=total, corners=[warmup, *decays], title=title
+    )
+    return Figure(
+        title,
+        Markup(svg),
+        f"Linear scaling: {hyper.base_learning_rate:g} × {plan.global_batch_size:,} / "
+        f"{hyper.reference_batch_size:,} images. Warm-up epochs: {hyper.warmup_epochs:g}, of "
+        f"{steps:,} steps each, then {hyper.schedule} (V2 §4.3.2).",
+    )
+
+
+def trials_figure(contents: Contents) -> Figure:
+    """VFLOPS of every trial."""
+    score, title = contents.score, "VFLOPS of every trial"
+    vflops = {one.trial or 0: one.vflops for one in score.trials}
+    svg = figures.trials_figure(vflops, mean=score.vflops, title=title)
+    return Figure(title, Markup(svg), "The axis need not begin at zero. Dashed: the run's score.")
+
+
+def _date(wall: float | None) -> str:
+    if wall is None:
+        return "at an unknown time"
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(wall))

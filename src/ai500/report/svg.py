@@ -14,7 +14,7 @@ from html import escape
 from ai500.units import human_si
 
 WIDTH = 560
-LARGEST_TEXT = 17
+LARGEST_TEXT = 16
 LABEL_GAP = LARGEST_TEXT + 3
 
 Point = tuple[float, float]
@@ -50,6 +50,11 @@ class Ticks:
     def high(self) -> float:
         """Where the axis ends."""
         return self.values[-1]
+
+    def up_to(self, end: float) -> Ticks:
+        """For an axis that ends with the data, not with a round value."""
+        count = sum(value <= end for value in self.values)
+        return Ticks(self.values[:count], self.labels[:count])
 
 
 @dataclass(frozen=True)
@@ -104,9 +109,7 @@ def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -
 def _tick_label(value: float, step: float) -> str:
     if max(abs(value), step) >= 10_000:
         return human_si(value).strip()
-    decimals = next(
-        (d for d in range(10) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 10
-    )
+    decimals = next((d for d in range(10) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 10)
     return f"{value:.{decimals}f}"
 
 
@@ -197,7 +200,7 @@ def x_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
 
 def y_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
     """Grid lines with their values; the title stands level above them."""
-    parts = [text((4, frame.top - 14), title, "axis-title")]
+    parts = [text((4, 18), title, "axis-title")]
     for value, label in zip(ticks.values, ticks.labels, strict=True):
         y = frame.y(value)
         parts.append(line((frame.left, y), (frame.right, y), "grid"))

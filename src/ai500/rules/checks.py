@@ -1,4 +1,4 @@
-"""The rules themselves (SPEC §5). They judge what the workers recorded, not what a config claims."""
+"""The rules (SPEC §5). They judge what the workers recorded, not what a config claims."""
 
 from __future__ import annotations
 

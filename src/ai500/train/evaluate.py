@@ -37,9 +37,7 @@ class Evaluator:
         """The true classes."""
         return self.samples.labels_of(np.arange(self.samples.count))
 
-    def predict(
-        self, samples: Samples, indices: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    def predict(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """A row per index on rank 0, None on the others."""
         if len(indices) == 0:
             return np.zeros((0, 0), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Optimizers by name. Weight decay is on every parameter, batch norm's γ and β included (V2 §5.4)."""
+"""Optimizers by name. Weight decay is on every parameter, batch norm's included (V2 §5.4)."""
 
 from __future__ import annotations
 

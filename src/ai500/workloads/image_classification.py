@@ -14,7 +14,7 @@ from ai500.workloads.protocol import Hyperparameters, ProblemClass
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store_writer import ImageSource
+    from ai500.data.store import ImageSource
 
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)

@@ -39,7 +39,9 @@ def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: in
     )
     size = [len(images), images.shape[1], height, width]
     grid = F.affine_grid(theta, size, align_corners=False)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return F.grid_sample(
+        images, grid, mode="bilinear", padding_mode="reflection", align_corners=False
+    )
 
 
 def centre_crop(images: Tensor, *, height: int, width: int) -> Tensor:

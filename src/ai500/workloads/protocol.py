@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store_writer import ImageSource
+    from ai500.data.store import ImageSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Workload(Protocol):
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        """Members' predictions [M, samples, …] to the ensemble's; `voters` [M, samples] may vote."""
+        """Members' predictions [M, samples, …] to the ensemble's; only `voters` [M, samples] count."""
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """The quality Eq. 8 compares with the target."""

@@ -76,7 +76,10 @@ class LocalScheduler:
 
     def _start_what_fits(self) -> None:
         taken = Counter(
-            slot for job, _ in self._running.values() for share in job.shares for slot in share.slots
+            slot
+            for job, _ in self._running.values()
+            for share in job.shares
+            for slot in share.slots
         )
         for job_id, job in list(self._queue.items()):
             wanted = [slot for share in job.shares for slot in share.slots]

@@ -33,7 +33,7 @@ class DataParallel:
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Gradients accumulate into `.grad`; the caller has cleared them."""
         loss = self._loss(self._forward(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss.detach()
 
     def parameters(self) -> Iterator[nn.Parameter]:

@@ -38,7 +38,8 @@ class Bottleneck(nn.Module):
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
-        return self.relu(out + self.shortcut(x))
+        total: Tensor = self.relu(out + self.shortcut(x))
+        return total
 
 
 class BasicBlock(nn.Module):
@@ -59,7 +60,8 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
-        return self.relu(out + self.shortcut(x))
+        total: Tensor = self.relu(out + self.shortcut(x))
+        return total
 
 
 def _shortcut(channels_in: int, channels_out: int, *, stride: int) -> nn.Module:
@@ -115,7 +117,7 @@ class ResNet(nn.Module):
         self._initialize()
 
     def _initialize(self) -> None:
-        """He's method for convolutions; the last batch norm of a block keeps γ = 1, as published."""
+        """He's method for convolutions; every batch norm starts at γ = 1, as published."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -125,7 +127,8 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stages(self.stem(x))
-        return self.classifier(torch.flatten(self.pool(x), 1))
+        logits: Tensor = self.classifier(torch.flatten(self.pool(x), 1))
+        return logits
 
 
 def resnet50(*, version: Version = "v1.5", classes: int = 1000, channels: int = 3) -> ResNet:

@@ -1,0 +1,358 @@
+"""The report's tables: records to rows of text. Every number has its unit, equation and source."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ai500.records import Mapping, Score, TrainRecord
+from ai500.report.contents import Contents
+from ai500.report.headline import counted, flops, quality
+from ai500.report.history import MemberHistory
+from ai500.rules import checks  # noqa: F401 - registers the rules
+from ai500.rules.layers import LAYERS, RULES
+from ai500.units import human_bytes, human_seconds, human_si
+from ai500.workloads.protocol import Hyperparameters
+
+NOT_MEASURED = "not measured"
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+EXPECTED_DISTINCT = 1 - 1 / math.e
+"""Share of the samples that occur in a bootstrap: 63.2 % (V3 §3.3)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the columns in `numbers` are set flush right."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: tuple[int, ...] = ()
+    marked: frozenset[int] = frozenset()
+    """Rows that differ from the reference."""
+
+
+def flop(value: float) -> str:
+    """A count with its unit."""
+    return f"{human_si(value)}FLOP"
+
+
+def score_table(contents: Contents) -> Table:
+    """Every number of the score with its equation and source."""
+    score = contents.score
+    target = score.time_to_target_seconds
+    rows = [
+        ("VFLOPS", flops(score.vflops), "FLOPS × penalty coefficient", "V3 Eq. 7"),
+        ("FLOPS", flops(score.flops), "operations of all members / (last end − first start)",
+         "V3 Eq. 6, [D6]"),
+        ("Penalty coefficient", f"{score.penalty_coefficient:.4f}", _penalty(contents), "V3 Eq. 8"),
+        (f"Ensemble's {score.quality_name}", quality(score.ensemble_quality),
+         "of the members' predictions, combined", "V3 §3.3"),
+        ("Target", f"{score.target_quality:g}", "fixed by the problem class", "V2 Table 6, [D4]"),
+        ("Members' mean", quality(score.members_mean_quality),
+         f"each member's own {score.quality_name}, averaged", "[D6]"),
+        ("Out of bag", quality(score.out_of_bag_quality),
+         "each training sample judged only by members that never saw it", "not in the papers"),
+        ("Time to quality", human_seconds(score.time_to_quality_seconds),
+         "last end − first start, with the quality above", "V2 §4.4, SPEC §5"),
+        ("Time to target", "not reached" if target is None else human_seconds(target),
+         "until the members' mean first met the target at an evaluation", "SPEC §5"),
+        ("Operations", flop(score.operations),
+         f"training, all members, convention {score.convention}", "AIPerf Tables I, II; [D12]"),
+        ("Operations of validation", flop(score.validation_operations),
+         "inside the time, not counted in FLOPS", "[D14]"),
+        ("APC", flop(score.apc), _apc(contents), "V3 Eq. 4"),
+        ("Sum of the members' rates", flops(score.members_flops_sum),
+         "each member's operations / its own time, summed", "[D6]"),
+        ("Start skew", human_seconds(score.start_skew_seconds),
+         "between first and last start of the first wave", "[D6]"),
+        ("Idle", human_seconds(score.idle_seconds),
+         "part of the time in which no member trained", "[D13]"),
+        ("Clock", score.clock, "monotonic: one host; wall: several", "[D6]"),
+    ]  # fmt: skip
+    return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+
+
+def _penalty(contents: Contents) -> str:
+    score, exponent = contents.score, contents.plan.definition.penalty_exponent
+    power = str(exponent).translate(SUPERSCRIPT)
+    if len(score.trials) > 1:
+        return f"(achieved / target){power} of each trial, averaged"
+    achieved, target = f"{score.ensemble_quality:.4f}", f"{score.target_quality:g}"
+    # A quality on the good side of the target gives more than 1; lower may be better [D15].
+    better = score.ensemble_quality > score.target_quality
+    ratio = f"{achieved} / {target}"
+    if better != (score.penalty_coefficient > 1):
+        ratio = f"{target} / {achieved}"
+    return f"({ratio}){power}"
+
+
+def _apc(contents: Contents) -> str:
+    score, batch = contents.score, contents.plan.global_batch_size
+    per_image = score.apc / (score.ensemble_size * batch)
+    return (
+        f"M × |B| × operations per image = {score.ensemble_size:,} × {batch:,} × {flop(per_image)}"
+    )
+
+
+def trials_table(score: Score) -> Table:
+    """Every trial, raw."""
+    rows = [
+        (
+            f"{one.trial}" if one.complete else f"{one.trial}, INCOMPLETE",
+            flops(one.vflops),
+            flops(one.flops),
+            f"{one.penalty_coefficient:.4f}",
+            quality(one.ensemble_quality),
+            quality(one.members_mean_quality),
+            quality(one.out_of_bag_quality),
+            human_seconds(one.seconds),
+            "not reached"
+            if one.time_to_target_seconds is None
+            else human_seconds(one.time_to_target_seconds),
+            NOT_MEASURED if one.seed is None else f"{one.seed}",
+        )
+        for one in score.trials
+    ]
+    columns = (
+        "trial", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "out of bag",
+        "time to quality", "time to target", "seed",
+    )  # fmt: skip
+    return Table(columns, rows, numbers=tuple(range(10)))
+
+
+def members_table(contents: Contents) -> Table:
+    """What each member did, and with what."""
+    rows = []
+    for one in contents.plan.mapping:
+        record = contents.members.get(one.member)
+        history = contents.histories.get(one.member)
+        rows.append(
+            (
+                f"{one.member}",
+                place(one),
+                f"{one.wave + 1}",
+                *_trained(record, history),
+                _distinct(contents, one.member),
+                _attempts(contents, one.member),
+            )
+        )
+    columns = (
+        "member", "node: slots", "wave", "epochs", "images", "quality", "images/s", "own FLOPS",
+        "distinct samples", "attempts",
+    )  # fmt: skip
+    return Table(columns, rows, numbers=(0, 2, 3, 4, 5, 6, 7, 8, 9))
+
+
+def _trained(record: TrainRecord | None, history: MemberHistory | None) -> tuple[str, ...]:
+    if record is None:
+        reached = history.losses[-1][0] if history and history.losses else 0
+        return f"{reached}", *[NOT_MEASURED] * 4
+    seconds = history.seconds if history else None
+    count = record.operations
+    per_image = count.forward_per_image + count.backward_per_image
+    operations = record.images * per_image + record.steps * count.update_per_step
+    return (
+        f"{record.epochs}",
+        f"{record.images:,}",
+        quality(record.quality),
+        f"{record.images / seconds:,.0f}" if seconds else NOT_MEASURED,
+        flops(operations / seconds) if seconds else NOT_MEASURED,
+    )
+
+
+def _attempts(contents: Contents, member: int) -> str:
+    history, job = contents.histories.get(member), contents.jobs.get(member)
+    count = f"{history.starts if history else 0}"
+    if member in contents.members:
+        return count
+    return f"{count}, {job.state if job and job.state != 'done' else 'not finished'}"
+
+
+def _distinct(contents: Contents, member: int) -> str:
+    drawn = contents.bootstraps.get(member)
+    if drawn is None:
+        return NOT_MEASURED
+    return f"{drawn.distinct:,} ({drawn.distinct / drawn.samples:.1%})"
+
+
+def place(one: Mapping) -> str:
+    """A member's nodes and slots."""
+    return "; ".join(f"{share.node}: {_ranges(share.slots)}" for share in one.shares)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """0, 1, 2, 5 as '0–2, 5'."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
+
+
+def equation_5(contents: Contents) -> list[str]:
+    """V3 Eq. 5 with the run's numbers, and what follows where it does not hold as it stands."""
+    plan = contents.plan
+    members, degree, scale = plan.ensemble_size, plan.parallel_degree, plan.system_scale
+    k, product = plan.members_per_accelerator, members * degree
+    lines = [f"M × P_degree = {members:,} × {degree:,} = {product:,}; Sys_scale = {scale:,}."]
+    if k > 1:
+        lines.append(
+            f"With k = {k} members on each accelerator, k × Sys_scale = {k * scale:,} [D11]."
+        )
+    if plan.waves > 1:
+        at_once = k * scale // degree
+        lines.append(
+            f"The system holds {counted(at_once, 'member')} at once, so the ensemble runs in "
+            f"{counted(plan.waves, 'wave')} [D13]."
+        )
+    elif product == k * scale:
+        lines.append("The equation holds: the whole ensemble runs at once.")
+    return lines
+
+
+def mapping_table(contents: Contents) -> Table:
+    """Which members run where, in the order of the waves."""
+    at: dict[str, list[str]] = {}
+    for one in contents.plan.mapping:
+        at.setdefault(place(one), []).append(f"{one.member}")
+    rows = [(where, ", then ".join(members)) for where, members in at.items()]
+    if contents.plan.members_per_accelerator > 1:
+        rows = [(where, ", ".join(members)) for where, members in at.items()]
+    return Table(("node: slots", "members"), rows)
+
+
+def placement_table(contents: Contents) -> Table:
+    """What the Data Duplicator brought to each node."""
+    rows = [
+        (
+            one.node,
+            one.folder or f"{one.store} (shared)",
+            f"{one.samples:,}" if one.folder else "0",
+            human_bytes(one.bytes) if one.folder else "nothing staged",
+            human_seconds(one.seconds),
+            one.store_sha256[:16],
+        )
+        for one in contents.placements
+    ]
+    columns = ("node", "members read from", "samples", "data", "staged in", "store's SHA-256")
+    return Table(columns, rows, numbers=(2, 3, 4))
+
+
+def hyperparameters_table(contents: Contents) -> Table:
+    """Each hyper-parameter beside the class's reference."""
+    used, reference = contents.plan.hyperparameters, contents.plan.definition.reference
+    rows, marked = [], set()
+    for index, field in enumerate(dataclasses.fields(Hyperparameters)):
+        ours, theirs = getattr(used, field.name), getattr(reference, field.name)
+        name, value = field.name.replace("_", " "), _plain(ours)
+        if ours != theirs:
+            marked.add(index)
+            value = f"≠ {value}"
+        rows.append((name, value, _plain(theirs)))
+    return Table(("hyper-parameter", "this run", "reference"), rows, (1, 2), frozenset(marked))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def operations_table(contents: Contents) -> Table:
+    """Operations as the members counted them on the graph that ran, else as planned."""
+    record = next(iter(contents.members.values()), None)
+    count = record.operations if record else contents.plan.operations
+    columns = ("operations", "value", "how it is computed")
+    if count is None:
+        return Table(columns, [("per image", NOT_MEASURED, "no member finished")], numbers=(1,))
+    batch = contents.plan.global_batch_size
+    per_image = count.forward_per_image + count.backward_per_image
+    rows = [
+        ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
+        ("backward, per image", flop(count.backward_per_image), "SPEC §4"),
+        ("update, per step", flop(count.update_per_step), "once per optimizer step [D12]"),
+        ("one step of one member", flop(batch * per_image + count.update_per_step),
+         f"{batch:,} images × {flop(per_image)} + update"),
+        ("parameters", f"{count.parameters:,}", "of one member"),
+    ]  # fmt: skip
+    return Table(columns, rows, numbers=(1,))
+
+
+def system_table(contents: Contents) -> Table:
+    """The machine, as it described itself."""
+    system = contents.system
+    memory = NOT_MEASURED if system.memory_bytes is None else human_bytes(system.memory_bytes)
+    accelerators = [
+        f"{system.accelerators.count(name)} × {name} ({system.accelerator})"
+        for name in dict.fromkeys(system.accelerators)
+    ]
+    rows = [
+        ("host", system.hostname),
+        ("CPU", f"{system.cpu}, {counted(system.cores, 'usable core')}"),
+        ("memory", memory),
+        ("accelerators", "; ".join(accelerators) or "none"),
+        ("operating system", f"{system.operating_system}, kernel {system.kernel}"),
+        ("Python", system.python),
+        *((name, version or "not installed") for name, version in system.libraries.items()),
+    ]
+    return Table(("", ""), rows)
+
+
+def versions_table(contents: Contents) -> Table:
+    """What the members themselves say they ran with; a column for each different answer."""
+    said: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for member, record in contents.members.items():
+        said.setdefault(_said(record), []).append(member)
+    names = dict.fromkeys(name for answer in said for name, _ in answer)
+    rows = [(name, *(dict(answer).get(name, NOT_MEASURED) for answer in said)) for name in names]
+    return Table(("", *(f"members {_ranges(who)}" for who in said.values())), rows)
+
+
+def _said(record: TrainRecord) -> tuple[tuple[str, str], ...]:
+    return (
+        *sorted(record.versions.items()),
+        ("device", f"{record.device_name} ({record.device.partition(':')[0]})"),
+        ("processes", f"{record.world_size}"),
+        *((name.replace("_", " "), _effective(value)) for name, value in record.effective.items()),
+    )
+
+
+def _effective(value: object) -> str:
+    """What an optimizer had at the end; of its groups only what the rules look at."""
+    if not isinstance(value, list):
+        return _plain(value)
+    shown = ("parameters", "weight_decay", "momentum")
+    return "; ".join(
+        ", ".join(f"{key.replace('_', ' ')} {_plain(group[key])}" for key in shown if key in group)
+        for group in value
+        if isinstance(group, dict)
+    )
+
+
+@dataclass(frozen=True)
+class LayerFindings:
+    """What the rules of one layer found."""
+
+    title: str
+    findings: Sequence[tuple[str, str, str, str]]
+    """Severity, message, the rule in words, source."""
+
+
+def findings_by_layer(contents: Contents) -> list[LayerFindings]:
+    """Findings grouped by layer; those about the procedure first."""
+    texts = {one.name: one.text for one in RULES}
+    groups: dict[int | None, list[tuple[str, str, str, str]]] = {}
+    for one in contents.findings:
+        rule = texts.get(one.rule, one.rule)
+        groups.setdefault(one.layer, []).append((one.severity, one.message, rule, one.source))
+    return [
+        LayerFindings(
+            "Procedure" if layer is None else f"Layer {layer}: {LAYERS.get(layer, 'unknown')}",
+            groups[layer],
+        )
+        for layer in sorted(groups, key=lambda layer: layer or 0)
+    ]
