@@ -27,7 +27,7 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.data_sampler import Counts, Sampler, load_bootstrap, save_bootstrap
 from ai500.bagging.job_controller import JobController, MemberView, log_tail, train_record
 from ai500.config import Config
-from ai500.data.store import Store
+from ai500.data.store import ImageSource, Store
 from ai500.data.store_writer import generate
 from ai500.errors import DataError, EnvironmentLacksError, JobError
 from ai500.metrics.trials import mean_of_trials, score_trial
@@ -63,7 +63,7 @@ class Observer(Protocol):
         """Where the members are."""
 
 
-class Cancelled(JobError):
+class RunCancelledError(JobError):
     """A person ended the run; what was done is kept."""
 
     exit_code = 130
@@ -85,6 +85,8 @@ def prepare(config: Config, path: Path) -> RunFolder:
     machine = system.describe()
     plan = planning.make_plan(config, machine)
     _check_local(plan, machine)
+    if config.data.path is None:
+        class_source(plan.workload, plan.problem_class)
     run = RunFolder.create(path, version=ai500.__version__)
     write_text(run.config, configuration.to_toml(config))
     rundir.write(run.system, machine)
@@ -153,18 +155,24 @@ def open_store(session: Session) -> Store:
     return store
 
 
-def generate_store(
-    workload_name: str, class_name: str, *, observer: Observer, path: Path | None = None
-) -> Store:
-    """The learnable data of a built-in class, the same bytes on every machine."""
+def class_source(workload_name: str, class_name: str) -> ImageSource:
+    """The generator of a class's data, or an error that says how to bring one's own."""
     workload = plugins.workload(workload_name)
-    problem_class = workload.problem_classes[class_name]
-    source = workload.source(problem_class)
+    source = workload.source(workload.problem_classes[class_name])
     if source is None:
         raise DataError(
             f"class {class_name} of {workload_name} needs your own data: pack it with "
             "`ai500 data pack SOURCE --out STORE` and pass --data STORE."
         )
+    return source
+
+
+def generate_store(
+    workload_name: str, class_name: str, *, observer: Observer, path: Path | None = None
+) -> Store:
+    """The learnable data of a built-in class, the same bytes on every machine."""
+    source = class_source(workload_name, class_name)
+    problem_class = plugins.workload(workload_name).problem_classes[class_name]
     name = f"{workload_name}-{class_name}"
     identity = problem_class.store_sha256
     observer.stage("data of the class")
@@ -279,7 +287,7 @@ def train(
         session.observer.stage("cancelling: members write their checkpoints")
         controller.cancel()
         session.log.emit("run_cancelled", trial=number)
-        raise Cancelled(
+        raise RunCancelledError(
             f"cancelled; nothing is lost. Go on with: ai500 resume {run.path}"
         ) from None
     except BaseException:

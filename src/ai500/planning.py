@@ -25,7 +25,6 @@ def make_plan(config: Config, machine: System) -> Plan:
     """What `run` would do on this machine, or a ConfigError that says what would work."""
     workload = plugins.workload(config.workload)
     problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
-    hyper = hyperparameters(config, problem_class)
     device = _device(config, machine)
     nodes = _nodes(config, machine, device=device)
     degrees = solve(
@@ -36,6 +35,7 @@ def make_plan(config: Config, machine: System) -> Plan:
         least_ensemble_size=problem_class.ensemble_size,
         members_per_accelerator=config.ensemble.members_per_accelerator,
     )
+    hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     global_batch = hyper.batch_size * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
@@ -112,14 +112,14 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
     )
 
 
-def hyperparameters(config: Config, problem_class: ProblemClass) -> Hyperparameters:
-    """The class's reference with the user's changes over it."""
+def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:
+    """The reference with the user's changes over it."""
     changes = {
         name: value
         for name in (field.name for field in dataclasses.fields(Hyperparameters))
         if (value := getattr(config.train, name, None)) is not None
     }
-    return dataclasses.replace(problem_class.reference, **changes)
+    return dataclasses.replace(reference, **changes)
 
 
 def _device(config: Config, machine: System) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from ai500 import events, plugins, rundir, schema
+from ai500 import events, rundir, schema
 from ai500.metrics.trials import mean_of_trials, score_trial
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import (
@@ -32,9 +32,34 @@ from ai500.records import (
 from ai500.rules import checks  # noqa: F401 - registers the rules
 from ai500.rules.layers import Evidence, judge
 from ai500.rundir import RunFolder
-from ai500.workloads.protocol import ProblemClass
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
 OPERATIONS = Operations("aiperf", 14_000_000, 27_000_000, 155_000, 78_000)
+CLASS = ProblemClass(
+    name="smoke",
+    ensemble_size=4,
+    target_quality=0.8,
+    penalty_exponent=5,
+    least_runs=3,
+    input_shape=(3, 24, 24),
+    stored_shape=(24, 24, 3),
+    classes=10,
+    train_samples=4032,
+    validation_samples=1000,
+    out_of_bag_samples=4032,
+    reference=Hyperparameters(
+        epochs=10,
+        batch_size=32,
+        optimizer="sgd",
+        base_learning_rate=0.2,
+        reference_batch_size=256,
+        schedule="cosine",
+        warmup_epochs=1,
+        momentum=0.9,
+        weight_decay=5e-4,
+    ),
+)
+"""Numbers of its own, so that a class may change without a test that is not about it."""
 EPOCH_SECONDS = 2.0
 START_UP_SECONDS = 3.0
 BOOT = "00000000-0000-0000-0000-000000000000"
@@ -95,11 +120,8 @@ def make_system(shape: Shape) -> System:
 
 
 def make_plan(shape: Shape) -> Plan:
-    """The plan of class `smoke` on the shape's machine."""
-    reference = plugins.workload("image_classification").problem_classes["smoke"]
-    hyper = dataclasses.replace(
-        reference.reference, epochs=shape.epochs, batch_size=shape.batch_size
-    )
+    """The plan of `CLASS` on the shape's machine."""
+    hyper = dataclasses.replace(CLASS.reference, epochs=shape.epochs, batch_size=shape.batch_size)
     width = len(str(shape.nodes))
     names = [f"{shape.host}{i:0{width}d}" for i in range(1, shape.nodes + 1)]
     slots = tuple(Slot(i, "cpu", (i,)) for i in range(shape.slots))
@@ -111,7 +133,7 @@ def make_plan(shape: Shape) -> Plan:
     return Plan(
         workload="image_classification",
         problem_class="smoke",
-        definition=reference,
+        definition=CLASS,
         seed=1,
         trials=shape.trials,
         ensemble_size=shape.members,
@@ -129,7 +151,7 @@ def make_plan(shape: Shape) -> Plan:
         hyperparameters=hyper,
         global_batch_size=batch,
         learning_rate=hyper.base_learning_rate * batch / hyper.reference_batch_size,
-        steps_per_epoch=reference.train_samples // batch,
+        steps_per_epoch=CLASS.train_samples // batch,
         stage=True,
         operations=OPERATIONS,
         operations_per_trial=None,

@@ -6,11 +6,11 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic_run import Shape, write_synthetic_run
 
 from ai500 import rundir
 from ai500.records import Score
@@ -20,6 +20,7 @@ from ai500.report.headline import verdict
 from ai500.report.html import ROWS_SHOWN, write_report
 from ai500.rundir import RunFolder
 from ai500.units import human_si
+from tests.unit.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -120,6 +121,15 @@ def test_changed_hyperparameters_are_marked(tmp_path: Path) -> None:
     table = sections.hyperparameters_table(read_contents(run))
     marked = [row for index, row in enumerate(table.rows) if index in table.marked]
     assert marked == [("batch size", "≠ 64", "32")]
+
+
+def test_the_reference_is_the_one_for_the_member_s_accelerators(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(members=2, slots=4, degree=2))
+    contents = read_contents(run)
+    fixed = replace(contents.plan.definition, global_batch_size=128)
+    contents = replace(contents, plan=replace(contents.plan, definition=fixed))
+    table = sections.hyperparameters_table(contents)
+    assert ("batch size", "≠ 32", "64") in table.rows
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Outer:
     count: int = option(1, "a count", minimum=1)
     flag: bool = False
     mode: Literal["a", "b"] = "a"
-    inner: Inner = Inner()  # noqa: RUF009 - frozen
+    inner: Inner = Inner()
     maybe: int | None = None
     table: dict[str, int] | None = None
 
@@ -55,7 +55,7 @@ def test_round_trip() -> None:
     ],
 )
 def test_a_wrong_value_is_named(data: Any, says: str) -> None:
-    with pytest.raises(SchemaError, match=".") as error:
+    with pytest.raises(SchemaError) as error:
         decode(Outer, data)
     assert str(error.value) == says
 

@@ -1,4 +1,4 @@
-"""Launchers: what a job's command is wrapped in. Scheduler and launcher know nothing of each other."""
+"""Launchers: what a job's command is wrapped in; schedulers know nothing of them."""
 
 from __future__ import annotations
 

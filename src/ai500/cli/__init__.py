@@ -11,7 +11,6 @@ from ai500.errors import AI500Error
 
 app = typer.Typer(
     name="ai500",
-    help="HPC AI500: measure, tune and rank AI computing systems, from a laptop to a supercomputer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

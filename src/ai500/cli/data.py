@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from ai500.data.store import Store
 
 app = typer.Typer(help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None)
 Workers = Annotated[
-    Optional[int], typer.Option("--workers", help="Processes. Default: all cores.", min=1)
+    int | None, typer.Option("--workers", help="Processes. Default: all cores.", min=1)
 ]
 
 
@@ -29,7 +29,7 @@ def pack(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the store.")],
     labels: Annotated[
-        Optional[Path], typer.Option("--labels", help="Labels (.npy) of a .npy of images.")
+        Path | None, typer.Option("--labels", help="Labels (.npy) of a .npy of images.")
     ] = None,
     size: Annotated[int, typer.Option("--size", help="Side of a packed image, in pixels.")] = 256,
     validation: Annotated[
@@ -63,7 +63,7 @@ def generate(
     workload: WorkloadName = None,
     problem_class: ClassName = None,
     out: Annotated[
-        Optional[Path], typer.Option("--out", "-o", help="Folder. Default: the cache.")
+        Path | None, typer.Option("--out", "-o", help="Folder. Default: the cache.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +43,7 @@ def run(
     data: DataPath = None,
     scheduler: SchedulerName = None,
     out: Annotated[
-        Optional[Path], typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
+        Path | None, typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
     ] = None,
     settings: Settings = None,
     as_json: AsJson = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -12,40 +12,49 @@ import ai500
 from ai500 import config as configuration
 from ai500 import planning, schema, system
 from ai500.atomic import write_text
-from ai500.cli.terminal import console, human_bytes, human_seconds, human_si, rows
+from ai500.cli.terminal import console, rows
 from ai500.config import Config
 from ai500.errors import InputError
 from ai500.records import Plan
+from ai500.units import human_bytes, human_seconds, human_si
 
 ConfigPath = Annotated[
-    Optional[Path],
+    Path | None,
     typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml if there."),
 ]
 WorkloadName = Annotated[
-    Optional[str], typer.Option("--workload", help="The AI task, e.g. image_classification.")
+    str | None, typer.Option("--workload", help="The AI task, e.g. image_classification.")
 ]
 ClassName = Annotated[
-    Optional[str], typer.Option("--class", help="Problem class: smoke, workstation or full.")
+    str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
 ]
-Runs = Annotated[Optional[int], typer.Option("--runs", help="Number of full trials.", min=1)]
+Runs = Annotated[int | None, typer.Option("--runs", help="Number of full trials.", min=1)]
 DataPath = Annotated[
-    Optional[Path], typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
+    Path | None, typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
 ]
-SchedulerName = Annotated[Optional[str], typer.Option("--scheduler", help="local.")]
+SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local.")]
 Settings = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--set", help="key=value over the configuration, e.g. ensemble.size=8."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    """HPC AI500: measure, tune and rank AI computing systems."""
-    if show:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"ai500 {ai500.__version__}")
         raise typer.Exit
+
+
+def version(
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """HPC AI500: measure, tune and rank AI computing systems, from a laptop to a supercomputer."""
 
 
 def init(

@@ -1,4 +1,4 @@
-"""What a person sees: tables within 80 columns, a live view, plain lines where there is no screen."""
+"""What a person sees: tables within 80 columns, a live view, plain lines in a log file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from rich.text import Text
 
 from ai500.bagging.job_controller import MemberView
 from ai500.records import Finding, Score
-from ai500.units import human_bytes as human_bytes
-from ai500.units import human_seconds as human_seconds
-from ai500.units import human_si as human_si
+from ai500.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16

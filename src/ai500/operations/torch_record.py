@@ -55,11 +55,11 @@ class ModulePath:
         self._stack.pop()
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):
     """Turns every operator below autograd into an `Op`."""
 
     def __init__(self, path: ModulePath, parameters: list[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.ops: list[Op] = []
         self._path = path
         # Memory → the parameter that lives in it: finds a weight behind any view of it.

@@ -244,7 +244,9 @@ def placement_table(contents: Contents) -> Table:
 
 def hyperparameters_table(contents: Contents) -> Table:
     """Each hyper-parameter beside the class's reference."""
-    used, reference = contents.plan.hyperparameters, contents.plan.definition.reference
+    plan = contents.plan
+    used = plan.hyperparameters
+    reference = plan.definition.reference_at(plan.parallel_degree)
     rows, marked = [], set()
     for index, field in enumerate(dataclasses.fields(Hyperparameters)):
         ours, theirs = getattr(used, field.name), getattr(reference, field.name)

@@ -95,7 +95,7 @@ def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
     power = 10.0 ** math.floor(math.log10((high - low) / most))
-    for factor in (1, 2, 2.5, 5, 10, 20):
+    for factor in (1, 2, 2.5, 5, 10, 20, 50):
         step = power * factor
         if whole and step % 1:
             continue

@@ -71,7 +71,7 @@ def same_epochs(evidence: Evidence) -> Iterator[str]:
 @rule(layer=8, source="V2 §5.1.2")
 def fixed_hyperparameters(evidence: Evidence) -> Iterator[str]:
     """Optimizer, momentum, weight decay and label smoothing are the reference's."""
-    reference, used = evidence.reference.reference, evidence.plan.hyperparameters
+    reference, used = evidence.reference_hyperparameters, evidence.plan.hyperparameters
     for name in ("optimizer", "momentum", "weight_decay", "label_smoothing"):
         ours, theirs = getattr(used, name), getattr(reference, name)
         if ours != theirs:
@@ -94,7 +94,7 @@ def weight_decay_on_everything(evidence: Evidence) -> Iterator[str]:
 @rule(layer=8, source="V2 §5.1.2", severity="note")
 def changed_batch_or_learning_rate(evidence: Evidence) -> Iterator[str]:
     """Batch size and learning-rate policy may change, and are disclosed."""
-    reference, used = evidence.reference.reference, evidence.plan.hyperparameters
+    reference, used = evidence.reference_hyperparameters, evidence.plan.hyperparameters
     for name in ("batch_size", "base_learning_rate", "schedule", "warmup_epochs"):
         ours, theirs = getattr(used, name), getattr(reference, name)
         if ours != theirs:

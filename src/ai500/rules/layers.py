@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ai500.records import Finding, Placement, Plan, Score, TrainRecord
-from ai500.workloads.protocol import ProblemClass
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
 LAYERS = {
     1: "hardware",
@@ -32,6 +32,11 @@ class Evidence:
     score: Score
     placements: Sequence[Placement]
     members: Sequence[TrainRecord]
+
+    @property
+    def reference_hyperparameters(self) -> Hyperparameters:
+        """What the class prescribes for a member of this size."""
+        return self.reference.reference_at(self.plan.parallel_degree)
 
 
 Check = Callable[[Evidence], Iterator[str]]

@@ -7,6 +7,7 @@ evaluation (SPEC §5, [D14]).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from ai500 import atomic
 from ai500.bagging.data_sampler import Counts, epoch_order
+from ai500.errors import AI500Error
 from ai500.events import EventLog
 from ai500.parallel.engines import Engine
 from ai500.plugins import load
@@ -73,6 +75,7 @@ def train(member: Member) -> None:
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
         _train_epoch(member, position, order, rate)
+        _check_finite(position)
         finished = position.epoch + 1
         member.emit(
             "epoch",
@@ -135,6 +138,14 @@ def _train_epoch(
             speed = clock.rate(position.step * global_batch)
             _report_progress(member, position, images_per_second=speed, loss=float(loss))
     position.loss_sum += float(loss_sum)
+
+
+def _check_finite(position: checkpoint.Position) -> None:
+    if not math.isfinite(position.loss_sum):
+        raise AI500Error(
+            f"training diverged in epoch {position.epoch + 1}: the loss is {position.loss_sum}. "
+            "Set a smaller train.base_learning_rate or a longer train.warmup_epochs."
+        )
 
 
 def _evaluate(member: Member, epoch: int) -> None:

@@ -24,7 +24,9 @@ CLASSES = {
     "smoke": ProblemClass(
         name="smoke",
         ensemble_size=4,
-        target_quality=0.80,
+        # Mean − 2 standard deviations of the reference ensemble over three seeds at P = 2
+        # (0.8805, 0.8760, 0.8690), cut to two digits: what the reference reaches reliably.
+        target_quality=0.86,
         penalty_exponent=5,
         least_runs=3,
         input_shape=(3, SMOKE.height, SMOKE.width),
@@ -33,14 +35,16 @@ CLASSES = {
         train_samples=SMOKE.train,
         validation_samples=SMOKE.validation,
         out_of_bag_samples=SMOKE.train,
+        store_sha256="73dcd3b47bd81b72f3adbedd098a60deac330823bbb129d1aa04c7a39bd301a7",
+        global_batch_size=64,
         reference=Hyperparameters(
-            epochs=10,
-            batch_size=32,
+            epochs=11,
+            batch_size=64,
             optimizer="sgd",
-            base_learning_rate=0.2,
+            base_learning_rate=1.2,
             reference_batch_size=256,
             schedule="cosine",
-            warmup_epochs=1,
+            warmup_epochs=2,
             momentum=0.9,
             weight_decay=5e-4,
         ),
@@ -114,22 +118,23 @@ class ImageClassification:
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """ResNet-50 v1.5, and for `smoke` a ResNet that a CPU trains in seconds."""
+        import torch
+
         from ai500.workloads.models.resnet import resnet50, small_resnet
 
-        if problem_class.name == "smoke":
-            return small_resnet(classes=problem_class.classes)
-        return resnet50(classes=problem_class.classes)
+        build = small_resnet if problem_class.name == "smoke" else resnet50
+        model: nn.Module = build(classes=problem_class.classes)
+        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
-        """Random-resized crop and flip where the store's images are larger than the model's."""
+        """A flip, and a random-resized crop where stored images are larger than the model's."""
         from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
 
         inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
         _, height, width = problem_class.input_shape
-        if inputs.shape[2:] == (height, width):
-            return inputs
-        cropped = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
-        return flipped(cropped, draws[:, 4])
+        if inputs.shape[2:] != (height, width):
+            inputs = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
+        return flipped(inputs, draws[:, 4])
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
         """The middle of the image."""

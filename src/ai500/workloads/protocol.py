@@ -6,6 +6,7 @@ imports torch inside the functions that use it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -62,11 +63,21 @@ class ProblemClass:
     out_of_bag_samples: int
     """At most so many training samples are judged out of bag, evenly spaced over the set."""
     reference: Hyperparameters
+    global_batch_size: int | None = None
+    """Images of a step over all accelerators, where the class fixes them so that its quality does
+    not depend on P_degree; None: `reference.batch_size` on each accelerator, as in the papers."""
     store_sha256: str | None = None
     """Identity of the store the class is defined on; None where the user's own files define it."""
     seconds_per_image: float | None = None
     """A measured guess for `ai500 plan` on one slot of `measured_on`; None: not measured."""
     measured_on: str | None = None
+
+    def reference_at(self, parallel_degree: int) -> Hyperparameters:
+        """The reference hyper-parameters of a member on so many accelerators."""
+        if self.global_batch_size is None:
+            return self.reference
+        batch_size = max(1, self.global_batch_size // parallel_degree)
+        return dataclasses.replace(self.reference, batch_size=batch_size)
 
 
 class Workload(Protocol):
@@ -102,7 +113,7 @@ class Workload(Protocol):
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        """Members' predictions [M, samples, …] to the ensemble's; only `voters` [M, samples] count."""
+        """Members' predictions [M, samples, …] to the ensemble's, where `voters` [M, samples]."""
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """The quality Eq. 8 compares with the target."""

@@ -1,0 +1,192 @@
+"""The report in a real Chromium: nothing runs, nothing is asked for, nothing overlaps.
+
+Debian's chromium is required (`apt-get install chromium`); without it these tests fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+
+from ai500.report.html import write_report
+from ai500.rundir import RunFolder
+from tests.unit.synthetic_run import Shape, write_synthetic_run
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+SHAPES = {
+    "one trial": Shape(),
+    "failures on long names": Shape(
+        members=16, nodes=2, slots=4, failed=frozenset({3}), host="a-very-long-host-name-indeed-"
+    ),
+    "many trials": Shape(trials=10, resumed=frozenset({2})),
+    "one epoch": Shape(members=8, slots=4, members_per_accelerator=2, epochs=1),
+    "many members": Shape(members=200, nodes=200, slots=2, degree=2),
+}
+
+TEXT_COLLISIONS = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')]
+      .map(text => [text.textContent, text.getBoundingClientRect()])
+      .filter(([content]) => content);
+    for (const [content, box] of texts)
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+          box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+        found.push(`${content} leaves its figure`);
+    texts.forEach(([one, a], index) => texts.slice(index + 1).forEach(([other, b]) => {
+      // Line boxes are taller than their letters: a pixel or two of them may touch.
+      const beside = a.right <= b.left || b.right <= a.left;
+      if (!beside && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2)
+        found.push(`${one} over ${other}`);
+    }));
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("reports") / "run", SHAPES[request.param])
+
+
+@pytest.fixture(scope="module")
+def plain_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("plain") / "run", Shape())
+
+
+def written(path: Path, shape: Shape) -> Path:
+    run = write_synthetic_run(path, shape)
+    write_report(run)
+    return run.report
+
+
+def opened(browser: Browser, report: Path, **options: Any) -> Page:
+    page = browser.new_page(**options)
+    page.goto(report.as_uri())
+    return page
+
+
+@pytest.mark.parametrize(
+    ("width", "media"), [(1280, "screen"), (800, "screen"), (390, "screen"), (680, "print")]
+)
+def test_no_text_of_a_figure_overlaps_or_is_clipped(
+    browser: Browser, report: Path, width: int, media: Any
+) -> None:
+    page = opened(browser, report, viewport={"width": width, "height": 900})
+    page.emulate_media(media=media)
+    assert page.locator("svg").count() >= 4
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_never_scrolls_sideways(browser: Browser, report: Path, width: int) -> None:
+    page = opened(browser, report, viewport={"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()
+
+
+def test_wide_tables_scroll_inside_themselves_on_a_phone(browser: Browser, report: Path) -> None:
+    page = opened(browser, report, viewport={"width": 390, "height": 900})
+    members = page.locator("section:has(> h2:text-is('Members')) .scroll").first
+    assert members.evaluate("box => box.scrollWidth > box.clientWidth")
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_light_and_dark(
+    browser: Browser, plain_report: Path, scheme: Any
+) -> None:
+    page = opened(browser, plain_report, color_scheme=scheme)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (luminance(background) > 0.5) == (scheme == "light")
+    for text in ("p", ".kicker", "figcaption", "summary, .note", "svg .tick", "svg text.mean"):
+        for element in page.locator(text).all():
+            colour = element.evaluate(
+                """element => {
+                  const style = getComputedStyle(element);
+                  return element.closest('svg') ? style.fill : style.color;
+                }"""
+            )
+            assert contrast(background, colour) >= 4.5, text  # WCAG AA
+    page.close()
+
+
+def test_paper_is_white_even_from_a_dark_screen(browser: Browser, plain_report: Path) -> None:
+    page = opened(browser, plain_report, color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+    page.close()
+
+
+def test_nothing_is_asked_for_and_nothing_fails(browser: Browser, plain_report: Path) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(plain_report.as_uri())
+    page.wait_for_load_state("networkidle")
+    assert [url for url in asked if not url.startswith("data:")] == [plain_report.as_uri()]
+    assert said == []
+    page.close()
+
+
+def test_what_came_from_disk_never_runs(browser: Browser, tmp_path: Path) -> None:
+    report = written(tmp_path / "run", Shape(host=HOSTILE, config=f"# {HOSTILE}\n"))
+    state = tmp_path / "run" / "run.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "name": HOSTILE}))
+    write_report(RunFolder.open(tmp_path / "run"))
+    ran: list[str] = []
+
+    def stop(dialog: Dialog) -> None:
+        ran.append(dialog.message)
+        dialog.dismiss()
+
+    page = browser.new_page()
+    page.on("dialog", stop)
+    page.goto(report.as_uri())
+    page.wait_for_load_state("networkidle")
+    assert ran == []
+    assert page.locator("script, img").count() == 0
+    assert page.locator("h1").inner_text() == HOSTILE
+    assert HOSTILE in page.locator("pre").inner_text()
+    page.close()
+
+
+def luminance(colour: str) -> float:
+    """WCAG's relative luminance of `rgb(r, g, b)`."""
+    channels = [int(part) / 255 for part in colour[4:-1].split(",")]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's ratio of contrast."""
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
