@@ -10,6 +10,7 @@ run again.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import shutil
 import tempfile
@@ -177,7 +178,8 @@ def generate_store(
     identity = problem_class.store_sha256
     observer.stage("data of the class")
     return generate(
-        path or cache_folder() / f"{name}-{(identity or 'unverified')[:12]}",
+        # Another generator, or the same with other settings, makes another store.
+        path or cache_folder() / f"{name}-{hashlib.sha256(repr(source).encode()).hexdigest()[:12]}",
         source,
         name=name,
         classes=[f"class {number}" for number in range(problem_class.classes)],

@@ -278,7 +278,8 @@ def generate(
 
     store = make_store(path, make)
     counts = {split.name: split.count for split in store.splits.values()}
-    if (store.name, counts) != (name, splits) or expected_sha256 not in (None, store.sha256):
+    same = (store.name, store.classes, counts) == (name, tuple(classes), splits)
+    if not same or expected_sha256 not in (None, store.sha256):
         raise DataError(
             f"{path}: holds another store: {store.name!r} with {counts}, SHA-256 {store.sha256}. "
             f"Wanted: {name!r} with {splits}"

@@ -27,6 +27,7 @@ from ai500.parallel.data_duplicator import Staged
 from ai500.randomness import Stream, derive
 from ai500.records import Operations, Slot, Task, TrainRecord
 from ai500.rundir import MemberFolder
+from ai500.train import precision
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
@@ -41,6 +42,7 @@ def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
         torch.set_num_threads(len(slot.cores))
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)
+    precision.apply(task.hyperparameters.precision)
     if rank.world_size > 1:
         dist.init_process_group(dist.get_default_backend_for_device(device))
     try:

@@ -52,7 +52,9 @@ CLASSES = {
     "workstation": ProblemClass(
         name="workstation",
         ensemble_size=2,
-        target_quality=0.80,
+        # One H200, one seed: an ensemble of two reached 0.913 with convolutions in TF32 (members
+        # 0.852, 0.885; another seed's 0.915); in FP32 a member alone 0.878. See docs/performance.md.
+        target_quality=0.88,
         penalty_exponent=5,
         least_runs=5,
         input_shape=(3, 224, 224),
@@ -61,8 +63,12 @@ CLASSES = {
         train_samples=WORKSTATION.train,
         validation_samples=WORKSTATION.validation,
         out_of_bag_samples=WORKSTATION.validation,
+        store_sha256="cd6633feacd9876014259fccba5d4785240971882c194ee17318ccb1b00727b0",
+        seconds_per_image=242.2 / 204_800,
+        measured_on="cuda: one NVIDIA H200, FP32, evaluation included",
+        global_batch_size=128,
         reference=Hyperparameters(
-            epochs=10,
+            epochs=8,
             batch_size=128,
             optimizer="sgd",
             base_learning_rate=0.1,
