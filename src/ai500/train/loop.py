@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +58,8 @@ class Member:
             self.events.emit(event, **fields)
 
 
-def train(member: Member) -> None:
-    """Train to the target epochs, from a checkpoint where there is one."""
+def epochs(member: Member) -> Iterator[int]:
+    """Train to the target epochs, from a checkpoint where there is one; each epoch as it ends."""
     task, hyper = member.task, member.task.hyperparameters
     position = checkpoint.restore(
         member.folder.checkpoint,
@@ -92,6 +92,7 @@ def train(member: Member) -> None:
         position = checkpoint.Position(seed=task.seed, epoch=finished)
         _save(member, position)
         _report_progress(member, position, images_per_second=None, loss=None)
+        yield finished
 
 
 def _train_epoch(
@@ -110,13 +111,7 @@ def _train_epoch(
     clock = _Clock()
     global_batch = member.feed.batch_size * member.feed.world_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
-        # Dropout and the like draw from torch's own generator: seeded by the position, so that
-        # a resumed step draws what it would have drawn.
-        torch.manual_seed(
-            derive(
-                task.seed, Stream.STEP, task.member, position.epoch, position.step, member.feed.rank
-            )
-        )
+        _seed_step(member, position)
         inputs = member.workload.train_inputs(member.problem_class, batch.images, batch.draws)
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
         for group in member.optimizer.param_groups:
@@ -138,6 +133,16 @@ def _train_epoch(
             speed = clock.rate(position.step * global_batch)
             _report_progress(member, position, images_per_second=speed, loss=float(loss))
     position.loss_sum += float(loss_sum)
+
+
+def _seed_step(member: Member, position: checkpoint.Position) -> None:
+    """Dropout and the like draw from torch's own generators: seeded by the position, so that a
+    resumed step draws what it would have drawn."""
+    task, feed = member.task, member.feed
+    seed = derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, feed.rank)
+    torch.default_generator.manual_seed(seed)
+    if feed.device.type != "cpu":
+        torch.get_device_module(feed.device).manual_seed(seed)
 
 
 def _check_finite(position: checkpoint.Position) -> None:

@@ -31,7 +31,7 @@ from ai500.train import precision
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.loop import Member, train
+from ai500.train.loop import Member, epochs
 from ai500.train.worker import Rank, StopRequest
 
 
@@ -46,15 +46,17 @@ def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
     if rank.world_size > 1:
         dist.init_process_group(dist.get_default_backend_for_device(device))
     try:
-        member = _assemble(task, rank=rank, device=device, stop=stop)
-        train(member)
+        member = assemble(task, rank=rank, device=device, stop=stop)
+        for _ in epochs(member):
+            pass
         _finish(member)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def _assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
+def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
+    """Model, engine, optimizer and data of this rank."""
     workload = plugins.workload(task.workload)
     problem_class = task.definition
     hyper = task.hyperparameters

@@ -52,8 +52,8 @@ CLASSES = {
     "workstation": ProblemClass(
         name="workstation",
         ensemble_size=2,
-        # One H200, one seed: an ensemble of two reached 0.913 with convolutions in TF32 (members
-        # 0.852, 0.885; another seed's 0.915); in FP32 a member alone 0.878. See docs/performance.md.
+        # One H200: an ensemble of two reached 0.913 with convolutions in TF32 (members 0.852 and
+        # 0.885; of another seed 0.915), a member alone 0.878 in FP32: docs/performance.md.
         target_quality=0.88,
         penalty_exponent=5,
         least_runs=5,
