@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -34,9 +35,16 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Command:
     """`python -m ai500 …` in the background, from the source tree."""
 
-    def __init__(self, *arguments: str | Path, cwd: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        *arguments: str | Path,
+        cwd: Path,
+        environment: dict[str, str],
+        largest_file_bytes: int = resource.RLIM_INFINITY,
+    ) -> None:
+        limit = f"--fsize={largest_file_bytes if largest_file_bytes > 0 else 'unlimited'}"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ai500", *map(str, arguments)],
+            ["prlimit", limit, sys.executable, "-m", "ai500", *map(str, arguments)],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(SOURCE), **environment},
             stdin=subprocess.DEVNULL,
@@ -77,8 +85,8 @@ def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "COLUMNS": "80",
     }
 
-    def begin(*arguments: str | Path, **extra: str) -> Command:
-        commands.append(Command(*arguments, cwd=tmp_path, environment=environment | extra))
+    def begin(*arguments: str | Path, **limits: int) -> Command:
+        commands.append(Command(*arguments, cwd=tmp_path, environment=environment, **limits))
         return commands[-1]
 
     yield begin

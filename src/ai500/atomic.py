@@ -49,7 +49,7 @@ def explaining_write_errors(path: Path) -> Iterator[None]:
         raise EnvironmentLacksError(f"cannot write {path} ({code}): {explanation}") from error
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write `path` whole, and durably, or leave what was there."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):

@@ -203,3 +203,19 @@ def test_max_retries_starts_a_failed_member_again(
     assert command.wait() == 0, command.err
     kinds = [e["event"] for e in events.read(run / "events.jsonl")]
     assert kinds.count("job_submitted") == 2
+
+
+def test_a_full_disk_is_named_and_resume_goes_on(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    """Files past a few kilobytes are refused, as by a full disk or a quota; then there is room."""
+    run = tmp_path / "run"
+    arguments = settings(tiny_store, degree=2, size=1)
+    command = start(
+        "run", "--out", run, *arguments, "--set", "data.stage=false", largest_file_bytes=60_000
+    )
+    assert command.wait() == 1
+    assert "checkpoint.pt (EFBIG)" in command.err
+    assert "ulimit" in command.err
+    command = start("resume", run)
+    assert command.wait() == 0, command.err

@@ -6,6 +6,7 @@ folder, so another controller can take over where this one stopped.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -18,11 +19,12 @@ from typing import Any
 import ai500
 from ai500 import events, rundir
 from ai500.bagging.launchers import Launcher
-from ai500.bagging.schedulers import JobSpec, JobStatus, Scheduler
+from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Scheduler
 from ai500.records import JobRecord, JobState, Share, Task, TrainRecord
 from ai500.rundir import MemberFolder, RunFolder, TrialFolder
 
 LOG_TAIL_LINES = 15
+TORCHRUN_MARK = "torch/distributed/elastic/"
 SLOWEST_POLL_SECONDS = 5.0
 
 
@@ -291,7 +293,13 @@ def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
         text = folder.log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "(no log)"
-    return "\n".join(text.splitlines()[-lines:])
+    last_attempt = text.rpartition(ATTEMPT_MARK)[2].splitlines()[1:]
+    # A worker that knows what is wrong says so in a line; the ranks that then miss it, and
+    # torchrun, add pages that say nothing more.
+    if known := [line for line in last_attempt if line.startswith("error: ")]:
+        return "\n".join(known)
+    said = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
+    return "\n".join((said or last_attempt)[-lines:])
 
 
 def train_record(folder: MemberFolder) -> TrainRecord:

@@ -7,9 +7,8 @@ are rank 0's at every evaluation.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ai500.atomic import explaining_write_errors, sync_folder
+from ai500 import atomic
 from ai500.errors import DataError
 
 
@@ -35,25 +34,15 @@ class Position:
 def save(
     path: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position
 ) -> None:
-    """Write to a file beside, then rename over."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Through memory: torch's own writer hides the disk's errors behind its own."""
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "position": asdict(position),
     }
-    with explaining_write_errors(path):
-        try:
-            with temporary.open("wb") as file:
-                torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_folder(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    atomic.write_bytes(path, buffer.getbuffer())
 
 
 def restore(

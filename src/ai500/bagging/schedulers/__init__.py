@@ -9,6 +9,9 @@ from typing import Protocol
 
 from ai500.records import JobState, Share
 
+ATTEMPT_MARK = "=== ai500: attempt "
+"""Begins the part of a job's log that belongs to one attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ai500.atomic import explaining_write_errors
-from ai500.bagging.schedulers import JobSpec, JobStatus
+from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus
 from ai500.errors import EnvironmentLacksError
 
 GRACE_SECONDS = 15.0
@@ -91,6 +91,8 @@ class LocalScheduler:
     @staticmethod
     def _start(job: JobSpec) -> subprocess.Popen[bytes]:
         with explaining_write_errors(job.log), job.log.open("ab") as log:
+            log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
+            log.flush()
             try:
                 return subprocess.Popen(
                     job.command,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import torch
@@ -9,6 +10,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ai500.parallel.engines import Loss
+
+# Renamed in torch 2.13; the old name warns there.
+_SYNC_BUFFERS_EACH_STEP = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
 
 
 class DataParallel:
@@ -26,8 +34,8 @@ class DataParallel:
             self._forward = DistributedDataParallel(
                 module,
                 device_ids=None if device.type == "cpu" else [device.index],
-                broadcast_buffers=False,
                 gradient_as_bucket_view=True,
+                **{_SYNC_BUFFERS_EACH_STEP: False},  # type: ignore[arg-type]
             )
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
