@@ -61,6 +61,7 @@ class Member:
 def epochs(member: Member) -> Iterator[int]:
     """Train to the target epochs, from a checkpoint where there is one; each epoch as it ends."""
     task, hyper = member.task, member.task.hyperparameters
+    _settle(member)
     position = checkpoint.restore(
         member.folder.checkpoint,
         model=member.engine.module,
@@ -93,6 +94,17 @@ def epochs(member: Member) -> Iterator[int]:
         _save(member, position)
         _report_progress(member, position, images_per_second=None, loss=None)
         yield finished
+
+
+def _settle(member: Member) -> None:
+    """Some samples of the member through the engine, before anything is timed or restored."""
+    indices = np.flatnonzero(member.counts)[: member.feed.batch_size]
+    images, labels = member.feed.samples.rows(indices)
+    device = member.feed.device
+    draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
+    on_device = torch.from_numpy(images).to(device)
+    inputs = member.workload.train_inputs(member.problem_class, on_device, draws)
+    member.engine.settle(inputs, torch.from_numpy(labels).to(device))
 
 
 def _train_epoch(

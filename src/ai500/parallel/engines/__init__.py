@@ -19,5 +19,8 @@ class Engine(Protocol):
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Loss of this rank's share of the batch; gradients of the whole batch are in place."""
 
+    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+        """Whatever the engine only fixes in its first step, fixed before; nothing is learnt."""
+
     def parameters(self) -> Iterator[nn.Parameter]:
         """What the optimizer updates on this rank."""

@@ -29,6 +29,7 @@ class DataParallel:
     def __init__(self, module: nn.Module, loss: Loss, *, device: torch.device, world_size: int):
         self.module = module
         self._loss = loss
+        self._world_size = world_size
         self._forward: nn.Module = module
         if world_size > 1:
             self._forward = DistributedDataParallel(
@@ -43,6 +44,19 @@ class DataParallel:
         loss = self._loss(self._forward(inputs), labels)
         loss.backward()
         return loss.detach()
+
+    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+        """Let DDP lay out its buckets, which it does anew after its first backward pass.
+
+        Over more than two ranks the layout decides in which order gradients are summed: a member
+        that starts again would round its first step differently from one that went on.
+        """
+        if self._world_size > 2:
+            buffers = [buffer.clone() for buffer in self.module.buffers()]
+            self.forward_backward(inputs, labels)
+            self.module.zero_grad(set_to_none=True)
+            for buffer, before in zip(self.module.buffers(), buffers, strict=True):
+                buffer.copy_(before)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them: every rank holds the whole model."""
