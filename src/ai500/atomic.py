@@ -92,7 +92,7 @@ def replace_json(path: Path, value: object) -> None:
     """Replace `path` in one step but without waiting for the disk: for what is soon overwritten."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining_write_errors(path):
-        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
         temporary.replace(path)
 
 

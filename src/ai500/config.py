@@ -87,11 +87,13 @@ class TrainConfig:
     )
     schedule: str | None = option(None, "after warm-up: cosine or step")
     warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
-    momentum: float | None = option(None, "of SGD", minimum=0)
+    momentum: float | None = option(None, "of SGD", minimum=0, less_than=1)
     weight_decay: float | None = option(
         None, "on every parameter, batch norm's included", minimum=0
     )
-    label_smoothing: float | None = option(None, "0 unless the reference says so", minimum=0)
+    label_smoothing: float | None = option(
+        None, "0 unless the reference says so", minimum=0, less_than=1
+    )
     precision: Literal["fp32"] | None = option(None, "fp32 is the reference")
     evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
     checkpoint_minutes: float = option(
@@ -127,8 +129,10 @@ class Config:
 def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -> Config:
     """The file with `overrides` (dotted keys) over it, validated."""
     data: dict[str, Any] = {} if path is None else _read(path)
+    _resolve_paths(data.get("data"), base=Path() if path is None else path.parent)
     for key, value in (overrides or {}).items():
         _set(data, key, value)
+    _resolve_paths(data.get("data"), base=Path())
     source = str(path) if path else "the configuration"
     try:
         config = decode(Config, data)
@@ -185,6 +189,14 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _resolve_paths(section: Any, *, base: Path) -> None:
+    """A path in the file is relative to the file, one from the command line to where one stands."""
+    if isinstance(section, dict):
+        for key in ("path", "scratch"):
+            if isinstance(section.get(key), str) and section[key]:
+                section[key] = str((base / section[key]).absolute())
 
 
 def _set(data: dict[str, Any], key: str, value: Any) -> None:

@@ -40,7 +40,6 @@ class EventLog:
         self._sequence = 0
         if path.exists():
             self._sequence = max((e.get("sequence", 0) for e in read(path)), default=0)
-            self._end_torn_line()
 
     def emit(self, event: str, **fields: Any) -> Event:
         """Append one event, in a single write."""
@@ -58,21 +57,20 @@ class EventLog:
         append(self._path, [record])
         return record
 
-    def _end_torn_line(self) -> None:
-        """A writer killed in the middle of a line must not spoil the next event."""
-        data = self._path.read_bytes()
-        if data and not data.endswith(b"\n"):
-            with explaining_write_errors(self._path), self._path.open("ab") as file:
-                file.write(b"\n")
-
 
 def append(path: Path, events: list[Event]) -> None:
-    """Append whole lines in one write call."""
-    text = "".join(json.dumps(event, allow_nan=False) + "\n" for event in events)
+    """Append whole lines, durably: what follows from an event must not outlive it."""
+    data = "".join(json.dumps(event, allow_nan=False) + "\n" for event in events).encode()
     with explaining_write_errors(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, text.encode("utf-8"))
+            # A writer killed in the middle of a line must not spoil the next event.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

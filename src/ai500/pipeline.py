@@ -9,13 +9,15 @@ run again.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import os
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,29 +28,28 @@ from ai500 import events, planning, plugins, rundir, schema, system
 from ai500.atomic import write_text
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
 from ai500.bagging.data_sampler import Counts, Sampler, load_bootstrap, save_bootstrap
-from ai500.bagging.job_controller import JobController, MemberView, log_tail, train_record
+from ai500.bagging.job_controller import JobController, MemberView, log_tail
 from ai500.config import Config
-from ai500.data.store import ImageSource, Store
-from ai500.data.store_writer import generate
+from ai500.data.class_data import class_source, generate_store
+from ai500.data.store import Store
 from ai500.errors import DataError, EnvironmentLacksError, JobError
-from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.metrics.trials import score_trial
 from ai500.parallel.data_duplicator import duplicate
 from ai500.randomness import Stream, derive
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
-    Finding,
     Placement,
     Plan,
     Score,
     Slot,
     System,
     Task,
+    TrialRecord,
 )
 from ai500.report.html import write_report
-from ai500.rules import checks as checks  # registers the rules
-from ai500.rules.layers import Evidence, judge
 from ai500.rundir import RunFolder, TrialFolder
+from ai500.scoring import score_run
 
 
 class Observer(Protocol):
@@ -88,15 +89,26 @@ def prepare(config: Config, path: Path) -> RunFolder:
     _check_local(plan, machine)
     if config.data.path is None:
         class_source(plan.workload, plan.problem_class)
-    run = RunFolder.create(path, version=ai500.__version__)
+    run = RunFolder.create(path)
     write_text(run.config, configuration.to_toml(config))
     rundir.write(run.system, machine)
     rundir.write(run.plan, plan)
+    run.begin(version=ai500.__version__)
     return run
 
 
 def execute(run: RunFolder, observer: Observer) -> Score:
     """Every stage that is not done yet, to the score and the report."""
+    try:
+        return _execute(run, observer)
+    except KeyboardInterrupt:
+        events.EventLog(run.events).emit("run_cancelled")
+        raise RunCancelledError(
+            f"cancelled; nothing is lost. Go on with: ai500 resume {run.path}"
+        ) from None
+
+
+def _execute(run: RunFolder, observer: Observer) -> Score:
     with run.locked():
         session = Session(
             run=run,
@@ -125,9 +137,7 @@ def run_trial(session: Session, number: int) -> list[str]:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)
     store = open_store(session)
-    if not trial.trial.exists():
-        session.log.emit("trial_start", trial=number, seed=seed)
-        rundir.write(trial.trial, {"trial": number, "seed": seed})
+    begin_trial(session, number, seed=seed, store=store)
     bootstraps = sample(session, trial, seed=seed)
     placements = place(session, trial, store=store, bootstraps=bootstraps)
     failed = train(session, number, seed=seed, bootstraps=bootstraps, placements=placements)
@@ -138,8 +148,22 @@ def run_trial(session: Session, number: int) -> list[str]:
         trial.score, score_trial(session.plan, events.read(session.run.events), trial=number)
     )
     if not failed:
-        _remove_staged(placements)
+        _remove_staged(session, placements)
     return [_failure(session.run, number, member) for member in failed]
+
+
+def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
+    """Fix the trial's seed and data; a trial that goes on must find the same data."""
+    trial = session.run.trial(number)
+    if not trial.trial.exists():
+        session.log.emit("trial_start", trial=number, seed=seed)
+        rundir.write(trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256))
+    begun = rundir.read(TrialRecord, trial.trial)
+    if begun.store_sha256 != store.sha256:
+        raise DataError(
+            f"{store.path}: its SHA-256 is {store.sha256}, trial {number} began with "
+            f"{begun.store_sha256}. Put that store back, or start a new run."
+        )
 
 
 def open_store(session: Session) -> Store:
@@ -148,48 +172,15 @@ def open_store(session: Session) -> Store:
     if path is not None:
         store = Store.open(Path(path))
     else:
-        store = generate_store(plan.workload, plan.problem_class, observer=session.observer)
+        session.observer.stage("data of the class")
+        store = generate_store(
+            plan.workload, plan.problem_class, progress=session.observer.progress
+        )
     if not plan.stage:
         # Staging holds every sample against its digest as it copies it; here nobody would.
         session.observer.stage("verifying the store")
         store.verify(session.observer.progress)
     return store
-
-
-def class_source(workload_name: str, class_name: str) -> ImageSource:
-    """The generator of a class's data, or an error that says how to bring one's own."""
-    workload = plugins.workload(workload_name)
-    source = workload.source(workload.problem_classes[class_name])
-    if source is None:
-        raise DataError(
-            f"class {class_name} of {workload_name} needs your own data: pack it with "
-            "`ai500 data pack SOURCE --out STORE` and pass --data STORE."
-        )
-    return source
-
-
-def generate_store(
-    workload_name: str, class_name: str, *, observer: Observer, path: Path | None = None
-) -> Store:
-    """The learnable data of a built-in class, the same bytes on every machine."""
-    source = class_source(workload_name, class_name)
-    problem_class = plugins.workload(workload_name).problem_classes[class_name]
-    name = f"{workload_name}-{class_name}"
-    identity = problem_class.store_sha256
-    observer.stage("data of the class")
-    return generate(
-        # Another generator, or the same with other settings, makes another store.
-        path or cache_folder() / f"{name}-{hashlib.sha256(repr(source).encode()).hexdigest()[:12]}",
-        source,
-        name=name,
-        classes=[f"class {number}" for number in range(problem_class.classes)],
-        splits={
-            "train": problem_class.train_samples,
-            "validation": problem_class.validation_samples,
-        },
-        expected_sha256=identity,
-        progress=observer.progress,
-    )
 
 
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
@@ -234,7 +225,7 @@ def place(
             staged = duplicate(
                 store,
                 counts=[_counts(session.run, bootstraps[member]) for member in members],
-                folder=_scratch(session.config),
+                folder=_scratch(session) / trial.path.name,
                 progress=session.observer.progress,
             )
             folder = str(staged.path)
@@ -285,15 +276,10 @@ def train(
     session.observer.stage(f"training the ensemble{', trial' + of if of else ''}")
     try:
         return controller.run(session.observer.members)
-    except KeyboardInterrupt:
-        session.observer.stage("cancelling: members write their checkpoints")
-        controller.cancel()
-        session.log.emit("run_cancelled", trial=number)
-        raise RunCancelledError(
-            f"cancelled; nothing is lost. Go on with: ai500 resume {run.path}"
-        ) from None
     except BaseException:
-        controller.cancel()
+        session.observer.stage("cancelling: members write their checkpoints")
+        with _uninterrupted():
+            controller.cancel()
         raise
 
 
@@ -325,47 +311,6 @@ def combine(
     )
     rundir.write(trial.ensemble, result)
     return result
-
-
-def score_run(run: RunFolder) -> Score:
-    """The run's score and findings, recomputed from the events."""
-    plan = rundir.read(Plan, run.plan)
-    told = list(events.read(run.events))
-    done = sorted({e["trial"] for e in told if e["event"] == "aggregate"})
-    if not done:
-        raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
-    trials = [score_trial(plan, told, trial=number) for number in done]
-    for number, one in zip(done, trials, strict=True):
-        rundir.write(run.trial(number).score, one)
-    score = mean_of_trials(trials)
-    rundir.write(run.score, score)
-    rundir.write(run.findings, find(run, plan, score))
-    return score
-
-
-def find(run: RunFolder, plan: Plan, score: Score) -> list[Finding]:
-    """What the rules say of the run."""
-    members, placements = [], []
-    for one in score.trials:
-        assert one.trial is not None
-        trial = run.trial(one.trial)
-        placements += rundir.read_all(Placement, trial.placement)
-        folders = [trial.member(member) for member in range(plan.ensemble_size)]
-        members += [train_record(folder) for folder in folders if folder.record.exists()]
-    reference = plugins.workload(plan.workload).problem_classes[plan.problem_class]
-    return judge(
-        Evidence(
-            reference=reference, plan=plan, score=score, placements=placements, members=members
-        )
-    )
-
-
-def cache_folder() -> Path:
-    """Where generated data is kept between runs."""
-    if "AI500_CACHE" in os.environ:
-        return Path(os.environ["AI500_CACHE"])
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "ai500"
 
 
 def _check_local(plan: Plan, machine: System) -> None:
@@ -438,18 +383,33 @@ def _counts(run: RunFolder, bootstrap: BootstrapRecord) -> Counts:
     return counts
 
 
-def _scratch(config: Config) -> Path:
-    if config.data.scratch is not None:
-        return Path(config.data.scratch)
-    return Path(tempfile.gettempdir()) / f"ai500-{getpass.getuser()}"
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C does not disturb the clearing up after the first."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
-def _remove_staged(placements: Sequence[Placement]) -> None:
+def _scratch(session: Session) -> Path:
+    """A folder of this run's own: what it stages, it can remove."""
+    stated = session.config.data.scratch
+    base = Path(stated) if stated else Path(tempfile.gettempdir()) / f"ai500-{getpass.getuser()}"
+    whole = str(session.run.path.resolve()).encode()
+    return base / f"{session.run.path.name}-{hashlib.sha256(whole).hexdigest()[:8]}"
+
+
+def _remove_staged(session: Session, placements: Sequence[Placement]) -> None:
     """A finished trial's copy serves nobody: the next trial has other bootstraps."""
     for placement in placements:
         if placement.folder is not None:
-            shutil.rmtree(placement.folder, ignore_errors=True)
-            Path(placement.folder).with_suffix(".lock").unlink(missing_ok=True)
+            shutil.rmtree(Path(placement.folder).parent, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        _scratch(session).rmdir()
 
 
 def _failure(run: RunFolder, trial: int, member: int) -> str:

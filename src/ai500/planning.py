@@ -97,7 +97,12 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
             raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")
     shape = store.splits["train"].shape
     channels, height, width = problem_class.input_shape
-    if shape[0] < height or shape[1] < width or shape[2] != channels:
+    if shape[2] != channels:
+        raise DataError(
+            f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
+            f"{channels}. Pack colour images."
+        )
+    if shape[0] < height or shape[1] < width:
         raise DataError(
             f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
             f"{problem_class.name} needs at least {height}×{width}×{channels}. "
@@ -234,6 +239,8 @@ def _estimate(
 ) -> tuple[float | None, str]:
     """Seconds of one trial from a speed measured before; none measured, none estimated."""
     per_image = problem_class.seconds_per_image
+    if degrees.members_per_accelerator > 1:
+        return None, "not estimated: nobody measured members that share an accelerator"
     if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
         return None, f"not estimated: class {problem_class.name} was not measured on {device}"
     images = steps * hyper.batch_size * hyper.epochs

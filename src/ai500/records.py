@@ -118,6 +118,15 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """What a trial is fixed on from its beginning."""
+
+    trial: int
+    seed: int
+    store_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class BootstrapRecord:
     """One member's bootstrap: a file of repeat counts, never a copy of the data."""
 
@@ -177,6 +186,18 @@ class JobRecord:
     attempt: int
     state: JobState
     exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A worker's last word on where it is, for the live view."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps_per_epoch: int
+    loss: float | None
+    images_per_second: float | None
 
 
 @dataclass(frozen=True, slots=True)

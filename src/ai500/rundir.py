@@ -20,9 +20,10 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from ai500 import atomic, schema
 from ai500.errors import EnvironmentLacksError, RunFolderError
@@ -88,8 +89,8 @@ class RunFolder:
         return TrialFolder(self.path / "trials" / f"{trial:02d}")
 
     @classmethod
-    def create(cls, path: Path, *, version: str) -> RunFolder:
-        """A new run folder; one that holds a run already is refused."""
+    def create(cls, path: Path) -> RunFolder:
+        """A new folder; one that holds a run already is refused. `begin` makes it a run folder."""
         run = cls(path)
         if run.state.exists():
             raise RunFolderError(
@@ -100,9 +101,12 @@ class RunFolder:
             raise RunFolderError(f"{path} exists and is not an empty folder. Choose another --out.")
         with atomic.explaining_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-        state = RunState(format=FORMAT, version=version, name=path.name)
-        atomic.write_json(run.state, schema.encode(state))
         return run
+
+    def begin(self, *, version: str) -> None:
+        """Mark the folder as a run's, now that all a resume needs is in it."""
+        state = RunState(format=FORMAT, version=version, name=self.path.name)
+        atomic.write_json(self.state, schema.encode(state))
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -128,13 +132,11 @@ class RunFolder:
                 f"cannot write in {self.path}: {error.strerror}. Check the folder's permissions."
             ) from error
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not _lock_within(file, seconds=1.0):
                 raise RunFolderError(
                     f"{self.path} is in use by {self.owner() or 'another process'}. "
                     f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it."
-                ) from error
+                )
             file.truncate(0)
             file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             file.flush()
@@ -159,6 +161,19 @@ class RunFolder:
         except (OSError, ValueError):
             return None
         return str(entry["host"]), int(entry["pid"])
+
+
+def _lock_within(file: TextIO, *, seconds: float) -> bool:
+    """Take the lock; someone who only looks who holds it has it for a moment, too."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
 
 
 def read(kind: type[T], path: Path) -> T:

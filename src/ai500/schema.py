@@ -28,12 +28,16 @@ class SchemaError(InputError):
 
 
 def option(
-    default: Any, doc: str, *, minimum: float | None = None, more_than: float | None = None
+    default: Any,
+    doc: str,
+    *,
+    minimum: float | None = None,
+    more_than: float | None = None,
+    less_than: float | None = None,
 ) -> Any:
-    """A field with its documentation and lower bound, which decoding checks and `init` prints."""
-    return dataclasses.field(
-        default=default, metadata={"doc": doc, "minimum": minimum, "more_than": more_than}
-    )
+    """A field with its documentation and bounds, which decoding checks and `init` prints."""
+    bounds = {"minimum": minimum, "more_than": more_than, "less_than": less_than}
+    return dataclasses.field(default=default, metadata={"doc": doc, **bounds})
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -110,6 +114,9 @@ def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
         raise SchemaError(at, f"{value} is too small; at least {minimum}")
     if more_than is not None and value <= more_than:
         raise SchemaError(at, f"{value} is too small; it must be more than {more_than}")
+    less_than = field.metadata.get("less_than")
+    if less_than is not None and value >= less_than:
+        raise SchemaError(at, f"{value} is too large; it must be less than {less_than}")
 
 
 def _decode_union(arguments: tuple[Any, ...], value: Any, at: str) -> Any:

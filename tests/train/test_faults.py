@@ -5,9 +5,11 @@ The weights of a disturbed run are compared bit by bit with those of an undistur
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -16,18 +18,20 @@ from typing import Any
 import pytest
 
 from ai500 import events, rundir
+from ai500.data.learnable_images import SMOKE
+from ai500.data.store_writer import generate
 from ai500.records import TrainRecord
 from ai500.rundir import RunFolder
-from tests.conftest import Start, processes_of, wait_for
+from tests.conftest import TINY, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 
 
-def settings(store: Path, *, degree: int, size: int) -> list[str | Path]:
+def settings(store: Path, *, degree: int, size: int, epochs: int = 6) -> list[str | Path]:
     values = {
         "parallel.degree": degree,
         "ensemble.size": size,
-        "train.epochs": 6,
+        "train.epochs": epochs,
         # A checkpoint every few steps, so that a kill finds training between two epochs' ends.
         "train.checkpoint_minutes": 0.002,
         "scheduler.poll_seconds": 0.05,
@@ -126,7 +130,28 @@ def test_control_c_cancels_and_resume_ends_with_the_same_weights(
     assert score["idle_seconds"] > 0
 
 
-def test_members_die_with_a_killed_controller_and_resume_goes_on(
+@pytest.mark.parametrize("degree", [1, 2])
+def test_members_die_with_a_killed_controller(
+    degree: int, tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    """Enough epochs that no member ends by itself while the test watches."""
+    run = tmp_path / "run"
+    many = settings(tiny_store, degree=degree, size=3 - degree, epochs=500)
+    command = start("run", "--out", run, *many)
+    log = RunFolder(run).trial(1).member(0).events
+    wait_for(log, "epoch")
+    command.kill()
+    deadline = time.monotonic() + 20
+    while processes_of(run) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of(run) == []
+    assert not any(event["event"] == "end" for event in events.read(log))
+    status = start("status", run, "--json")
+    assert status.wait() == 0
+    assert json.loads(status.out)["state"] == "stopped"
+
+
+def test_resume_after_a_killed_controller_ends_with_the_same_weights(
     shape: tuple[int, int], undisturbed: Path, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     degree, size = shape
@@ -134,18 +159,13 @@ def test_members_die_with_a_killed_controller_and_resume_goes_on(
     command = start("run", "--out", run, *settings(tiny_store, degree=degree, size=size))
     wait_for(RunFolder(run).trial(1).member(0).events, "epoch")
     command.kill()
-    deadline = 100
-    while processes_of(run) and deadline:
-        time.sleep(0.1)
-        deadline -= 1
-    assert processes_of(run) == []
-    status = start("status", run, "--json")
-    assert status.wait() == 0
-    assert json.loads(status.out)["state"] == "stopped"
     command = start("resume", run)
     assert command.wait() == 0, command.err
     assert weights(run, size) == weights(undisturbed, size)
     assert results(run) == results(undisturbed)
+    numbers = [e["member_sequence"] for e in events.read(run / "events.jsonl") if "pid" not in e
+               and e.get("member") == 0 and "member_sequence" in e]  # fmt: skip
+    assert len(numbers) == len(set(numbers))
 
 
 def test_one_crash_does_not_stop_the_others_and_resume_repeats_only_it(
@@ -219,3 +239,33 @@ def test_a_full_disk_is_named_and_resume_goes_on(
     assert "ulimit" in command.err
     command = start("resume", run)
     assert command.wait() == 0, command.err
+
+
+def test_a_store_swapped_between_stop_and_resume_is_refused(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(tiny_store, store)
+    run = tmp_path / "run"
+    command = start("run", "--out", run, *settings(store, degree=2, size=1, epochs=500))
+    wait_for(RunFolder(run).trial(1).member(0).events, "epoch")
+    command.interrupt()
+    assert command.wait() == 130
+    shutil.rmtree(store)
+    classes = [f"class {number}" for number in range(SMOKE.classes)]
+    other = dataclasses.replace(SMOKE, seed=8)
+    generate(store, other, name="tiny", classes=classes, splits=TINY, workers=1)
+    command = start("resume", run)
+    assert command.wait() == 2
+    assert "trial 1 began with" in command.err
+
+
+def test_two_runs_of_one_seed_do_not_share_what_they_stage(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    long = start("run", "--out", tmp_path / "long", *settings(tiny_store, degree=2, size=2))
+    wait_for(RunFolder(tmp_path / "long").trial(1).member(0).events, "start")
+    short = settings(tiny_store, degree=2, size=1, epochs=1)
+    command = start("run", "--out", tmp_path / "short", *short)
+    assert command.wait() == 0, command.err
+    assert long.wait() == 0, long.err

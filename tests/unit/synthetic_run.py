@@ -88,7 +88,8 @@ class Shape:
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     """The folder as `ai500 run` leaves it, without the report."""
-    run = RunFolder.create(path, version="0.0")
+    run = RunFolder.create(path)
+    run.begin(version="0.0")
     plan = make_plan(shape)
     rundir.write(run.plan, plan)
     rundir.write(run.system, make_system(shape))

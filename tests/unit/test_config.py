@@ -98,6 +98,18 @@ def test_what_is_no_assignment(text: str) -> None:
         parse_assignment(text)
 
 
+def test_paths_in_a_file_are_relative_to_it_and_others_to_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = written(tmp_path, "[data]\npath = 'store'\n")
+    assert load(path).data.path == str(tmp_path / "store")
+    found = load(path, overrides={"data.path": "mine", "data.scratch": "x"})
+    assert found.data.path == str(tmp_path / "here" / "mine")
+    assert found.data.scratch == str(tmp_path / "here" / "x")
+
+
 def test_an_assignment_into_a_value() -> None:
     with pytest.raises(ConfigError, match="'workload' is not a section"):
         load(overrides={"workload": "image_classification", "workload.size": 3})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,25 @@ def test_numbers_go_on_after_a_restart_and_a_torn_line(tmp_path: Path) -> None:
         ("start", 1),
         ("resumed", 2),
     ]
+
+
+def test_a_short_write_is_an_error_and_spoils_nothing(tmp_path: Path) -> None:
+    """A disk that is full in the middle of a line."""
+    script = (
+        "import resource, sys; from pathlib import Path; from ai500 import events\n"
+        "log = events.EventLog(Path(sys.argv[1])); log.emit('one')\n"
+        "size = Path(sys.argv[1]).stat().st_size\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, resource.RLIM_INFINITY))\n"
+        "try:\n    log.emit('two')\nexcept Exception as error:\n    print(type(error).__name__)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "log.emit('three')\n"
+    )
+    path = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "EnvironmentLacksError"
+    assert [event["event"] for event in events.read(path)] == ["one", "three"]
 
 
 def test_nan_never_reaches_a_log(tmp_path: Path) -> None:

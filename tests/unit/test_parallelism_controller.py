@@ -85,6 +85,15 @@ def test_a_broken_equation_says_what_would_work(
         assert part in str(error.value)
 
 
+def test_sizes_that_are_offered_work_also_with_shared_accelerators() -> None:
+    with pytest.raises(ConfigError, match=r"Set ensemble.size to 2 or 4 or more than 4"):
+        solved(3, None, scale=2, per_node=2, k=2)
+    for size in (2, 4, 5):
+        assert solved(size, None, scale=2, per_node=2, k=2).ensemble_size == size
+    with pytest.raises(ConfigError, match=r"ensemble.size = 1 does not divide"):
+        solved(1, None, scale=2, per_node=2, k=2)
+
+
 def test_mapping_fills_nodes_in_order_and_spans_them() -> None:
     mapping = map_members(solved(4, 16, scale=64), nodes(8, 8))
     assert [[share.node for share in one.shares] for one in mapping] == [

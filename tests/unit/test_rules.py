@@ -73,8 +73,14 @@ VIOLATIONS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     ),
     "one wave": (lambda e: with_score(e, waves=4), "4 waves"),
     "whole ensemble": (
-        lambda e: with_score(e, trials=(replace(e.score.trials[0], complete=False),) * 3),
+        lambda e: with_score(
+            e, trials=(*e.score.trials, replace(e.score.trials[0], complete=False))
+        ),
         "trial 1 is incomplete",
+    ),
+    "idle time": (
+        lambda e: with_score(e, trials=(replace(e.score.trials[0], idle_seconds=0.5),) * 3),
+        "no member trained",
     ),
     "shared accelerators": (lambda e: with_score(e, members_per_accelerator=2), "2 members"),
     "same data": (

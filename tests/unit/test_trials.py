@@ -31,6 +31,7 @@ COUNT = {
 def plan() -> Plan:
     overrides = {
         "ensemble.size": 2,
+        "train.epochs": 2,
         "parallel.degree": 1,
         "system.accelerators_per_node": 2,
         "system.cores_per_slot": 1,
@@ -144,6 +145,12 @@ def test_an_incomplete_ensemble_is_never_scored_as_complete(plan: Plan) -> None:
 def test_a_log_with_holes_is_no_score(plan: Plan, kind: str) -> None:
     told = [e for e in whole(plan) if e["event"] != kind]
     with pytest.raises(JobError, match=r"incomplete|no aggregated result"):
+        score_trial(plan, told, trial=1)
+
+
+def test_an_epoch_lost_by_the_log_is_an_error_not_a_smaller_count(plan: Plan) -> None:
+    told = [e for e in whole(plan) if not (e["event"] == "epoch" and e["epoch"] == 1)]
+    with pytest.raises(JobError, match=r"epochs \[2\], not of 1 to 2"):
         score_trial(plan, told, trial=1)
 
 

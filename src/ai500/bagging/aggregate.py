@@ -94,10 +94,11 @@ def _out_of_bag(
     judgeable = voters.any(axis=0)
     if not judgeable.any():
         return None, 0
-    shape = members[0].out_of_bag.shape[1:]
+    shape = members[0].validation.shape[1:]
     predictions = np.zeros((len(members), len(judged), *shape), dtype=np.float32)
     for row, member in enumerate(members):
-        predictions[row, voters[row]] = member.out_of_bag
+        if len(member.out_of_bag):
+            predictions[row, voters[row]] = member.out_of_bag
     combined = workload.combine(predictions[:, judgeable], voters=voters[:, judgeable])
     labels = train_labels[judged][judgeable]
     return workload.quality(combined, labels), int(judgeable.sum())

@@ -11,21 +11,20 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import ai500
-from ai500 import events, rundir
+from ai500 import events, rundir, schema
 from ai500.bagging.launchers import Launcher
 from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Scheduler
-from ai500.records import JobRecord, JobState, Share, Task, TrainRecord
+from ai500.records import JobRecord, JobState, Progress, Share, Task, TrainRecord
 from ai500.rundir import MemberFolder, RunFolder, TrialFolder
 
 LOG_TAIL_LINES = 15
 TORCHRUN_MARK = "torch/distributed/elastic/"
-SLOWEST_POLL_SECONDS = 5.0
 
 
 @dataclass
@@ -90,6 +89,7 @@ class JobController:
         self._max_retries = max_retries
         self._poll_seconds = poll_seconds
         self._jobs: dict[int, JobRecord] = {}
+        self._retries: Counter[int] = Counter()
         self._collector = Collector(run, trial=trial, members=sorted(self._tasks))
         self.views = {member: MemberView(member) for member in self._tasks}
 
@@ -105,7 +105,8 @@ class JobController:
             if all(job.state not in ("pending", "running") for job in self._jobs.values()):
                 break
             # A quiet run is asked less often: it is the scheduler's time, too.
-            wait = self._poll_seconds if changed else min(SLOWEST_POLL_SECONDS, wait * 1.1)
+            slowest = max(self._poll_seconds, self._scheduler.slowest_poll_seconds)
+            wait = self._poll_seconds if changed else min(slowest, wait * 1.1)
             time.sleep(wait)
         return [member for member in self._tasks if not self._finished(member)]
 
@@ -132,8 +133,11 @@ class JobController:
         known = rundir.read_all(JobRecord, self._trial.jobs)
         states = self._scheduler.states([job.id for job in known])
         for job in known:
-            self.views[job.member].attempt = job.attempt
-            if states[job.id].state in ("pending", "running") and not self._finished(job.member):
+            view = self.views[job.member]
+            view.attempt = max(view.attempt, job.attempt)
+            if self._finished(job.member):
+                self._jobs[job.member] = replace(job, state="done")
+            elif states[job.id].state in ("pending", "running"):
                 self._jobs[job.member] = job
 
     def _submit(self, members: Sequence[int]) -> None:
@@ -188,7 +192,8 @@ class JobController:
             "job_ended",
             trial=self._number, member=member, job=job.id, state=state, exit_code=status.exit_code,
         )  # fmt: skip
-        if state in ("failed", "lost") and job.attempt <= self._max_retries:
+        if state in ("failed", "lost") and self._retries[member] < self._max_retries:
+            self._retries[member] += 1
             self._submit([member])
 
     def _record(self, member: int, job: JobRecord) -> None:
@@ -238,6 +243,7 @@ class Collector:
 def show(view: MemberView, event: events.Event) -> None:
     """An event's part in the live view."""
     kind = event["event"]
+    view.attempt = max(view.attempt, event.get("attempt", 0))
     if kind in ("first_batch", "resumed"):
         view.started = event["wall"]
         view.epochs_at_start = event.get("epoch", 0) + (
@@ -252,14 +258,14 @@ def show(view: MemberView, event: events.Event) -> None:
 def show_progress(view: MemberView, folder: MemberFolder) -> None:
     """The worker's own last word on where it is."""
     try:
-        progress: dict[str, Any] = json.loads(folder.progress.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        told = schema.decode(Progress, json.loads(folder.progress.read_text(encoding="utf-8")))
+    except (OSError, ValueError, schema.SchemaError):
         return
-    view.epoch, view.epochs = progress["epoch"], progress["epochs"]
-    view.step, view.steps_per_epoch = progress["step"], progress["steps_per_epoch"]
-    view.loss = progress["loss"] if progress["loss"] is not None else view.loss
-    speed = progress["images_per_second"]
-    view.images_per_second = speed if speed is not None else view.images_per_second
+    view.epoch, view.epochs = told.epoch, told.epochs
+    view.step, view.steps_per_epoch = told.step, told.steps_per_epoch
+    view.loss = view.loss if told.loss is None else told.loss
+    if told.images_per_second is not None:
+        view.images_per_second = told.images_per_second
 
 
 def worker_command(task: Task, folder: MemberFolder) -> list[str]:
@@ -297,7 +303,7 @@ def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
     # A worker that knows what is wrong says so in a line; the ranks that then miss it, and
     # torchrun, add pages that say nothing more.
     if known := [line for line in last_attempt if line.startswith("error: ")]:
-        return "\n".join(known)
+        return "\n".join(dict.fromkeys(known))
     said = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
     return "\n".join((said or last_attempt)[-lines:])
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ai500 import pipeline
 from ai500.cli.start import AsJson, ClassName, WorkloadName
 from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
+from ai500.data.class_data import generate_store
 from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
 from ai500.data.store import Store
@@ -74,8 +74,9 @@ def generate(
     flags = {"workload": workload, "problem_class": problem_class}
     config: Config = load(overrides={k: v for k, v in flags.items() if v is not None})
     with Terminal(quiet=as_json) as terminal:
-        store = pipeline.generate_store(
-            config.workload, config.problem_class, observer=terminal, path=out
+        terminal.stage("data of the class")
+        store = generate_store(
+            config.workload, config.problem_class, progress=terminal.progress, path=out
         )
     _tell(store, packed=None, as_json=as_json)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
 import socket
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ai500 import pipeline, rundir, schema
+from ai500 import pipeline, rundir, schema, scoring
 from ai500.bagging.job_controller import Collector, MemberView
 from ai500.cli.start import (
     AsJson,
@@ -95,7 +96,8 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
         print(json.dumps(schema.encode(result), indent=2))
         return
     show_score(result, rundir.read_all(Finding, folder.findings))
-    console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+    if folder.report.exists():
+        console.print(f"report {folder.report.resolve()}", soft_wrap=True)
 
 
 def status(path: RunPath, as_json: AsJson = False) -> None:
@@ -105,34 +107,20 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     """
     folder = RunFolder.open(path)
     plan = rundir.read(Plan, folder.plan)
+    state = scoring.state_of(folder, plan)
     owner = folder.owner()
     number = max(
         (n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()), default=0
     )
     views = _views(folder, number, plan) if number else []
-    scored = folder.score.exists()
-    state = "running" if owner else ("finished" if scored else "stopped")
     if as_json:
-        told: dict[str, Any] = {
+        told = {
             "run": str(path),
             "state": state,
             "controller": owner,
             "trial": number,
             "trials": plan.trials,
-            "members": [
-                {
-                    "member": v.member,
-                    "state": v.state,
-                    "attempt": v.attempt,
-                    "epoch": v.epoch,
-                    "epochs": v.epochs,
-                    "loss": v.loss,
-                    "quality": v.quality,
-                    "images_per_second": v.images_per_second,
-                    "seconds_left": v.seconds_left,
-                }
-                for v in views
-            ],
+            "members": [dataclasses.asdict(v) | {"seconds_left": v.seconds_left} for v in views],
         }
         print(json.dumps(told, indent=2))
         return
@@ -142,8 +130,9 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         console.print(members_table(views))
     if state == "stopped":
         console.print(f"go on with: ai500 resume {path}", soft_wrap=True)
-    if scored:
-        console.print(f"score and report: {folder.score}, {folder.report}", soft_wrap=True)
+    for file in (folder.score, folder.report):
+        if file.exists():
+            console.print(str(file), soft_wrap=True)
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
@@ -162,26 +151,41 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     return list(views.values())
 
 
-def cancel(path: RunPath) -> None:
+def cancel(path: RunPath, as_json: AsJson = False) -> None:
     """End a running run in order; `ai500 resume` goes on with it later.
 
     Example: ai500 cancel runs/first
     """
     folder = RunFolder.open(path)
+    was_running = _end_controller(folder)
+    if as_json:
+        print(json.dumps({"run": str(path), "was_running": was_running}))
+    elif was_running:
+        print(f"cancelled; go on with: ai500 resume {path}")
+    else:
+        print(f"{path} is not running")
+
+
+def _end_controller(folder: RunFolder) -> bool:
+    """Ask the process that works in the folder to end, and wait; False if there is none."""
     holder = folder.holder()
     if holder is None:
-        print(f"{path} is not running")
-        return
+        return False
     host, pid = holder
     if host != socket.gethostname():
-        raise InputError(f"{path} is run by process {pid} on {host}: cancel it there.")
-    os.kill(pid, signal.SIGTERM)
+        raise InputError(f"{folder.path} is run by process {pid} on {host}: cancel it there.")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return False  # it ended by itself in this moment
+    except PermissionError as error:
+        raise InputError(f"process {pid} belongs to another user: they have to end it.") from error
     deadline = time.monotonic() + CANCEL_SECONDS
     while folder.holder() is not None:
         if time.monotonic() > deadline:
             raise InputError(f"process {pid} did not end within {CANCEL_SECONDS:.0f} s.")
         time.sleep(0.1)
-    print(f"cancelled; go on with: ai500 resume {path}")
+    return True
 
 
 def score(path: RunPath, as_json: AsJson = False) -> None:
@@ -190,15 +194,16 @@ def score(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 score runs/first --json
     """
     folder = RunFolder.open(path)
-    _print_score(folder, pipeline.score_run(folder), as_json=as_json)
+    _print_score(folder, scoring.score_run(folder), as_json=as_json)
 
 
-def report(path: RunPath) -> None:
+def report(path: RunPath, as_json: AsJson = False) -> None:
     """Write the HTML report of a run (again). Needs no torch.
 
     Example: ai500 report runs/first
     """
     folder = RunFolder.open(path)
-    pipeline.score_run(folder)
+    scoring.score_run(folder)
     write_report(folder)
-    print(folder.report.resolve())
+    where = str(folder.report.resolve())
+    print(json.dumps({"report": where}) if as_json else where)

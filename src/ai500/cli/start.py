@@ -89,7 +89,7 @@ def load_config(
         "workload": workload,
         "problem_class": problem_class,
         "run.trials": runs,
-        "data.path": None if data is None else str(data.resolve()),
+        "data.path": None if data is None else str(data),
         "scheduler.kind": scheduler,
     }
     overrides |= {key: value for key, value in flags.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -57,6 +58,8 @@ class Terminal:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        if kind is KeyboardInterrupt:
+            print("interrupted: the same command goes on where it stopped", file=sys.stderr)
 
     def stage(self, text: str) -> None:
         """A stage begins: one line that stays."""
@@ -64,6 +67,8 @@ class Terminal:
             return
         self._stage, self._bar, self._last_percent = text, None, -1
         self._stage_began = time.monotonic()
+        if self._live is not None:
+            self._live.update(Text(""))
         if not self._quiet:
             console.print(Text(f"· {text}"))
 
@@ -160,6 +165,11 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
             ("time to quality", human_seconds(score.time_to_quality_seconds)),
             ("time to target", "not reached" if target is None else human_seconds(target)),
             ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
+            (
+                "beside it",
+                f"{human_si(score.members_flops_sum)}FLOPS, the sum of the members' own rates; "
+                f"{human_seconds(score.idle_seconds)} in which none trained",
+            ),
             (
                 "ensemble",
                 f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "

@@ -50,7 +50,8 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
     mine = [event for event in events if event.get("trial") == trial]
     result = _last_aggregate(mine)
     clock = _clock(mine)
-    spans = [_span(mine, member, clock=clock) for member in result.members]
+    epochs = plan.hyperparameters.epochs
+    spans = [_span(mine, member, clock=clock, epochs=epochs) for member in result.members]
     problem_class = plan.definition
     workload = plugins.workload(plan.workload)
     first, last = min(s.start for s in spans), max(s.end for s in spans)
@@ -144,7 +145,7 @@ def _clock(events: Sequence[Event]) -> Literal["monotonic", "wall"]:
     return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
 
 
-def _span(events: Sequence[Event], member: int, *, clock: str) -> MemberSpan:
+def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> MemberSpan:
     mine = [event for event in events if event.get("member") == member]
     training = [event for event in mine if event["event"] in TRAINING_EVENTS]
     by_kind: dict[str, list[Event]] = {}
@@ -157,7 +158,9 @@ def _span(events: Sequence[Event], member: int, *, clock: str) -> MemberSpan:
     for event in training:
         attempts.setdefault(event["attempt"], []).append(event[clock])
     # A crash between an event and its checkpoint repeats the event: an epoch counts once.
-    epochs = {event["epoch"]: event for event in by_kind["epoch"]}
+    trained = {event["epoch"]: event for event in by_kind["epoch"]}
+    if set(trained) != set(range(1, epochs + 1)):
+        raise JobError(f"member {member} told of epochs {sorted(trained)}, not of 1 to {epochs}.")
     qualities = {event["epoch"]: event for event in by_kind.get("quality", [])}
     names = {field.name for field in dataclasses.fields(Operations)}
     told = {key: value for key, value in by_kind["operations"][-1].items() if key in names}
@@ -166,8 +169,8 @@ def _span(events: Sequence[Event], member: int, *, clock: str) -> MemberSpan:
         start=min(event[clock] for event in by_kind["first_batch"]),
         end=by_kind["end"][-1][clock],
         attempts=tuple((min(times), max(times)) for times in attempts.values()),
-        images=sum(event["images"] for event in epochs.values()),
-        steps=sum(event["steps"] for event in epochs.values()),
+        images=sum(event["images"] for event in trained.values()),
+        steps=sum(event["steps"] for event in trained.values()),
         validation_images=sum(event["images"] for event in qualities.values()),
         qualities={epoch: (e[clock], e["quality"]) for epoch, e in qualities.items()},
         operations=schema.decode(Operations, told, at="operations"),

@@ -277,7 +277,9 @@ def duplicate(
     with locked(path.with_suffix(".lock")):
         if (path / MARK).exists():
             try:
-                return Staged.open(path)
+                staged = Staged.open(path)
+                staged.verify()  # it has lain where others may write
+                return staged
             except DataError:
                 (path / MARK).unlink()
         copies = _copies(store, used=used, path=path)

@@ -47,10 +47,20 @@ def solve(
     degree = parallel_degree
     if degree is None and ensemble_size is None:
         degree = min(accelerators_per_node, system_scale)
-    elif degree is None and ensemble_size is not None:
-        degree = _degree_from_size(ensemble_size, system_scale=system_scale, k=k)
+    fitting = [
+        d
+        for d in divisors(system_scale)
+        if accelerators_per_node % d == 0 or d % accelerators_per_node == 0
+    ]
+    if degree is None and ensemble_size is not None:
+        degree = _degree_from_size(ensemble_size, total=k * system_scale, k=k, fitting=fitting)
     assert degree is not None
-    _check_degree(degree, system_scale=system_scale, accelerators_per_node=accelerators_per_node)
+    _check_degree(
+        degree,
+        system_scale=system_scale,
+        accelerators_per_node=accelerators_per_node,
+        fitting=fitting,
+    )
     filling = k * system_scale // degree
     if ensemble_size is None:
         ensemble_size = max(filling, least_ensemble_size)
@@ -59,26 +69,23 @@ def solve(
     return Degrees(ensemble_size, degree, system_scale, k)
 
 
-def _degree_from_size(ensemble_size: int, *, system_scale: int, k: int) -> int:
+def _degree_from_size(ensemble_size: int, *, total: int, k: int, fitting: list[int]) -> int:
     """P = k × Sys_scale / M; more members than the machine holds run in waves with P = 1."""
-    total = k * system_scale
-    if ensemble_size >= total:
+    sizes = {total // degree: degree for degree in fitting}
+    if ensemble_size > total:
         return 1
-    if total % ensemble_size:
+    if ensemble_size not in sizes:
         raise ConfigError(
             f"ensemble.size = {ensemble_size} does not divide the {_accelerators(total, k)} "
             f"(V3 Eq. 5: Sys_scale = M × P_degree). Set ensemble.size to "
-            f"{_choices(divisors(total))} or more than {total}, or change [system]."
+            f"{_choices(sorted(sizes))} or more than {total}, or change [system]."
         )
-    return total // ensemble_size
+    return sizes[ensemble_size]
 
 
-def _check_degree(degree: int, *, system_scale: int, accelerators_per_node: int) -> None:
-    fitting = [
-        d
-        for d in divisors(system_scale)
-        if accelerators_per_node % d == 0 or d % accelerators_per_node == 0
-    ]
+def _check_degree(
+    degree: int, *, system_scale: int, accelerators_per_node: int, fitting: list[int]
+) -> None:
     if degree > system_scale:
         raise ConfigError(
             f"parallel.degree = {degree} needs {degree} accelerators for one member; the system "

@@ -10,7 +10,8 @@ from ai500.rules.layers import Evidence, rule
 @rule(layer=None, source="V2 §5.3.2, [D3]")
 def enough_trials(evidence: Evidence) -> Iterator[str]:
     """A valid result has at least the least runs of its class."""
-    done, least = len(evidence.score.trials), evidence.reference.least_runs
+    done = sum(trial.complete for trial in evidence.score.trials)
+    least = evidence.reference.least_runs
     if done < least:
         yield (
             f"{done} of at least {least} trials: shown, but not a valid result. "
@@ -34,6 +35,17 @@ def whole_ensemble(evidence: Evidence) -> Iterator[str]:
     for trial in evidence.score.trials:
         if not trial.complete:
             yield f"trial {trial.trial} is incomplete: a member failed. `ai500 resume` repeats it."
+
+
+@rule(layer=None, source="SPEC §9 [D6]", severity="note")
+def idle_time(evidence: Evidence) -> Iterator[str]:
+    """The window counts also where nobody trained: interruptions, start-up of later waves."""
+    for trial in evidence.score.trials:
+        if trial.idle_seconds > 0.1 * trial.seconds:
+            yield (
+                f"in {trial.idle_seconds:.0f} of the {trial.seconds:.0f} s of trial {trial.trial} "
+                "no member trained: start-up of later waves, or an interruption. It counts."
+            )
 
 
 @rule(layer=None, source="SPEC §9 [D11]", severity="note")

@@ -40,7 +40,7 @@ class Evaluator:
     def predict(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """A row per index on rank 0, None on the others."""
         if len(indices) == 0:
-            return np.zeros((0, 0), dtype=np.float32)
+            return np.zeros((0, 0), dtype=np.float32) if self.rank == 0 else None
         self._share_running_statistics()
         self.model.eval()
         each = -(-len(indices) // self.world_size)

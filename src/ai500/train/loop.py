@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ai500 import atomic
+from ai500 import atomic, schema
 from ai500.bagging.data_sampler import Counts, epoch_order
 from ai500.errors import AI500Error
 from ai500.events import EventLog
 from ai500.parallel.engines import Engine
 from ai500.plugins import load
 from ai500.randomness import Stream, derive
-from ai500.records import Task
+from ai500.records import Progress, Task
 from ai500.rundir import MemberFolder
 from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
@@ -228,18 +228,15 @@ def _report_progress(
     """A small file for the live view: overwritten, not logged, so that it costs nothing to keep."""
     if member.events is None:
         return
-    atomic.replace_json(
-        member.folder.progress,
-        {
-            "epoch": position.epoch,
-            "step": position.step,
-            "steps_per_epoch": member.task.steps_per_epoch,
-            "epochs": member.task.hyperparameters.epochs,
-            "loss": loss,
-            "images_per_second": images_per_second,
-            "wall": time.time(),
-        },
+    told = Progress(
+        epoch=position.epoch,
+        epochs=member.task.hyperparameters.epochs,
+        step=position.step,
+        steps_per_epoch=member.task.steps_per_epoch,
+        loss=loss if loss is not None and math.isfinite(loss) else None,
+        images_per_second=images_per_second,
     )
+    atomic.replace_json(member.folder.progress, schema.encode(told))
 
 
 class _Clock:

@@ -6,11 +6,12 @@ here, by the process that ran it, not taken from the configuration.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy
 import torch
@@ -22,6 +23,7 @@ from ai500 import atomic, events, plugins, rundir, schema
 from ai500.bagging.aggregate import out_of_bag_indices
 from ai500.bagging.data_sampler import load_bootstrap
 from ai500.data.store import Store
+from ai500.errors import AI500Error
 from ai500.operations import count
 from ai500.parallel.data_duplicator import Staged
 from ai500.randomness import Stream, derive
@@ -46,13 +48,25 @@ def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
     if rank.world_size > 1:
         dist.init_process_group(dist.get_default_backend_for_device(device))
     try:
+        held = _only_one(task) if rank.rank == 0 else None
         member = assemble(task, rank=rank, device=device, stop=stop)
         for _ in epochs(member):
             pass
         _finish(member)
+        del held  # until here nobody else trains this member
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _only_one(task: Task) -> TextIO:
+    """The member's lock: two workers on one checkpoint would spoil each other's."""
+    file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise AI500Error(f"member {task.member} is being trained by another process.") from error
+    return file
 
 
 def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:

@@ -143,11 +143,12 @@ class ImageClassification:
         return flipped(inputs, draws[:, 4])
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
-        """The middle of the image."""
-        from ai500.workloads.image_inputs import centre_crop, normalized
+        """The middle of the image, 224 of every 256 pixels, at the model's size."""
+        from ai500.workloads.image_inputs import centre_crop, normalized, shrunk
 
         inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
         _, height, width = problem_class.input_shape
+        inputs = shrunk(inputs, height=height, width=width)
         return centre_crop(inputs, height=height, width=width)
 
     def loss(self, outputs: Tensor, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:

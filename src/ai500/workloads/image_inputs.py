@@ -44,6 +44,15 @@ def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: in
     )
 
 
+def shrunk(images: Tensor, *, height: int, width: int) -> Tensor:
+    """N×C×H×W images no larger than needed for a crop of 224 from 256 or the like, antialiased."""
+    factor = max(height * 256 / 224 / images.shape[2], width * 256 / 224 / images.shape[3])
+    if factor >= 1:
+        return images
+    size = (round(images.shape[2] * factor), round(images.shape[3] * factor))
+    return F.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
+
+
 def centre_crop(images: Tensor, *, height: int, width: int) -> Tensor:
     """The middle of N×C×H×W images."""
     top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2

@@ -36,6 +36,9 @@ class JobStatus:
 class Scheduler(Protocol):
     """Runs jobs and tells their states."""
 
+    slowest_poll_seconds: float
+    """How rarely it is asked when nothing changes."""
+
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
         """Take all jobs; ids in the same order."""
 

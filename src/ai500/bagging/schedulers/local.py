@@ -6,23 +6,27 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from ai500.atomic import explaining_write_errors
 from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus
-from ai500.errors import EnvironmentLacksError
 
 GRACE_SECONDS = 15.0
+_DIE_WITH_PARENT = str(Path(__file__).with_name("die_with_parent.py"))
 
 
 class LocalScheduler:
     """Starts a job when the slots of its mapping are free; later waves wait for them [D13].
 
-    Jobs live and die with this process: each is a session of its own that is killed whole, and
-    its workers ask the kernel to be killed with their parent.
+    Jobs live and die with this process: each is a session of its own that is killed whole, the
+    kernel kills it with this process, and torchrun's ranks with torchrun.
     """
+
+    slowest_poll_seconds = 0.5  # a look costs nothing, and a late one is time in the window
 
     def __init__(self, *, members_per_accelerator: int = 1) -> None:
         self._places_per_slot = members_per_accelerator
@@ -93,19 +97,14 @@ class LocalScheduler:
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
             log.flush()
-            try:
-                return subprocess.Popen(
-                    job.command,
-                    env={**os.environ, **job.environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except FileNotFoundError as error:
-                raise EnvironmentLacksError(
-                    f"{job.command[0]}: no such program; it is needed to start member {job.member}."
-                ) from error
+            return subprocess.Popen(
+                [sys.executable, "-S", _DIE_WITH_PARENT, str(os.getpid()), *job.command],
+                env={**os.environ, **job.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     @staticmethod
     def _kill_group(process: subprocess.Popen[bytes]) -> None:
