@@ -85,9 +85,17 @@ def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "COLUMNS": "80",
     }
 
-    def begin(*arguments: str | Path, **limits: int) -> Command:
-        commands.append(Command(*arguments, cwd=tmp_path, environment=environment, **limits))
-        return commands[-1]
+    def begin(
+        *arguments: str | Path, largest_file_bytes: int = resource.RLIM_INFINITY, **extra: str
+    ) -> Command:
+        command = Command(
+            *arguments,
+            cwd=tmp_path,
+            environment=environment | extra,
+            largest_file_bytes=largest_file_bytes,
+        )
+        commands.append(command)
+        return command
 
     yield begin
     for command in commands:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ai500.cli import app, main
+from tests.conftest import Start
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -55,6 +56,13 @@ def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) 
 def test_version(ai500: Run) -> None:
     code, out, _ = ai500("--version")
     assert (code, out.split()[0]) == (0, "ai500")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(start: Start, shell: str) -> None:
+    command = start("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert command.wait() == 0, command.err
+    assert "AI500_COMPLETE" in command.out
 
 
 def test_init_writes_a_file_and_never_over_one(ai500: Run, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,15 @@ def reads_values():
 def raises():
     raise ValueError("no such width")
 
+def raises_at_length():
+    raise RuntimeError("two keys are missing:\\n\\tweight\\n\\tbias")
+
+def raises_in_silence():
+    raise ValueError
+
+def narrow():
+    return nn.Linear(4, 2)
+
 def not_a_model():
     return 7
 
@@ -38,6 +50,14 @@ class Branching(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
 
+class Selecting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(x[x[:, 0] > 0])
+
 tokens = nn.Embedding(10, 4)
 """
 
@@ -47,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "counted_models.py").write_text(FACTORIES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "counted_models", raising=False)
+    monkeypatch.delitem(sys.modules, "counted_models", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
 
@@ -109,6 +129,26 @@ def test_compare_has_every_convention() -> None:
     assert data["conventions"]["matmul"]["by_kind"]["dense"]["forward"] == 2880
 
 
+def test_every_total_names_its_convention() -> None:
+    small = ("counted_models:small", "--input", "3,8,8")
+    data = flops_json(*small, "--compare")["conventions"]
+    printed = flops(*small, "--compare", "--convention", "v3").stdout
+    for name in ("v3", "aiperf", "matmul"):
+        assert f"total in {name}: {data[name]['total']:,} operations a step" in printed
+    alone = flops(*small, "--convention", "v3").stdout
+    assert "total in v3: " in alone
+    assert "total in aiperf" not in alone
+
+
+def test_stated_regions() -> None:
+    selecting = ("counted_models:Selecting", "--input", "4", "--batch", "9")
+    data = flops_json(*selecting, "--regions", "5", "--convention", "matmul", "--exact-backward")
+    assert data["regions"] == 5
+    assert data["forward"] == data["exact_backward"] == 2 * 5 * 4 * 2
+    assert "5 regions" in flops(*selecting, "--regions", "5").stdout
+    assert "regions" not in flops_json("counted_models:small", "--input", "3,8,8")
+
+
 def test_exact_backward_equals_the_rule_for_products() -> None:
     arguments = ["counted_models:small", "--input", "3,8,8", "--convention", "matmul"]
     data = flops_json(*arguments, "--exact-backward")
@@ -141,7 +181,7 @@ def test_unknown_operators_are_listed_and_strict_refuses_them() -> None:
     [
         (["resnet51"], "did you mean 'resnet50'"),
         (["image_classification/smok"], "did you mean 'smoke'"),
-        (["resnet50", "--convention", "aipref"], "Did you mean aiperf"),
+        (["resnet50", "--convention", "aipref"], "did you mean 'aiperf'"),
         (["resnet50", "--input", "5,224,224"], r"layer stem.0 \(Conv2d\) fails .* 1×5×224×224"),
         (["resnet50", "--input", "3,2.5"], "positive whole numbers"),
         (["resnet50", "--input", "3,0,9"], "positive whole numbers"),
@@ -150,6 +190,9 @@ def test_unknown_operators_are_listed_and_strict_refuses_them() -> None:
         (["counted_models:nothing", "--input", "3"], "can't be imported"),
         (["no.such.module:x", "--input", "3"], "No module named"),
         (["counted_models:raises", "--input", "3"], "ValueError .* no such width"),
+        (["counted_models:raises_at_length", "--input", "3"], "are missing:.*weight.*bias"),
+        (["counted_models:raises_in_silence", "--input", "3"], "ValueError .* does not say why"),
+        (["counted_models:Selecting", "--input", "4"], "nonzero.* --regions N"),
         (["counted_models:not_a_model", "--input", "3"], "gives a int, not a torch.nn.Module"),
         (["counted_models:Branching", "--input", "3"], "cannot trace the forward of Branching"),
     ],
@@ -158,3 +201,27 @@ def test_mistakes_are_one_message(arguments: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         flops(*arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["counted_models:narrow", "--input", "9"], "the forward of Linear fails on an input of"),
+        (["counted_models:raises_at_length", "--input", "3"], "counted_models:raises_at_length"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr(arguments: list[str], message: str, folder: Path) -> None:
+    """In a process of its own, where torch's log would be seen too."""
+    source = str(Path(__file__).parents[2] / "src")
+    result = subprocess.run(
+        [sys.executable, "-m", "ai500", "flops", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == InputError.exit_code
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert result.stdout == ""

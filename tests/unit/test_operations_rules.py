@@ -125,9 +125,12 @@ def test_with_loss_appends_over_the_output() -> None:
     assert list(counted.by_module) == ["(loss)"]
 
 
-@pytest.mark.parametrize("name", ["aipref", "", "V3"])
-def test_unknown_convention_lists_the_known(name: str) -> None:
-    with pytest.raises(InputError, match="v3, aiperf, matmul"):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("aipref", "did you mean 'aiperf'"), ("V3", "'v3'"), ("", "known: aiperf, matmul, v3")],
+)
+def test_unknown_convention_names_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=hint):
         convention_named(name)
 
 

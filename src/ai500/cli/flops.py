@@ -40,6 +40,10 @@ def flops(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples per step.")] = 1,
     dtype: Annotated[str, typer.Option(help="Type of the input: int64 for tokens.")] = "float32",
+    regions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows where an operator's size depends on data: proposals."),
+    ] = None,
     convention: Annotated[str, typer.Option(help="v3, aiperf (the score's) or matmul.")] = "aiperf",
     compare: Annotated[
         bool, typer.Option("--compare", help="All conventions side by side.")
@@ -63,14 +67,17 @@ def flops(
     sample = _sample_shape(input_shape, chosen)
     example = _example((batch, *sample), dtype)
     built = chosen.model()
-    traced = _traced(chosen, built, example)
+    traced = _traced(chosen, built, example, regions=regions)
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}
     count = counts[convention]
-    exact = _traced_backward(built, example, convention) if exact_backward else None
+    exact = None
+    if exact_backward:
+        exact = _traced_backward(built, example, convention=convention, regions=regions)
     if strict and count.unknown:
         raise RuleError(f"--strict: {_unknown(count)}")
     if as_json:
         data = {"model": chosen.name, "input": list(sample), **count.as_json()}
+        data |= {"regions": regions} if regions else {}
         data |= {"conventions": _json_of_all(counts)} if compare else {}
         data |= _json_of_backward(exact) if exact else {}
         print(json.dumps(data, indent=2))
@@ -83,10 +90,13 @@ def flops(
     if _has_published(chosen, count, sample):
         tables.append(_published_table(count))
     shape = "×".join(map(str, (batch, *sample)))
-    console.print(f"[bold]{escape(chosen.name)}[/] on {shape}, {_si(count.parameters)} parameters")
+    stated = f", {regions:,} regions" if regions else ""
+    parameters = f"{_si(count.parameters)} parameters{stated}"
+    console.print(f"[bold]{escape(chosen.name)}[/] on {shape}, {parameters}")
     for table in tables:
         console.print(table, "", sep="\n")
-    console.print(*_notes(count, exact), sep="\n")
+    totals = counts if compare else {convention: count}
+    console.print(*_totals(totals), *_notes(count, exact), sep="\n")
 
 
 def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
@@ -111,17 +121,19 @@ def _example(shape: tuple[int, ...], dtype: str) -> Tensor:
     return example
 
 
-def _traced(chosen: Countable, model: nn.Module, example: Tensor) -> Trace:
+def _traced(chosen: Countable, model: nn.Module, example: Tensor, *, regions: int | None) -> Trace:
     from ai500.operations.torch_trace import trace
 
-    traced = trace(model, example)
+    traced = trace(model, example, regions=regions)
     return with_loss(traced, chosen.loss) if chosen.loss else traced
 
 
-def _traced_backward(model: nn.Module, example: Tensor, convention: str) -> OperationCount:
+def _traced_backward(
+    model: nn.Module, example: Tensor, *, convention: str, regions: int | None
+) -> OperationCount:
     from ai500.operations.torch_trace import trace_backward
 
-    return count_trace(trace_backward(model, example), convention=convention)
+    return count_trace(trace_backward(model, example, regions=regions), convention=convention)
 
 
 def _has_published(model: Countable, count: OperationCount, sample: tuple[int, ...]) -> bool:
@@ -249,12 +261,18 @@ def _published_table(count: OperationCount) -> Table:
     return table
 
 
+def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
+    for name, count in counts.items():
+        each = _si(count.total // count.batch)
+        yield f"total in {name}: {count.total:,} operations a step, {each} a sample"
+        if count.update:
+            yield f"  of them {count.update:,} update the parameters, once a step"
+
+
 def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]:
-    yield f"total {count.total:,} operations a step, {_si(count.total // count.batch)} a sample"
-    if count.update:
-        yield f"  of them {count.update:,} update the parameters, once a step"
     if exact is not None:
-        yield f"traced backward graph {exact.forward:,}, by the rule {count.gradients:,}"
+        yield f"traced backward graph in {count.convention}: {exact.forward:,}"
+        yield f"  by the rule {count.gradients:,}"
         if exact.unknown:
             yield f"  in it {_unknown(exact)}"
     if count.unknown:

@@ -24,6 +24,7 @@ def count(
     *,
     convention: str = "aiperf",
     loss: str | None = None,
+    regions: int | None = None,
 ) -> OperationCount:
     """Operations of one training step of `model` on a batch like `example_input`.
 
@@ -31,8 +32,10 @@ def count(
     shape with the batch first, `(64, 3, 224, 224)`. The model may live on any device; it is
     traced in the mode it is in and left exactly as it was. `loss="softmax"` adds the softmax
     that follows a classifier's logits, as AIPerf's Table III counts it.
+    `regions` is how many rows an operator gives whose output size depends on the values of its
+    data: a detector's proposals.
     """
     from ai500.operations.torch_trace import trace
 
-    traced = trace(model, example_input)
+    traced = trace(model, example_input, regions=regions)
     return count_trace(with_loss(traced, loss) if loss else traced, convention=convention)

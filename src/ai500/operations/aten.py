@@ -106,7 +106,8 @@ _REDUCTIONS = {
     "mean": "mean",
     "variance": "var std var_mean std_mean",
     "norm": "linalg_vector_norm norm _cdist_forward _pdist_forward _weight_norm_interface",
-    "sort": "sort topk kthvalue median nanmedian mode unique_consecutive searchsorted bucketize",
+    "sort": """sort topk kthvalue median nanmedian mode searchsorted bucketize _unique _unique2
+        unique_dim unique_consecutive""",
 }
 
 _LOSSES = {

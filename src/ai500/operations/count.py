@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from ai500.errors import InputError
 from ai500.operations.graph import UNKNOWN, Op, Trace
 from ai500.operations.rules import CONVENTIONS, Convention
+from ai500.schema import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,10 @@ class OperationCount:
 
 
 def convention_named(name: str) -> Convention:
-    """The convention of that name, or an error that lists them."""
+    """The convention of that name, or an error with the nearest one."""
     if name in CONVENTIONS:
         return CONVENTIONS[name]
-    near = get_close_matches(name.lower(), CONVENTIONS, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    raise InputError(
-        f"unknown convention {name!r}; the conventions are {', '.join(CONVENTIONS)}.{hint}"
-    )
+    raise InputError(f"unknown convention {name!r}; {nearest(name, list(CONVENTIONS))}")
 
 
 def count_op(op: Op, convention: Convention) -> KindCount:

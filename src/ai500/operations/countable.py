@@ -49,7 +49,8 @@ class Countable:
             return self.build()
         except Exception as error:
             raise InputError(
-                f"{self.name} raised {type(error).__name__} instead of building a model: {error}"
+                f"{self.name} raised {type(error).__name__} instead of building a model: "
+                f"{_one_line(error)}"
             ) from error
 
 
@@ -118,10 +119,15 @@ def _factory(name: str) -> Callable[[], Any]:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{name} can't be imported: {error}") from error
+        raise InputError(f"{name} can't be imported: {_one_line(error)}") from error
     except Exception as error:
         raise InputError(
-            f"{module_name} raised {type(error).__name__} while it was imported: {error}"
+            f"{module_name} raised {type(error).__name__} while it was imported: {_one_line(error)}"
         ) from error
     is_model = hasattr(found, "named_parameters") and not isinstance(found, type)
     return found if callable(found) and not is_model else lambda: found
+
+
+def _one_line(error: Exception) -> str:
+    """All it says (a later line may name the key that is missing), on one line."""
+    return " ".join(str(error).split()) or "it does not say why"

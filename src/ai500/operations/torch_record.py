@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ai500.operations import aten
 from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes
@@ -56,12 +57,18 @@ class ModulePath:
 
 
 class Recorder(TorchDispatchMode):
-    """Turns every operator below autograd into an `Op`."""
+    """Turns every operator below autograd into an `Op`.
 
-    def __init__(self, path: ModulePath, parameters: list[Tensor]) -> None:
+    Where an operator's output size depends on the values of its data, `regions` is that size.
+    """
+
+    def __init__(
+        self, path: ModulePath, parameters: Sequence[Tensor], *, regions: int | None = None
+    ) -> None:
         super().__init__()
         self.ops: list[Op] = []
         self._path = path
+        self._regions = regions
         # Memory → the parameter that lives in it: finds a weight behind any view of it.
         self._owner = {_memory(parameter): parameter for parameter in parameters}
         self._kept: list[Tensor] = []
@@ -73,6 +80,8 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         outputs = func(*args, **kwargs)
+        if self._regions is not None:
+            outputs = tree_map_only(Tensor, partial(_sized, regions=self._regions), outputs)
         operator = func.name().partition(".")[0]
         name = operator.removeprefix("aten::")
         if aten.kind_of(operator) == "view":
@@ -187,6 +196,20 @@ class Recorder(TorchDispatchMode):
 def tensors_of(tree: Any) -> list[Tensor]:
     """The tensors in arguments or results of any structure."""
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
+
+
+def _sized(tensor: Tensor, *, regions: int) -> Tensor:
+    """The tensor, or one with `regions` wherever its size depends on data and is a symbol."""
+    if all(isinstance(size, int) for size in tensor.shape):
+        return tensor
+    return tensor.new_empty([_size(size, regions=regions) for size in tensor.shape])
+
+
+def _size(size: int | torch.SymInt, *, regions: int) -> int:
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr  # of symbols, where an operator gives twice the rows it finds
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, regions)))
 
 
 def _memory(tensor: Tensor) -> int:

@@ -5,6 +5,7 @@ Why dispatch-mode tracing and not torch.export: docs/adr/0003-operation-tracer.m
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ai500.errors import InputError
@@ -27,36 +29,45 @@ from ai500.operations.torch_record import ModulePath, Recorder, shapes_of, tenso
 #: the batch first (float32), or a sequence of tensors for a model with several inputs.
 Example = Tensor | Sequence[int] | Sequence[Tensor]
 
-_NOT_TRACEABLE = (DataDependentOutputException, DynamicOutputShapeException)
+
+def trace(model: nn.Module, example_input: Example, *, regions: int | None = None) -> Trace:
+    """Trace the forward pass of `model` in the mode it is in; the model is left as it was.
+
+    `regions` is how many rows an operator gives whose output size depends on the values of its
+    data (a detector's proposals); without it such a model is refused.
+    """
+    return _trace(model, example_input, regions=regions, backward=_no_backward)
 
 
-def trace(model: nn.Module, example_input: Example) -> Trace:
-    """Trace the forward pass of `model` in the mode it is in; the model is left as it was."""
-    return _trace(model, example_input, backward=_no_backward)
-
-
-def trace_backward(model: nn.Module, example_input: Example) -> Trace:
+def trace_backward(
+    model: nn.Module, example_input: Example, *, regions: int | None = None
+) -> Trace:
     """Trace the backward pass that autograd really makes, for comparison with the one rule."""
-    return _trace(model, example_input, backward=_sum_backward)
+    return _trace(model, example_input, regions=regions, backward=_sum_backward)
 
 
 def _trace(
-    model: nn.Module, example_input: Example, *, backward: Callable[[Any, Recorder], None]
+    model: nn.Module,
+    example_input: Example,
+    *,
+    regions: int | None,
+    backward: Callable[[Any, Recorder], None],
 ) -> Trace:
+    if regions is not None and regions < 1:
+        raise InputError(f"regions = {regions}: state a positive number of regions")
     model = _unwrapped(model)
     path = ModulePath(model)
-    with _untouched_world(), FakeTensorMode(allow_non_fake_inputs=True):
+    with _untouched_world(), _fake_mode(regions):
         state = _fake_state(model)
         inputs = _fake_inputs(example_input, device=_device(state))
-        recorder = Recorder(
-            path, [value for value in state.values() if isinstance(value, nn.Parameter)]
-        )
+        parameters = [value for value in state.values() if isinstance(value, nn.Parameter)]
+        recorder = Recorder(path, parameters, regions=regions)
         try:
             with path.followed(), recorder:
                 outputs = torch.func.functional_call(model, state, inputs)
                 backward(outputs, recorder)
         except Exception as error:
-            raise _explained(error, path=path, inputs=inputs) from error
+            raise _explained(error, path=path, inputs=inputs, regions=regions) from error
         return Trace(
             ops=tuple(recorder.ops),
             parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -76,17 +87,29 @@ def _sum_backward(outputs: Any, recorder: Recorder) -> None:
     torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
 
 
+def _fake_mode(regions: int | None) -> FakeTensorMode:
+    """With stated regions, sizes that depend on data come out symbolic; the recorder fills them in.
+
+    Branches that depend on data (`.item()`) are refused either way.
+    """
+    env = ShapeEnv(allow_scalar_outputs=False) if regions is not None else None
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
+
+
 @contextmanager
 def _untouched_world() -> Iterator[None]:
     """Settings that make the graph the same on every device, and put back what tracing touches.
 
     Fused attention and recurrent kernels differ from device to device: their mathematical form
-    does not.
+    does not. Torch's log is silent: what fails is told in one message of ours.
     """
+    torch_log = logging.getLogger("torch")
+    log_level = torch_log.level
     fast_path = torch.backends.mha.get_fastpath_enabled()
     onednn, cudnn = torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled
     python_random = random.getstate()
     try:
+        torch_log.setLevel(logging.CRITICAL + 1)
         torch.backends.mha.set_fastpath_enabled(False)
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
         torch.backends.cudnn.enabled = False
@@ -97,6 +120,7 @@ def _untouched_world() -> Iterator[None]:
         torch.backends.mkldnn.enabled = onednn
         torch.backends.cudnn.enabled = cudnn
         random.setstate(python_random)
+        torch_log.setLevel(log_level)
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -153,10 +177,17 @@ def _device(state: dict[str, Tensor]) -> torch.device:
     return next((tensor.device for tensor in state.values()), torch.device("cpu"))
 
 
-def _explained(error: Exception, *, path: ModulePath, inputs: tuple[Tensor, ...]) -> InputError:
+def _explained(
+    error: Exception, *, path: ModulePath, inputs: tuple[Tensor, ...], regions: int | None
+) -> InputError:
     """One message that names the layer, for a mistake in the model or its input."""
     reason = _first_line(error)
-    if isinstance(error, _NOT_TRACEABLE):
+    if isinstance(error, DynamicOutputShapeException) and regions is None:
+        return InputError(
+            f"cannot trace {path.described}: how many rows {reason} gives depends on the values "
+            "of its data. State the number of regions: --regions N, in Python regions=N."
+        )
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
         return InputError(
             f"cannot trace {path.described}: what it does depends on the values of its data "
             f"({reason}). Count a variant whose sizes and branches are fixed."
