@@ -29,6 +29,7 @@ from ai500.atomic import write_text
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
 from ai500.bagging.data_sampler import Counts, Sampler, load_bootstrap, save_bootstrap
 from ai500.bagging.job_controller import JobController, MemberView, log_tail
+from ai500.bagging.tasks import member_task
 from ai500.config import Config
 from ai500.data.class_data import class_source, generate_store
 from ai500.data.store import Store
@@ -42,9 +43,7 @@ from ai500.records import (
     Placement,
     Plan,
     Score,
-    Slot,
     System,
-    Task,
     TrialRecord,
 )
 from ai500.report.html import write_report
@@ -260,7 +259,16 @@ def train(
         run,
         trial=number,
         tasks=[
-            _task(session, number, member, seed=seed, bootstraps=bootstraps, placements=placements)
+            member_task(
+                run,
+                plan,
+                trial=number,
+                member=member,
+                seed=seed,
+                bootstraps=bootstraps,
+                placements=placements,
+                checkpoint_seconds=session.config.train.checkpoint_minutes * 60,
+            )
             for member in range(plan.ensemble_size)
         ],
         shares={one.member: one.shares for one in plan.mapping},
@@ -321,56 +329,6 @@ def _check_local(plan: Plan, machine: System) -> None:
             f"scheduler.kind = 'local' runs on this machine alone; the plan has {len(plan.nodes)} "
             f"nodes ({foreign[0]}, …). Leave system.nodes out, or use `ai500 plan` only."
         )
-
-
-def _task(
-    session: Session,
-    number: int,
-    member: int,
-    *,
-    seed: int,
-    bootstraps: Sequence[BootstrapRecord],
-    placements: Sequence[Placement],
-) -> Task:
-    plan, run = session.plan, session.run
-    shares = plan.mapping[member].shares
-    placement = next(p for p in placements if p.node == shares[0].node)
-    return Task(
-        run=str(run.path.resolve()),
-        trial=number,
-        member=member,
-        seed=seed,
-        workload=plan.workload,
-        definition=plan.definition,
-        hyperparameters=plan.hyperparameters,
-        parallel_mode=plan.parallel_mode,
-        parallel_degree=plan.parallel_degree,
-        steps_per_epoch=_steps_per_epoch(plan, bootstraps[member]),
-        slots=_slots(plan, member),
-        bootstrap=str((run.path / bootstraps[member].path).resolve()),
-        store=placement.store,
-        staged=placement.folder,
-        folder=str(run.trial(number).member(member).path.resolve()),
-        checkpoint_seconds=session.config.train.checkpoint_minutes * 60,
-        convention=planning.OFFICIAL_CONVENTION,
-    )
-
-
-def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
-    """Whole batches of what the member drew (a poisson bootstrap varies in size)."""
-    steps = bootstrap.drawn // plan.global_batch_size
-    if steps == 0:
-        raise DataError(
-            f"member {bootstrap.member} drew {bootstrap.drawn} samples, less than one step of "
-            f"{plan.global_batch_size}. Set a smaller train.batch_size."
-        )
-    return steps
-
-
-def _slots(plan: Plan, member: int) -> tuple[Slot, ...]:
-    slots = {(node.name, slot.index): slot for node in plan.nodes for slot in node.slots}
-    shares = plan.mapping[member].shares
-    return tuple(slots[share.node, index] for share in shares for index in share.slots)
 
 
 def _counts(run: RunFolder, bootstrap: BootstrapRecord) -> Counts:

@@ -22,7 +22,8 @@ main()
 
 TORCH_FREE_ROOMS = [
     "ai500", "ai500.cli", "ai500.config", "ai500.pipeline", "ai500.planning", "ai500.records",
-    "ai500.rundir", "ai500.bagging.job_controller", "ai500.bagging.aggregate",
+    "ai500.rundir", "ai500.scoring", "ai500.data.class_data", "ai500.bagging.job_controller",
+    "ai500.bagging.aggregate", "ai500.bagging.tasks",
     "ai500.bagging.data_sampler", "ai500.parallel.parallelism_controller",
     "ai500.parallel.data_duplicator", "ai500.metrics.trials", "ai500.rules.checks",
     "ai500.report.html", "ai500.data.store", "ai500.workloads.image_classification",

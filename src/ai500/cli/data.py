@@ -47,7 +47,8 @@ def pack(
         if source.suffix in (".npy", ".npz"):
             packed = pack_arrays(
                 source, out,
-                labels=labels, validation_fraction=validation, progress=terminal.progress,
+                labels=labels, validation_fraction=validation, workers=workers,
+                progress=terminal.progress,
             )  # fmt: skip
         else:
             packed = pack_folder(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ai500.data.chunks import Chunk, Holes, Progress
 from ai500.data.pack import TRAIN, VALIDATION, Packed, held_out, require_same
-from ai500.data.store import Indices, Labels, Store
+from ai500.data.store import Images, Indices, Labels, Store
 from ai500.data.store_writer import Plan, StoreWriter, make_store
 from ai500.errors import DataError
 
@@ -34,6 +34,11 @@ class _Part:
     labels: Labels
     rows: Indices
 
+    def of(self, chunk: Chunk) -> tuple[Images, Labels]:
+        """The rows of one chunk, in memory."""
+        rows = self.rows[chunk.first : chunk.last]
+        return np.array(self.images[rows]), self.labels[rows]
+
 
 def pack_arrays(
     images: Path,
@@ -42,6 +47,7 @@ def pack_arrays(
     labels: Path | None = None,
     classes: Sequence[str] | None = None,
     validation_fraction: float = 0.1,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Packed:
     """Pack images [N, H, W, C] or [N, H, W] of uint8 with whole numbers as labels.
@@ -63,8 +69,9 @@ def pack_arrays(
     def make() -> Store:
         writer = StoreWriter.create(out, plan)
         journal = writer.complete(
-            lambda chunk: partial(_pack_chunk, writer, parts[chunk.split], chunk),
-            workers=1,  # copying arrays is bound by the disk
+            # The rows are read here: a process of its own would have to load the arrays again.
+            lambda chunk: partial(_pack_chunk, writer, chunk, *parts[chunk.split].of(chunk)),
+            workers=workers,
             progress=progress,
         )
         return writer.finish(journal)
@@ -73,9 +80,8 @@ def pack_arrays(
     return Packed(store, unreadable=require_same(store, plan), ignored=0)
 
 
-def _pack_chunk(writer: StoreWriter, part: _Part, chunk: Chunk) -> Holes:
-    rows = part.rows[chunk.first : chunk.last]
-    writer.write(chunk.split, chunk.first, part.images[rows], part.labels[rows])
+def _pack_chunk(writer: StoreWriter, chunk: Chunk, images: Images, labels: Labels) -> Holes:
+    writer.write(chunk.split, chunk.first, images, labels)
     return []
 
 

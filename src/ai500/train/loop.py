@@ -75,7 +75,7 @@ def epochs(member: Member) -> Iterator[int]:
     rate = _learning_rate(task, world_size=member.feed.world_size)
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
-        _train_epoch(member, position, order, rate)
+        images_per_second = _train_epoch(member, position, order, rate)
         _check_finite(position)
         finished = position.epoch + 1
         member.emit(
@@ -92,7 +92,7 @@ def epochs(member: Member) -> Iterator[int]:
             member.emit("end", epoch=finished)
         position = checkpoint.Position(seed=task.seed, epoch=finished)
         _save(member, position)
-        _report_progress(member, position, images_per_second=None, loss=None)
+        _report_progress(member, position, images_per_second=images_per_second, loss=None)
         yield finished
 
 
@@ -112,15 +112,15 @@ def _train_epoch(
     position: checkpoint.Position,
     order: NDArray[np.int64],
     rate: Callable[[int], float],
-) -> None:
-    """The rest of one epoch's steps; `position` moves with each."""
+) -> float:
+    """The rest of one epoch's steps, at so many images per second; `position` moves with each."""
     task = member.task
     model = member.engine.module
     model.train()
     if position.epoch == 0 and position.step == 0:
         member.emit("first_batch")
     loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)
-    clock = _Clock()
+    clock, trained_before = _Clock(), position.images
     global_batch = member.feed.batch_size * member.feed.world_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
         _seed_step(member, position)
@@ -142,9 +142,10 @@ def _train_epoch(
                 member.emit("interrupted", epoch=position.epoch, step=position.step)
                 raise Interrupted
         if clock.every(PROGRESS_SECONDS, "progress"):
-            speed = clock.rate(position.step * global_batch)
+            speed = (position.images - trained_before) / clock.seconds
             _report_progress(member, position, images_per_second=speed, loss=float(loss))
     position.loss_sum += float(loss_sum)
+    return (position.images - trained_before) / clock.seconds
 
 
 def _seed_step(member: Member, position: checkpoint.Position) -> None:
@@ -240,12 +241,16 @@ def _report_progress(
 
 
 class _Clock:
-    """Tells when something periodic is due, and the rate since the clock was started."""
+    """Tells how long it has run, and when something periodic is due."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._last: dict[str, float] = {}
-        self._first_images: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the clock was made."""
+        return time.monotonic() - self._start
 
     def every(self, seconds: float, what: str) -> bool:
         """True once per `seconds`."""
@@ -254,10 +259,3 @@ class _Clock:
             return False
         self._last[what] = now
         return True
-
-    def rate(self, images: int) -> float | None:
-        """Images per second since the first call."""
-        if self._first_images is None:
-            self._first_images, self._start_rate = images, time.monotonic()
-            return None
-        return (images - self._first_images) / (time.monotonic() - self._start_rate)
