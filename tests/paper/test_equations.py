@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ai500.metrics import score
+from ai500.parallel.parallelism_controller import solve
 
 
 def test_v3_section_2_apc_of_resnet50_at_batch_512() -> None:
@@ -28,7 +29,15 @@ def test_v3_equation_4_apc_grows_with_the_ensemble() -> None:
 @pytest.mark.parametrize(("ensemble_size", "degree"), [(8, 8), (4, 16), (1, 64)])
 def test_v3_equation_5_of_figure_7(ensemble_size: int, degree: int) -> None:
     """The three ways V3 Fig. 7 divides 64 accelerators."""
-    assert score.system_scale(ensemble_size=ensemble_size, parallel_degree=degree) == 64
+    found = solve(
+        ensemble_size=ensemble_size,
+        parallel_degree=degree,
+        system_scale=64,
+        accelerators_per_node=8,
+        least_ensemble_size=1,
+    )
+    assert found.waves == 1
+    assert found.ensemble_size * found.parallel_degree == 64
 
 
 @pytest.mark.parametrize(("gain", "factor"), [(0.0045, 1.03), (0.0138, 1.10)])

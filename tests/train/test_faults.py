@@ -27,7 +27,7 @@ from tests.conftest import TINY, Start, processes_of, wait_for
 pytestmark = pytest.mark.timeout(400)
 
 
-def settings(store: Path, *, degree: int, size: int, epochs: int = 6) -> list[str | Path]:
+def settings(store: Path, *, degree: int, size: int, epochs: int = 10) -> list[str | Path]:
     values = {
         "parallel.degree": degree,
         "ensemble.size": size,
@@ -193,7 +193,8 @@ def test_one_crash_does_not_stop_the_others_and_resume_repeats_only_it(
 
 def test_cancel_from_another_shell(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     run = tmp_path / "a folder; with 'quotes' and ünicode"
-    command = start("run", "--out", run, *settings(tiny_store, degree=2, size=1))
+    many = settings(tiny_store, degree=2, size=1, epochs=500)
+    command = start("run", "--out", run, *many)
     wait_for(RunFolder(run).trial(1).member(0).events, "epoch")
     second = start("resume", run)
     assert second.wait() == 2

@@ -13,11 +13,6 @@ def apc(operations_per_image: float, *, batch_size: int, ensemble_size: int = 1)
     return float(ensemble_size * batch_size * operations_per_image)
 
 
-def system_scale(*, ensemble_size: int, parallel_degree: int) -> int:
-    """V3 Eq. 5."""
-    return ensemble_size * parallel_degree
-
-
 def flops(operations: float, *, seconds: float) -> float:
     """V3 Eq. 6: operations per second."""
     return operations / seconds
