@@ -264,9 +264,23 @@ def test_a_store_swapped_between_stop_and_resume_is_refused(
 def test_two_runs_of_one_seed_do_not_share_what_they_stage(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
-    long = start("run", "--out", tmp_path / "long", *settings(tiny_store, degree=2, size=2))
+    """The same bootstraps, so the same subset; the first to finish removes its copy."""
+    many = settings(tiny_store, degree=2, size=2, epochs=25)
+    long = start("run", "--out", tmp_path / "long", *many)
     wait_for(RunFolder(tmp_path / "long").trial(1).member(0).events, "start")
-    short = settings(tiny_store, degree=2, size=1, epochs=1)
+    short = settings(tiny_store, degree=2, size=2, epochs=1)
     command = start("run", "--out", tmp_path / "short", *short)
     assert command.wait() == 0, command.err
     assert long.wait() == 0, long.err
+
+
+def test_control_c_while_data_is_made_says_how_to_go_on(start: Start, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    command = start("data", "generate", "--class", "workstation", "--out", store)
+    deadline = time.monotonic() + 60
+    while not list(store.glob("*.images.npy")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    command.interrupt()
+    assert command.wait() == 130
+    assert "goes on where it stopped" in command.err
+    assert not (store / "manifest.json").exists()
