@@ -23,16 +23,31 @@ $(VENV)/.check: pyproject.toml $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[check]'
 	@touch $@
 
-debian-packages: # a real browser for the tests of the report
-	@command -v chromium >/dev/null || { \
+# What the tests start for real: a browser, a Slurm cluster (with accounting), containers.
+# Daemons that a package starts on installation don't matter: the tests' own are private.
+DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb podman runc
+DEBIAN_PACKAGES := chromium fonts-dejavu-core \
+  slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps \
+  slurmdbd mariadb-server-core mariadb-client-core \
+  podman runc
+
+debian-packages: export PATH := $(PATH):/usr/sbin:/sbin
+debian-packages: # installs them all as soon as one of the commands is missing
+	@for command in $(DEBIAN_COMMANDS); do \
+	  command -v $$command >/dev/null && continue; \
+	  echo "no $$command: installing the Debian packages of the tests"; \
 	  sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
-	  $$sudo apt-get -qq update && $$sudo apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+	  $$sudo apt-get -qq update && \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install -y --no-install-recommends $(DEBIAN_PACKAGES); \
+	  exit; \
+	done
 
 run: $(VENV)/.run ## install, run the benchmark's smoke class, show the score and the report
 	$(BIN)/ai500 run $(ARGS)
 
 test: $(VENV)/.test debian-packages ## all tests but the long ones
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not serial"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long and not serial"
 	$(BIN)/python -m pytest -m "serial and not long"
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each

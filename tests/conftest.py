@@ -13,12 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from ai500 import events
 from ai500.data.learnable_images import SMOKE
 from ai500.data.store_writer import generate
 
+# The machine is shared: how long a case takes says nothing about the code.
+hypothesis.settings.register_profile("shared machine", deadline=None)
+hypothesis.settings.load_profile("shared machine")
 SOURCE = Path(__file__).parents[1] / "src"
 TINY = {"train": 512, "validation": 128}
 

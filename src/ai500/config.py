@@ -105,10 +105,70 @@ class TrainConfig:
 class SchedulerConfig:
     """Who runs the members' jobs."""
 
-    kind: str = option("local", "local: processes on this machine")
-    launcher: str = option("bare", "what a job's command is wrapped in: bare (nothing)")
+    kind: str = option("local", "local: processes on this machine; slurm: jobs of a cluster")
+    launcher: str = option(
+        "bare", "what a job runs in: bare (nothing), apptainer, podman, docker, pyxis"
+    )
     max_retries: int = option(0, "times a failed member is started again by itself", minimum=0)
-    poll_seconds: float = option(0.5, "time between two looks at the jobs", more_than=0)
+    poll_seconds: float | None = option(
+        None, "least time between two looks at the jobs; left out: the scheduler's own", more_than=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmConfig:
+    """How jobs are asked of Slurm (scheduler.kind = "slurm")."""
+
+    start: Literal["array", "gang"] = option(
+        "array", "array: members start as nodes come free; gang: all at once, behind a barrier"
+    )
+    partition: str | None = option(None, "left out: the cluster's default")
+    account: str | None = option(None, "who pays")
+    qos: str | None = option(None, "quality of service")
+    time_limit: str | None = option(None, "of a job, as Slurm writes it: 2:00:00, 1-12:00:00")
+    constraint: str | None = option(None, "features the nodes must have, e.g. a100&nvlink")
+    exclusive: bool = option(False, "nodes are not shared with other jobs")
+    reservation: str | None = option(None, "a reservation to use")
+    sbatch: tuple[str, ...] = option((), "more options of sbatch, e.g. --mail-type=END")
+    srun: tuple[str, ...] = option((), "more options of srun, e.g. --network=…")
+    setup: tuple[str, ...] = option(
+        (), "shell lines before anything else in a job: module load …, source …/bin/activate"
+    )
+    python: str | None = option(None, "interpreter on the nodes; left out: this one's path")
+    cpus_per_accelerator: int | None = option(
+        None, "left out: the node's CPUs shared out evenly", minimum=1
+    )
+    cpu_bind: str | None = option(None, "srun's --cpu-bind; left out: Slurm's own choice")
+    gpus_per_task: bool = option(
+        True, "ask for accelerators with --gpus-per-task; false: leave it to sbatch and srun"
+    )
+    checkpoint_signal_seconds: int = option(
+        120, "before the time limit members are asked to write a checkpoint", minimum=1
+    )
+    barrier_seconds: float = option(
+        900.0, "gang: the longest that ready members wait for the others", more_than=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    """What the members run in, for every scheduler.launcher but bare."""
+
+    image: str | None = option(
+        None, "as the runtime names it: file.sif, docker://…, localhost/name, path.sqsh"
+    )
+    python: str = option("python3", "the interpreter inside, which can import ai500")
+    mounts: tuple[str, ...] = option(
+        (), "besides the run's own folders: /folder, /host:/container, either with :ro"
+    )
+    environment: tuple[str, ...] = option((), "more names of variables to hand through")
+    flags: tuple[str, ...] = option((), "more flags of the runtime, e.g. --device=/dev/infiniband")
+    runtime: tuple[str, ...] = option(
+        (), "the program with its global flags, e.g. singularity; left out: the launcher's name"
+    )
+    accelerator_flags: tuple[str, ...] | None = option(
+        None, "what gives it the accelerators, e.g. --rocm; left out: the runtime's for NVIDIA"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +184,8 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    slurm: SlurmConfig = field(default_factory=SlurmConfig)
+    container: ContainerConfig = field(default_factory=ContainerConfig)
 
 
 def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -> Config:
@@ -250,4 +312,6 @@ def _toml(value: Any) -> str:
             for c in value.replace("\\", "\\\\").replace('"', '\\"')
         )
         return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
     return repr(value)

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,19 +43,23 @@ class EventLog:
 
     def emit(self, event: str, **fields: Any) -> Event:
         """Append one event, in a single write."""
-        self._sequence += 1
-        record: Event = {
-            "event": event,
+        return self.emit_all(event, [fields])[0]
+
+    def emit_all(self, event: str, many: Sequence[Mapping[str, Any]]) -> list[Event]:
+        """Append an event for each of these, in a single write."""
+        clocks = {
             "wall": time.time(),
             "monotonic": time.monotonic(),
             "host": socket.gethostname(),
             "boot": boot_id(),
-            "sequence": self._sequence,
-            **self._common,
-            **fields,
         }
-        append(self._path, [record])
-        return record
+        records: list[Event] = []
+        for fields in many:
+            self._sequence += 1
+            head = {"event": event, **clocks, "sequence": self._sequence}
+            records.append({**head, **self._common, **fields})
+        append(self._path, records)
+        return records
 
 
 def append(path: Path, events: list[Event]) -> None:

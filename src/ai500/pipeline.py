@@ -10,13 +10,8 @@ run again.
 from __future__ import annotations
 
 import contextlib
-import getpass
-import hashlib
 import os
-import shutil
 import signal
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,19 +22,23 @@ from ai500 import config as configuration
 from ai500 import events, planning, plugins, rundir, schema, system
 from ai500.atomic import write_text
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
-from ai500.bagging.data_sampler import Counts, Sampler, load_bootstrap, save_bootstrap
-from ai500.bagging.job_controller import JobController, MemberView, log_tail
-from ai500.bagging.tasks import member_task
+from ai500.bagging.data_sampler import Sampler, recorded_counts, save_bootstrap
+from ai500.bagging.job_controller import JobController, log_tail
+from ai500.bagging.member_views import MemberView
+from ai500.bagging.setting import preview, python_of, setting_of
+from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.data.class_data import class_source, generate_store
 from ai500.data.store import Store
-from ai500.errors import DataError, EnvironmentLacksError, JobError
+from ai500.errors import AI500Error, DataError, EnvironmentLacksError, JobError
 from ai500.metrics.trials import score_trial
-from ai500.parallel.data_duplicator import duplicate
+from ai500.parallel import placement
+from ai500.parallel.parallelism_controller import members_by_node
 from ai500.randomness import Stream, derive
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
+    JobRecord,
     Placement,
     Plan,
     Score,
@@ -70,6 +69,16 @@ class RunCancelledError(JobError):
     exit_code = 130
 
 
+class Disconnected(BaseException):
+    """The person went away; jobs that can go on without this process shall."""
+
+
+class RunLeftError(JobError):
+    """This process leaves a run whose jobs go on by themselves."""
+
+    exit_code = 0
+
+
 @dataclass
 class Session:
     """One process at work in one run folder."""
@@ -79,13 +88,22 @@ class Session:
     plan: Plan
     log: events.EventLog
     observer: Observer
+    detach: bool = False
+    """Leave as soon as the members are submitted."""
+
+
+def make_plan(config: Config) -> tuple[System, Plan]:
+    """Config → Plan, on this machine or on the cluster that the scheduler tells of."""
+    machine = system.describe()
+    cluster = plugins.scheduler(config.scheduler.kind).survey(config)
+    return machine, planning.make_plan(config, machine, cluster)
 
 
 def prepare(config: Config, path: Path) -> RunFolder:
     """Config → Plan, in a new run folder. A plan that can't run leaves no folder behind."""
-    machine = system.describe()
-    plan = planning.make_plan(config, machine)
+    machine, plan = make_plan(config)
     _check_local(plan, machine)
+    preview(RunFolder(path), config, plan)  # a container that can't be started is refused here
     if config.data.path is None:
         class_source(plan.workload, plan.problem_class)
     run = RunFolder.create(path)
@@ -96,18 +114,18 @@ def prepare(config: Config, path: Path) -> RunFolder:
     return run
 
 
-def execute(run: RunFolder, observer: Observer) -> Score:
+def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Score:
     """Every stage that is not done yet, to the score and the report."""
     try:
-        return _execute(run, observer)
-    except KeyboardInterrupt:
+        return _execute(run, observer, detach=detach)
+    except (KeyboardInterrupt, Disconnected):
         events.EventLog(run.events).emit("run_cancelled")
         raise RunCancelledError(
             f"cancelled; nothing is lost. Go on with: ai500 resume {run.path}"
         ) from None
 
 
-def _execute(run: RunFolder, observer: Observer) -> Score:
+def _execute(run: RunFolder, observer: Observer, *, detach: bool) -> Score:
     with run.locked():
         session = Session(
             run=run,
@@ -115,6 +133,7 @@ def _execute(run: RunFolder, observer: Observer) -> Score:
             plan=rundir.read(Plan, run.plan),
             log=events.EventLog(run.events),
             observer=observer,
+            detach=detach,
         )
         session.log.emit("run_start", pid=os.getpid(), version=ai500.__version__)
         failures: list[str] = []
@@ -140,6 +159,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     bootstraps = sample(session, trial, seed=seed)
     placements = place(session, trial, store=store, bootstraps=bootstraps)
     failed = train(session, number, seed=seed, bootstraps=bootstraps, placements=placements)
+    collect_placements(trial)
     session.observer.stage("aggregating predictions and scoring")
     result = combine(session, trial, store=store, bootstraps=bootstraps)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
@@ -215,34 +235,32 @@ def place(
 ) -> list[Placement]:
     """Data Duplicator: what each node's members need, to its local folder, once per node."""
     plan, placements = session.plan, []
+    here = plugins.scheduler(plan.scheduler).controller_places_data
+    on_node = members_by_node(plan.mapping)
     for node in plan.nodes:
-        members = [one.member for one in plan.mapping if node.name in {s.node for s in one.shares}]
-        started = time.monotonic()
-        folder, samples, size = None, 0, 0
-        if plan.stage and members:
-            session.observer.stage(f"staging data on {node.name}")
-            staged = duplicate(
+        members = on_node.get(node.name, [])
+        if not (plan.stage and members and here):
+            placements.append(placement.in_shared_store(store, node=node.name))
+            continue
+        session.observer.stage(f"staging data on {node.name}")
+        placements.append(
+            placement.on_node(
                 store,
-                counts=[_counts(session.run, bootstraps[member]) for member in members],
+                node=node.name,
+                counts=[recorded_counts(session.run.path, bootstraps[m]) for m in members],
                 folder=_scratch(session) / trial.path.name,
                 progress=session.observer.progress,
-            )
-            folder = str(staged.path)
-            samples = int(sum(split.count for split in staged.splits.values()))
-            size = sum(file.stat().st_size for file in staged.path.iterdir())
-        placements.append(
-            Placement(
-                node=node.name,
-                store=str(store.path.resolve()),
-                store_sha256=store.sha256,
-                folder=folder,
-                samples=samples,
-                bytes=size,
-                seconds=time.monotonic() - started,
             )
         )
     rundir.write(trial.placement, placements)
     return placements
+
+
+def collect_placements(trial: TrialFolder) -> None:
+    """What the jobs placed on their nodes, where they did: in place of what was planned."""
+    files = sorted(trial.path.glob("placements/*.json"))
+    if files:
+        rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
 
 
 def train(
@@ -254,41 +272,56 @@ def train(
     placements: Sequence[Placement],
 ) -> list[int]:
     """Job Controller: all members to their ends; the members that failed."""
-    plan, run = session.plan, session.run
+    plan, run, config = session.plan, session.run, session.config
+    kind = plugins.scheduler(plan.scheduler)
+    store = Path(placements[0].store)
     controller = JobController(
         run,
         trial=number,
-        tasks=[
-            member_task(
-                run,
-                plan,
-                trial=number,
-                member=member,
-                seed=seed,
-                bootstraps=bootstraps,
-                placements=placements,
-                checkpoint_seconds=session.config.train.checkpoint_minutes * 60,
-            )
-            for member in range(plan.ensemble_size)
-        ],
-        shares={one.member: one.shares for one in plan.mapping},
-        scheduler=plugins.load("scheduler", plan.scheduler)(
-            members_per_accelerator=plan.members_per_accelerator
+        tasks=member_tasks(
+            run,
+            plan,
+            trial=number,
+            seed=seed,
+            bootstraps=bootstraps,
+            placements=placements,
+            config=config,
         ),
-        launcher=plugins.load("launcher", plan.launcher),
+        shares={one.member: one.shares for one in plan.mapping},
+        scheduler=kind.make(setting_of(run, config, plan, trial=number, store=store)),
+        python=python_of(config),
         log=session.log,
-        max_retries=session.config.scheduler.max_retries,
-        poll_seconds=session.config.scheduler.poll_seconds,
+        max_retries=config.scheduler.max_retries,
+        poll_seconds=config.scheduler.poll_seconds,
     )
     of = f" {number} of {plan.trials}" if plan.trials > 1 else ""
     session.observer.stage(f"training the ensemble{', trial' + of if of else ''}")
     try:
+        controller.start()
+        if session.detach:
+            raise Disconnected
         return controller.run(session.observer.members)
-    except BaseException:
+    except BaseException as error:
+        # A job that outlives this process is ended only when a person says so.
+        if kind.outlives_controller and not isinstance(error, KeyboardInterrupt):
+            _leave(session, controller, error)
+            raise
         session.observer.stage("cancelling: members write their checkpoints")
         with _uninterrupted():
             controller.cancel()
         raise
+
+
+def _leave(session: Session, controller: JobController, error: BaseException) -> None:
+    """Say that the jobs go on; a folder that can't be written now must not hide why."""
+    controller.leave()
+    with contextlib.suppress(AI500Error):
+        session.log.emit("controller_left", reason=type(error).__name__)
+    if isinstance(error, Disconnected):
+        raise RunLeftError(
+            f"the members' jobs go on by themselves. Follow them with: ai500 resume "
+            f"{session.run.path}"
+        ) from None
 
 
 def combine(
@@ -301,7 +334,7 @@ def combine(
             member=member,
             validation=read_predictions(trial.member(member).validation),
             out_of_bag=read_predictions(trial.member(member).out_of_bag),
-            counts=_counts(session.run, bootstraps[member]),
+            counts=recorded_counts(session.run.path, bootstraps[member]),
         )
         for member in range(plan.ensemble_size)
         if trial.member(member).record.exists()
@@ -331,16 +364,6 @@ def _check_local(plan: Plan, machine: System) -> None:
         )
 
 
-def _counts(run: RunFolder, bootstrap: BootstrapRecord) -> Counts:
-    header, counts = load_bootstrap(run.path / bootstrap.path)
-    if header.sha256 != bootstrap.sha256:
-        raise DataError(
-            f"{run.path / bootstrap.path}: SHA-256 of its counts is {header.sha256}, the run "
-            f"recorded {bootstrap.sha256}. Start a new run."
-        )
-    return counts
-
-
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
     """A second Ctrl-C does not disturb the clearing up after the first."""
@@ -354,25 +377,23 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _scratch(session: Session) -> Path:
-    """A folder of this run's own: what it stages, it can remove."""
-    stated = session.config.data.scratch
-    base = Path(stated) if stated else Path(tempfile.gettempdir()) / f"ai500-{getpass.getuser()}"
-    whole = str(session.run.path.resolve()).encode()
-    return base / f"{session.run.path.name}-{hashlib.sha256(whole).hexdigest()[:8]}"
+    return placement.scratch_folder(session.run.path, stated=session.config.data.scratch)
 
 
 def _remove_staged(session: Session, placements: Sequence[Placement]) -> None:
     """A finished trial's copy serves nobody: the next trial has other bootstraps."""
-    for placement in placements:
-        if placement.folder is not None:
-            shutil.rmtree(Path(placement.folder).parent, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        _scratch(session).rmdir()
+    for one in placements:
+        if one.folder is not None:
+            placement.remove(Path(one.folder).parent)
 
 
 def _failure(run: RunFolder, trial: int, member: int) -> str:
-    folder = run.trial(trial).member(member)
+    folder, jobs = run.trial(trial).member(member), run.trial(trial).jobs
+    again = f"`ai500 resume {run.path}` repeats it and only it."
+    states = {job.member: job.state for job in rundir.read_all(JobRecord, jobs)}
+    if states.get(member) == "cancelled":
+        return f"member {member} of trial {trial} was cancelled. {again}"
     return (
         f"member {member} of trial {trial} failed; the end of {folder.log}:\n\n"
-        f"{log_tail(folder)}\n\n`ai500 resume {run.path}` repeats it and only it."
+        f"{log_tail(folder)}\n\n{again}"
     )

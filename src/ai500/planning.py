@@ -13,20 +13,24 @@ from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
 from ai500.operations.shipped import shipped
 from ai500.parallel.data_duplicator import staged_bytes
-from ai500.parallel.parallelism_controller import Degrees, map_members, solve
-from ai500.records import Mapping, Node, Operations, Plan, System
+from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.records import Cluster, Mapping, Node, Operations, Plan, Slot, System
 from ai500.train.learning_rate import scaled_peak
 from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
 OFFICIAL_CONVENTION = "aiperf"
 
 
-def make_plan(config: Config, machine: System) -> Plan:
-    """What `run` would do on this machine, or a ConfigError that says what would work."""
+def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -> Plan:
+    """What `run` would do on this machine or cluster, or an error that says what would work."""
     workload = plugins.workload(config.workload)
     problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
-    device = _device(config, machine)
-    nodes = _nodes(config, machine, device=device)
+    device = _device(config, machine, cluster)
+    nodes = (
+        _nodes(config, machine, device=device)
+        if cluster is None
+        else _cluster_nodes(config, cluster, device=device)
+    )
     degrees = solve(
         ensemble_size=config.ensemble.size,
         parallel_degree=config.parallel.degree,
@@ -57,6 +61,7 @@ def make_plan(config: Config, machine: System) -> Plan:
         scheduler=config.scheduler.kind,
         launcher=config.scheduler.launcher,
         device=device,
+        cluster=cluster,
         nodes=nodes,
         mapping=mapping,
         hyperparameters=hyper,
@@ -127,8 +132,37 @@ def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparamete
     return dataclasses.replace(reference, **changes)
 
 
-def _device(config: Config, machine: System) -> str:
+def _device(config: Config, machine: System, cluster: Cluster | None) -> str:
+    """A login node's accelerators are not the cluster's; GRES `gpu` is `cuda` unless stated."""
+    if cluster is not None:
+        return config.system.device or ("cuda" if cluster.accelerators_per_node else "cpu")
     return config.system.device or machine.accelerator or "cpu"
+
+
+def _cluster_nodes(config: Config, cluster: Cluster, *, device: str) -> tuple[Node, ...]:
+    """As many of the cluster's nodes as are wanted; which ones Slurm gives, Slurm decides."""
+    wanted = config.system
+    if device == "cpu":
+        count = wanted.accelerators_per_node or system.default_cpu_slots(
+            wanted.cores_per_slot, cores=cluster.cpus_per_node
+        )
+        available, what = cluster.cpus_per_node // (wanted.cores_per_slot or 1), "CPU slots"
+    else:
+        count = wanted.accelerators_per_node or cluster.accelerators_per_node
+        available, what = cluster.accelerators_per_node, "accelerators"
+    if count > available or count == 0:
+        raise ConfigError(
+            f"system.accelerators_per_node = {count}: a node of partition {cluster.partition!r} "
+            f"has {available} {what} (device {device!r}). Set at most that, another "
+            "system.device, or another slurm.partition."
+        )
+    if wanted.nodes is not None and wanted.nodes > len(cluster.nodes):
+        raise ConfigError(
+            f"system.nodes = {wanted.nodes}: partition {cluster.partition!r} has "
+            f"{len(cluster.nodes)} that can be used now. Set at most that."
+        )
+    slots = tuple(Slot(index=i, device=device, cores=()) for i in range(count))
+    return tuple(Node(name, slots) for name in cluster.nodes[: wanted.nodes])
 
 
 def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
@@ -212,20 +246,17 @@ def _bytes_per_node(
     stage: bool,
 ) -> dict[str, int]:
     """What the Data Duplicator will bring to each node: its members' samples, and validation."""
-    members = {node.name: 0 for node in nodes}
-    for one in mapping:
-        for share in one.shares:
-            members[share.node] += 1
+    members = members_by_node(mapping)
     return {
-        name: staged_bytes(
+        node.name: staged_bytes(
             problem_class.train_samples,
             validation_samples=problem_class.validation_samples,
             image_bytes=math.prod(problem_class.stored_shape),
-            members=count,
+            members=len(members[node.name]),
         )
-        if stage and count
+        if stage and node.name in members
         else 0
-        for name, count in members.items()
+        for node in nodes
     }
 
 

@@ -15,6 +15,7 @@ from ai500.errors import ConfigError, EnvironmentLacksError
 from ai500.schema import nearest
 
 if TYPE_CHECKING:
+    from ai500.bagging.schedulers import SchedulerKind
     from ai500.workloads.protocol import Workload
 
 Kind = Literal[
@@ -23,8 +24,17 @@ Kind = Literal[
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "workload": {"image_classification": "ai500.workloads.image_classification:WORKLOAD"},
-    "scheduler": {"local": "ai500.bagging.schedulers.local:LocalScheduler"},
-    "launcher": {"bare": "ai500.bagging.launchers:bare"},
+    "scheduler": {
+        "local": "ai500.bagging.schedulers.local:LOCAL",
+        "slurm": "ai500.bagging.schedulers.slurm:SLURM",
+    },
+    "launcher": {
+        "bare": "ai500.bagging.launchers:bare",
+        "apptainer": "ai500.bagging.launchers:apptainer",
+        "podman": "ai500.bagging.launchers:podman",
+        "docker": "ai500.bagging.launchers:docker",
+        "pyxis": "ai500.bagging.launchers:pyxis",
+    },
     "sampler": {
         "bootstrap": "ai500.bagging.data_sampler:BOOTSTRAP",
         "poisson": "ai500.bagging.data_sampler:POISSON",
@@ -77,4 +87,10 @@ def load(kind: Kind, name: str, *, at: str | None = None) -> Any:
 def workload(name: str) -> Workload:
     """The workload of that name."""
     found: Workload = load("workload", name)
+    return found
+
+
+def scheduler(name: str) -> SchedulerKind:
+    """The kind of scheduler of that name."""
+    found: SchedulerKind = load("scheduler", name)
     return found

@@ -23,7 +23,7 @@ class Slot:
     device: str
     """A torch device name such as `cuda:0` or `cpu`."""
     cores: tuple[int, ...]
-    """CPU cores the process is pinned to; empty: not pinned."""
+    """CPU cores the process is pinned to; empty: its share of those it finds itself on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,25 @@ class System:
     """Device type by torch's name, None without one."""
     accelerators: tuple[str, ...]
     libraries: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the scheduler told of the cluster when the run was planned."""
+
+    name: str
+    partition: str
+    nodes: tuple[str, ...]
+    """Those that can be used, in the scheduler's order."""
+    unusable: dict[str, str]
+    """Node → why not."""
+    cpus_per_node: int
+    accelerators_per_node: int
+    memory_bytes_per_node: int | None
+    max_array_size: int
+    max_seconds: int | None
+    accounting: bool
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +118,8 @@ class Plan:
     scheduler: str
     launcher: str
     device: str
+    cluster: Cluster | None
+    """None: this machine is the whole system."""
     nodes: tuple[Node, ...]
     mapping: tuple[Mapping, ...]
     hyperparameters: Hyperparameters
@@ -169,6 +190,12 @@ class Task:
     bootstrap: str
     store: str
     staged: str | None
+    """The node's copy, where the controller made it."""
+    stage: bool
+    """The job has to make the node's copy itself."""
+    scratch: str | None
+    node_members: tuple[int, ...]
+    """Members whose samples a copy on this member's nodes holds: those mapped there."""
     folder: str
     checkpoint_seconds: float
     convention: str
@@ -271,7 +298,11 @@ class Score:
     members_per_accelerator: int
     waves: int
     clock: Literal["monotonic", "wall"]
-    """One host: its monotonic clock. Several: wall clocks."""
+    """One host: its monotonic clock. Several: wall clocks, less their measured offsets."""
+    clock_offset_seconds: float | None
+    """The largest offset of a node's wall clock that was corrected; None: not measured."""
+    clock_uncertainty_seconds: float | None
+    """How far the window may be off for it; None: not measured on every node."""
     trials: tuple[Score, ...] = ()
 
 

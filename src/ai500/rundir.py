@@ -6,6 +6,7 @@
       trials/01/
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
+        placements/NODE-000.json  meeting_point.json  slurm/001.sh      (on a cluster)
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
@@ -43,6 +44,7 @@ class MemberFolder:
         self.log = path / "log.txt"
         self.checkpoint = path / "checkpoint.pt"
         self.progress = path / "progress.json"
+        self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
@@ -57,8 +59,13 @@ class TrialFolder:
         self.bootstraps = path / "bootstraps.json"
         self.placement = path / "placement.json"
         self.jobs = path / "jobs.json"
+        self.meeting_point = path / "meeting_point.json"
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
+
+    def placed(self, node: str, member: int) -> Path:
+        """What a job of the member placed on one node, told by that node."""
+        return self.path / "placements" / f"{node}-{member:03d}.json"
 
     def bootstrap(self, member: int) -> Path:
         """The member's repeat counts."""
@@ -132,7 +139,7 @@ class RunFolder:
                 f"cannot write in {self.path}: {error.strerror}. Check the folder's permissions."
             ) from error
         with file:
-            if not _lock_within(file, seconds=1.0):
+            if not lock_within(file, seconds=1.0):
                 raise RunFolderError(
                     f"{self.path} is in use by {self.owner() or 'another process'}. "
                     f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it."
@@ -163,7 +170,7 @@ class RunFolder:
         return str(entry["host"]), int(entry["pid"])
 
 
-def _lock_within(file: TextIO, *, seconds: float) -> bool:
+def lock_within(file: TextIO, *, seconds: float) -> bool:
     """Take the lock; someone who only looks who holds it has it for a moment, too."""
     deadline = time.monotonic() + seconds
     while True:

@@ -80,9 +80,9 @@ def accelerator_slots(kind: str, count: int) -> tuple[Slot, ...]:
     return tuple(Slot(index=i, device=f"{kind}:{i}", cores=()) for i in range(count))
 
 
-def default_cpu_slots(cores_per_slot: int | None) -> int:
+def default_cpu_slots(cores_per_slot: int | None, *, cores: int | None = None) -> int:
     """Two slots a node (one on a single core), or as many as fit at the stated size [D8]."""
-    cores = len(usable_cores())
+    cores = cores or len(usable_cores())
     return max(1, cores // cores_per_slot) if cores_per_slot else min(2, cores)
 
 

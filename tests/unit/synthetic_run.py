@@ -147,6 +147,7 @@ def make_plan(shape: Shape) -> Plan:
         scheduler="local",
         launcher="bare",
         device="cpu",
+        cluster=None,
         nodes=nodes,
         mapping=map_members(degrees, nodes),
         hyperparameters=hyper,

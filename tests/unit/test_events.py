@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500 import events
-from ai500.bagging.job_controller import Collector, MemberView
+from ai500.bagging.member_views import Collector, MemberView
 from ai500.rundir import RunFolder
 
 
@@ -82,9 +82,9 @@ def test_a_controller_that_starts_again_takes_each_event_over_once(tmp_path: Pat
     log = events.EventLog(folder.events, trial=1, member=0, attempt=1)
     log.emit("start")
     for _ in range(2):
-        Collector(run, trial=1, members=[0]).collect({0: MemberView(0)})
+        Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
         log.emit("resumed", epoch=0, step=0)
-    Collector(run, trial=1, members=[0]).collect({0: MemberView(0)})
+    Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
     assert [e["event"] for e in events.read(run.events)] == ["start", "resumed", "resumed"]
 
 

@@ -32,6 +32,7 @@ def clean() -> Evidence:
         time_to_target_seconds=None, operations=1.0, validation_operations=1.0, apc=1.0,
         members_flops_sum=1.0, start_skew_seconds=0.0, idle_seconds=0.0, ensemble_size=2,
         parallel_degree=1, system_scale=2, members_per_accelerator=1, waves=1, clock="monotonic",
+        clock_offset_seconds=None, clock_uncertainty_seconds=0.0,
     )  # fmt: skip
     group = {"lr": 0.1, "weight_decay": REFERENCE.reference.weight_decay, "parameters": 9}
     member = TrainRecord(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ai500 import atomic
 from ai500.errors import DataError
+from ai500.records import BootstrapRecord
 
 Counts = NDArray[np.uint8]
 Words = NDArray[np.uint64]
@@ -214,6 +215,17 @@ def load_bootstrap(path: Path) -> tuple[Header, Counts]:
     if found != header:
         raise _corrupt(path, f"its counts have SHA-256 {found.sha256}, it says {header.sha256}")
     return header, counts
+
+
+def recorded_counts(run: Path, record: BootstrapRecord) -> Counts:
+    """A member's counts, held against what the run recorded when it drew them."""
+    header, counts = load_bootstrap(run / record.path)
+    if header.sha256 != record.sha256:
+        raise DataError(
+            f"{run / record.path}: SHA-256 of its counts is {header.sha256}, the run "
+            f"recorded {record.sha256}. Start a new run."
+        )
+    return counts
 
 
 def _corrupt(path: Path, what: str) -> DataError:

@@ -1,63 +1,37 @@
 """Job Controller (V3 §3.3): submit the members, watch them, retry, cancel, collect.
 
-It knows members and records; the scheduler knows processes. All that it learns is in the run
-folder, so another controller can take over where this one stopped.
+It knows members and records; the scheduler knows jobs. All that it learns is in the run folder,
+so another controller can take over where this one stopped.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import ai500
-from ai500 import events, rundir, schema
-from ai500.bagging.launchers import Launcher
-from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Scheduler
-from ai500.records import JobRecord, JobState, Progress, Share, Task, TrainRecord
+from ai500 import events, rundir
+from ai500.bagging.member_views import Collector, MemberView
+from ai500.bagging.schedulers import (
+    ATTEMPT_MARK,
+    JobSpec,
+    JobStatus,
+    Scheduler,
+    SchedulerUnavailableError,
+)
+from ai500.records import JobRecord, Share, Task, TrainRecord
 from ai500.rundir import MemberFolder, RunFolder, TrialFolder
 
 LOG_TAIL_LINES = 15
 TORCHRUN_MARK = "torch/distributed/elastic/"
-
-
-@dataclass
-class MemberView:
-    """A member as the live view shows it."""
-
-    member: int
-    state: JobState = "pending"
-    attempt: int = 0
-    epoch: int = 0
-    epochs: int = 0
-    step: int = 0
-    steps_per_epoch: int = 0
-    loss: float | None = None
-    quality: float | None = None
-    images_per_second: float | None = None
-    started: float | None = None
-    """When this attempt began to train, and how many epochs were done then."""
-    epochs_at_start: float = 0.0
-
-    @property
-    def epochs_done(self) -> float:
-        """With the part of the epoch in progress."""
-        return self.epoch + (self.step / self.steps_per_epoch if self.steps_per_epoch else 0.0)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the pace since this attempt began; None while there is no pace yet."""
-        trained = self.epochs_done - self.epochs_at_start
-        if self.state != "running" or self.started is None or trained <= 0:
-            return None
-        return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
-
+ACTIVE = ("pending", "running")
+SAVE_SHARE = 0.05
+"""Of the controller's time at most so much goes into writing jobs.json over and over."""
 
 Watch = Callable[[Sequence[MemberView]], None]
 
@@ -73,224 +47,266 @@ class JobController:
         tasks: Sequence[Task],
         shares: Mapping[int, tuple[Share, ...]],
         scheduler: Scheduler,
-        launcher: Launcher,
+        python: str,
         log: events.EventLog,
         max_retries: int,
-        poll_seconds: float,
+        poll_seconds: float | None,
     ) -> None:
-        self._run = run
         self._trial = run.trial(trial)
         self._number = trial
         self._tasks = {task.member: task for task in tasks}
         self._shares = shares
         self._scheduler = scheduler
-        self._launcher = launcher
+        self._python = python
         self._log = log
         self._max_retries = max_retries
-        self._poll_seconds = poll_seconds
+        self._poll_seconds = poll_seconds or scheduler.poll_seconds
+        self._ask_seconds = self._poll_seconds
+        self._asked = 0.0
+        self._unreachable = False
+        self._unsaved = False
+        self._saved = 0.0
+        self._save_seconds = 0.0
         self._jobs: dict[int, JobRecord] = {}
         self._retries: Counter[int] = Counter()
+        self._restarts = Counter(
+            event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
+        )
         self._collector = Collector(run, trial=trial, members=sorted(self._tasks))
         self.views = {member: MemberView(member) for member in self._tasks}
 
-    def run(self, watch: Watch) -> list[int]:
-        """Until every member has ended; the members that failed."""
+    def start(self) -> None:
+        """Follow what an earlier controller left running, submit the rest."""
         self._take_over()
         todo = [m for m in self._tasks if m not in self._jobs and not self._finished(m)]
         self._submit(todo)
-        wait = self._poll_seconds
+
+    def run(self, watch: Watch) -> list[int]:
+        """Until every member has ended; the members that failed."""
         while True:
-            changed = self._poll()
+            self._poll()
             watch([self.views[member] for member in sorted(self.views)])
-            if all(job.state not in ("pending", "running") for job in self._jobs.values()):
+            if not self._active():
                 break
-            # A quiet run is asked less often: it is the scheduler's time, too.
-            slowest = max(self._poll_seconds, self._scheduler.slowest_poll_seconds)
-            wait = self._poll_seconds if changed else min(slowest, wait * 1.1)
-            time.sleep(wait)
+            time.sleep(self._poll_seconds)
+        self._save()
+        self._scheduler.close()
         return [member for member in self._tasks if not self._finished(member)]
 
     def cancel(self) -> None:
         """End all jobs of the trial, and remember it."""
-        active = {m: j for m, j in self._jobs.items() if j.state in ("pending", "running")}
+        active = self._active()
         self._scheduler.cancel([job.id for job in active.values()])
-        self._collector.collect(self.views)
+        self._collector.collect(self.views, sorted(self.views))
         for member, job in active.items():
             self._record(member, replace(job, state="cancelled"))
         self._save()
+
+    def leave(self) -> None:
+        """Go away; jobs that outlive this process are another controller's to follow."""
+        self._scheduler.close()
+
+    def _active(self) -> dict[int, JobRecord]:
+        return {m: job for m, job in self._jobs.items() if job.state in ACTIVE}
 
     def _finished(self, member: int) -> bool:
         return self._trial.member(member).record.exists()
 
     def _take_over(self) -> None:
         """Jobs of an earlier controller that still run are followed, not started again."""
-        self._collector.collect(self.views)
-        for member in self._tasks:
-            if self._finished(member):
-                self.views[member].state = "done"
-        if not self._trial.jobs.exists():
-            return
-        known = rundir.read_all(JobRecord, self._trial.jobs)
-        states = self._scheduler.states([job.id for job in known])
-        for job in known:
-            view = self.views[job.member]
-            view.attempt = max(view.attempt, job.attempt)
-            if self._finished(job.member):
+        self._collector.collect(self.views, sorted(self.views))
+        finished = {member for member in self._tasks if self._finished(member)}
+        for member in finished:
+            self.views[member].state = "done"
+        known = known_jobs(self._trial, self._scheduler)
+        for job in known.values():
+            self.views[job.member].attempt = max(self.views[job.member].attempt, job.attempt)
+            if job.member in finished:
                 self._jobs[job.member] = replace(job, state="done")
-            elif states[job.id].state in ("pending", "running"):
-                self._jobs[job.member] = job
+        waiting = {m: job for m, job in known.items() if m not in finished}
+        states = self._scheduler.states([job.id for job in waiting.values()])
+        for member, job in waiting.items():
+            if states[job.id].state in ACTIVE:
+                self._record(member, replace(job, state="pending"), states[job.id])
 
     def _submit(self, members: Sequence[int]) -> None:
+        if not members:
+            return
         specs = []
         for member in members:
             view = self.views[member]
             view.attempt += 1
             view.state = "pending"
-            specs.append(self._spec(member, attempt=view.attempt))
+            rundir.write(self._trial.member(member).task, self._tasks[member])
+            specs.append(
+                job_spec(
+                    self._trial,
+                    member=member,
+                    attempt=view.attempt,
+                    shares=self._shares[member],
+                    python=self._python,
+                )
+            )
         for spec, job_id in zip(specs, self._scheduler.submit(specs), strict=True):
-            self._log.emit(
-                "job_submitted",
-                trial=self._number, member=spec.member, attempt=spec.attempt, job=job_id,
-            )  # fmt: skip
             self._jobs[spec.member] = JobRecord(spec.member, job_id, spec.attempt, "pending")
+        self._log.emit_all(
+            "job_submitted",
+            [
+                {"trial": self._number, "member": s.member, "attempt": s.attempt,
+                 "job": self._jobs[s.member].id}
+                for s in specs
+            ],
+        )  # fmt: skip
         self._save()
 
-    def _spec(self, member: int, *, attempt: int) -> JobSpec:
-        folder = self._trial.member(member)
-        rundir.write(folder.task, self._tasks[member])
-        return JobSpec(
-            member=member,
-            attempt=attempt,
-            command=tuple(self._launcher(worker_command(self._tasks[member], folder))),
-            environment=worker_environment(attempt),
-            log=folder.log,
-            shares=self._shares[member],
-        )
+    def _poll(self) -> None:
+        """New events of the members that train, and now and then one question for all jobs.
 
-    def _poll(self) -> bool:
-        """One look at all jobs and all new events."""
-        active = {m: j for m, j in self._jobs.items() if j.state in ("pending", "running")}
-        states = self._scheduler.states([job.id for job in active.values()])
-        changed = self._collector.collect(self.views)
-        for member, job in active.items():
-            if states[job.id].state != job.state:
-                changed = True
-                self._change(member, job, states[job.id])
-        if changed:
-            self._save()
-        return changed
+        A quiet run is asked about less often: it is the scheduler's time, too.
+        """
+        running = [m for m, job in self._jobs.items() if job.state == "running"]
+        self._collector.collect(self.views, self._collector.in_turn(running))
+        if any(0 < self.views[m].epochs <= self.views[m].epoch for m in running):
+            self._ask_seconds = self._poll_seconds  # it has trained: its job is about to end
+        now = time.monotonic()
+        if now - self._asked < self._ask_seconds:
+            return
+        self._asked = now
+        slowest = max(self._poll_seconds, self._scheduler.slowest_poll_seconds)
+        changed = self._ask()
+        self._ask_seconds = self._poll_seconds if changed else min(slowest, 1.2 * self._ask_seconds)
+
+    def _ask(self) -> bool:
+        """The states of all jobs in one call; whether any changed."""
+        active = self._active()
+        try:
+            states = self._scheduler.states([job.id for job in active.values()])
+        except SchedulerUnavailableError as error:
+            if not self._unreachable:
+                self._log.emit("scheduler_unreachable", trial=self._number, reason=str(error))
+            self._unreachable = True
+            return False
+        if self._unreachable:
+            self._unreachable = False
+            self._log.emit("scheduler_reachable", trial=self._number)
+        now = {member: states[job.id] for member, job in active.items()}
+        self._tell_requeued(active, now)
+        changes = {m: status for m, status in now.items() if status.state != active[m].state}
+        self._collector.collect(self.views, sorted(changes))
+        for member, status in changes.items():
+            self._change(member, self._jobs[member], status)
+        self._tell(changes)
+        for member, status in now.items():
+            self.views[member].reason = status.reason
+        self._submit([member for member in changes if self._tries_again(member)])
+        self._save_now_and_then()
+        return bool(changes)
 
     def _change(self, member: int, job: JobRecord, status: JobStatus) -> None:
+        """Take note of a job's new state."""
         state = status.state
-        if state == "done" and not self._finished(member):
-            state = "failed"  # a clean exit without a record is no end
-        self._record(member, replace(job, state=state, exit_code=status.exit_code))
-        if state == "running":
-            self._log.emit("job_started", trial=self._number, member=member, job=job.id)
-            return
-        self._log.emit(
-            "job_ended",
-            trial=self._number, member=member, job=job.id, state=state, exit_code=status.exit_code,
-        )  # fmt: skip
-        if state in ("failed", "lost") and self._retries[member] < self._max_retries:
-            self._retries[member] += 1
-            self._submit([member])
+        if state not in ACTIVE:
+            # The member's record decides: a clean exit without one is no end, and a job that
+            # the scheduler has forgotten may well have left one.
+            state = "done" if self._finished(member) else "failed" if state == "done" else state
+        self._record(member, replace(job, state=state, exit_code=status.exit_code), status)
 
-    def _record(self, member: int, job: JobRecord) -> None:
+    def _tell(self, changes: Mapping[int, JobStatus]) -> None:
+        """The new states into the log, with one write for all that started, one for the rest."""
+        told: dict[str, list[dict[str, object]]] = {
+            "job_started": [], "job_ended": []
+        }  # fmt: skip
+        for member, status in changes.items():
+            job = self._jobs[member]
+            about = {"trial": self._number, "member": member, "job": job.id}
+            if job.state == "running":
+                told["job_started"].append(about)
+            elif job.state != "pending":
+                end = {"state": job.state, "exit_code": job.exit_code, "reason": status.reason}
+                told["job_ended"].append({**about, **end})
+        for event, many in told.items():
+            if many:
+                self._log.emit_all(event, many)
+
+    def _tell_requeued(self, before: Mapping[int, JobRecord], now: Mapping[int, JobStatus]) -> None:
+        """Jobs that the scheduler put back by itself: they may run again before anybody asks."""
+        told: list[dict[str, object]] = []
+        for member, status in now.items():
+            job = before[member]
+            known, restarts = self._restarts[job.id], status.restarts
+            if restarts is None:
+                restarts = known + (job.state == "running" and status.state == "pending")
+            if restarts > known:
+                self._restarts[job.id] = restarts
+                about = {"trial": self._number, "member": member, "job": job.id}
+                told.append({**about, "reason": status.reason})
+        if told:
+            self._log.emit_all("job_requeued", told)
+
+    def _tries_again(self, member: int) -> bool:
+        """Whether the member failed, and has been repeated less often than it may be."""
+        failed = self._jobs[member].state in ("failed", "lost")
+        if not failed or self._retries[member] >= self._max_retries:
+            return False
+        self._retries[member] += 1
+        return True
+
+    def _record(self, member: int, job: JobRecord, status: JobStatus | None = None) -> None:
         self._jobs[member] = job
+        self._unsaved = True
         self.views[member].state = job.state
+        self.views[member].reason = status.reason if status else None
 
     def _save(self) -> None:
+        began = time.monotonic()
         rundir.write(self._trial.jobs, [self._jobs[member] for member in sorted(self._jobs)])
+        self._saved = time.monotonic()
+        self._save_seconds = self._saved - began
+        self._unsaved = False
+
+    def _save_now_and_then(self) -> None:
+        """A large ensemble changes with every look; who takes over asks for the states anyway."""
+        if self._unsaved and time.monotonic() - self._saved >= self._save_seconds / SAVE_SHARE:
+            self._save()
 
 
-class Collector:
-    """Takes the members' events over into the run's log, each once."""
-
-    def __init__(self, run: RunFolder, *, trial: int, members: Sequence[int]) -> None:
-        self._run = run
-        self._trial: TrialFolder = run.trial(trial)
-        self._followers = {m: events.Follower(self._trial.member(m).events) for m in members}
-        self._taken = dict.fromkeys(members, 0)
-        for event in events.read(run.events):
-            if event.get("trial") == trial and "member_sequence" in event:
-                member = event["member"]
-                self._taken[member] = max(self._taken[member], event["member_sequence"])
-
-    def collect(self, views: Mapping[int, MemberView]) -> bool:
-        """New events into the log and the views; whether there were any."""
-        fresh: list[events.Event] = []
-        for member, follower in self._followers.items():
-            for event in follower.new():
-                show(views[member], event)
-                if event["sequence"] > self._taken[member]:
-                    self._taken[member] = event["sequence"]
-                    fresh.append({**event, "member_sequence": event["sequence"]})
-            show_progress(views[member], self._trial.member(member))
-        if fresh:
-            events.append(self._run.events, fresh)
-        return bool(fresh)
-
-    def show_all(self, views: Mapping[int, MemberView]) -> None:
-        """Everything the members told so far into the views; nothing is written."""
-        for member in self._followers:
-            folder = self._trial.member(member)
-            for event in events.read(folder.events):
-                show(views[member], event)
-            show_progress(views[member], folder)
+def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]:
+    """Each member's last job: what controllers recorded, and what they had no time to record."""
+    told = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    jobs = {job.member: job for job in told}
+    for member, job_id in scheduler.submitted_before().items():
+        if member not in jobs or jobs[member].id != job_id:
+            attempt = jobs[member].attempt + 1 if member in jobs else 1
+            jobs[member] = JobRecord(member, job_id, attempt, "pending")
+    return jobs
 
 
-def show(view: MemberView, event: events.Event) -> None:
-    """An event's part in the live view."""
-    kind = event["event"]
-    view.attempt = max(view.attempt, event.get("attempt", 0))
-    if kind in ("first_batch", "resumed"):
-        view.started = event["wall"]
-        view.epochs_at_start = event.get("epoch", 0) + (
-            event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
-        )
-    elif kind == "epoch":
-        view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
-    elif kind == "quality":
-        view.quality = event["quality"]
+def job_spec(
+    trial: TrialFolder, *, member: int, attempt: int, shares: tuple[Share, ...], python: str
+) -> JobSpec:
+    """The job of one member: the node agent, told by the environment which member it is for."""
+    return JobSpec(
+        member=member,
+        attempt=attempt,
+        command=(python, "-m", "ai500.bagging.on_node", str(trial.path.resolve())),
+        environment={
+            "AI500_MEMBER": str(member),
+            "AI500_ATTEMPT": str(attempt),
+            "PYTHONPATH": _source_path(),
+            # One thread a process unless the slot has more cores: the worker sets the number.
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "PYTHONUNBUFFERED": "1",
+        },
+        log=trial.member(member).log,
+        shares=shares,
+    )
 
 
-def show_progress(view: MemberView, folder: MemberFolder) -> None:
-    """The worker's own last word on where it is."""
-    try:
-        told = schema.decode(Progress, json.loads(folder.progress.read_text(encoding="utf-8")))
-    except (OSError, ValueError, schema.SchemaError):
-        return
-    view.epoch, view.epochs = told.epoch, told.epochs
-    view.step, view.steps_per_epoch = told.step, told.steps_per_epoch
-    view.loss = view.loss if told.loss is None else told.loss
-    if told.images_per_second is not None:
-        view.images_per_second = told.images_per_second
-
-
-def worker_command(task: Task, folder: MemberFolder) -> list[str]:
-    """A plain process for one rank, torchrun for several."""
-    worker = ["-m", "ai500.train.worker", str(folder.task)]
-    if task.parallel_degree == 1:
-        return [sys.executable, *worker]
-    return [
-        sys.executable, "-m", "torch.distributed.run",
-        "--standalone", f"--nproc-per-node={task.parallel_degree}", "--no-python",
-        sys.executable, *worker,
-    ]  # fmt: skip
-
-
-def worker_environment(attempt: int) -> dict[str, str]:
+def _source_path() -> str:
     """A source tree that is not installed is found by its workers, too."""
     source = str(Path(ai500.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
-    return {
-        "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source,
-        "AI500_ATTEMPT": str(attempt),
-        # One thread a process unless the slot has more cores: the worker sets the number itself.
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-        "PYTHONUNBUFFERED": "1",
-    }
+    return f"{source}{os.pathsep}{inherited}" if inherited else source
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:

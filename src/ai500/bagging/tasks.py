@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ai500.config import Config
 from ai500.errors import DataError
+from ai500.parallel.parallelism_controller import members_by_node
 from ai500.planning import OFFICIAL_CONVENTION
 from ai500.records import BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.rundir import RunFolder
 
 
-def member_task(
+def member_tasks(
     run: RunFolder,
     plan: Plan,
     *,
     trial: int,
-    member: int,
     seed: int,
     bootstraps: Sequence[BootstrapRecord],
     placements: Sequence[Placement],
-    checkpoint_seconds: float,
-) -> Task:
-    """The task of one member of one trial."""
-    shares = plan.mapping[member].shares
-    placement = next(p for p in placements if p.node == shares[0].node)
-    return Task(
-        run=str(run.path.resolve()),
-        trial=trial,
-        member=member,
-        seed=seed,
-        workload=plan.workload,
-        definition=plan.definition,
-        hyperparameters=plan.hyperparameters,
-        parallel_mode=plan.parallel_mode,
-        parallel_degree=plan.parallel_degree,
-        steps_per_epoch=_steps_per_epoch(plan, bootstraps[member]),
-        slots=_slots(plan, member),
-        bootstrap=str((run.path / bootstraps[member].path).resolve()),
-        store=placement.store,
-        staged=placement.folder,
-        folder=str(run.trial(trial).member(member).path.resolve()),
-        checkpoint_seconds=checkpoint_seconds,
-        convention=OFFICIAL_CONVENTION,
-    )
+    config: Config,
+) -> list[Task]:
+    """The tasks of all members of one trial, in their order."""
+    root = run.path.resolve()
+    placed = {placement.node: placement for placement in placements}
+    sharing = _node_members(plan, start=config.slurm.start)
+    slots = {(node.name, slot.index): slot for node in plan.nodes for slot in node.slots}
+    tasks = []
+    for member in range(plan.ensemble_size):
+        placement = placed[plan.mapping[member].shares[0].node]
+        tasks.append(
+            Task(
+                run=str(root),
+                trial=trial,
+                member=member,
+                seed=seed,
+                workload=plan.workload,
+                definition=plan.definition,
+                hyperparameters=plan.hyperparameters,
+                parallel_mode=plan.parallel_mode,
+                parallel_degree=plan.parallel_degree,
+                steps_per_epoch=_steps_per_epoch(plan, bootstraps[member]),
+                slots=_slots(plan, member, slots),
+                bootstrap=str(root / bootstraps[member].path),
+                store=placement.store,
+                staged=placement.folder,
+                stage=plan.stage and placement.folder is None,
+                scratch=config.data.scratch,
+                node_members=sharing[member],
+                folder=str(RunFolder(root).trial(trial).member(member).path),
+                checkpoint_seconds=config.train.checkpoint_minutes * 60,
+                convention=OFFICIAL_CONVENTION,
+            )
+        )
+    return tasks
 
 
 def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
@@ -56,7 +68,19 @@ def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
     return steps
 
 
-def _slots(plan: Plan, member: int) -> tuple[Slot, ...]:
-    slots = {(node.name, slot.index): slot for node in plan.nodes for slot in node.slots}
+def _node_members(plan: Plan, *, start: str) -> list[tuple[int, ...]]:
+    """For each member those mapped to its node; of an array nobody knows who will be there."""
+    if plan.cluster is not None and start == "array":
+        return [(one.member,) for one in plan.mapping]
+    together = {node: tuple(members) for node, members in members_by_node(plan.mapping).items()}
+    return [together[one.shares[0].node] for one in plan.mapping]
+
+
+def _slots(plan: Plan, member: int, slots: Mapping[tuple[str, int], Slot]) -> tuple[Slot, ...]:
+    """On a cluster each job sees its own accelerators alone, numbered from 0."""
     shares = plan.mapping[member].shares
+    if plan.cluster is not None:
+        kind = plan.device
+        names = [kind if kind == "cpu" else f"{kind}:{i}" for i in range(len(shares[0].slots))]
+        return tuple(Slot(index, name, cores=()) for index, name in enumerate(names))
     return tuple(slots[share.node, index] for share in shares for index in share.slots)

@@ -37,7 +37,7 @@ def main() -> None:
     try:
         app()
     except AI500Error as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}" if error.exit_code else error, file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

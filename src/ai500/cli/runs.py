@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
-from ai500 import pipeline, rundir, schema, scoring
-from ai500.bagging.job_controller import Collector, MemberView
+from ai500 import pipeline, plugins, rundir, schema, scoring
+from ai500.bagging import setting
+from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.start import (
     AsJson,
     ClassName,
@@ -33,6 +34,9 @@ from ai500.report.html import write_report
 from ai500.rundir import RunFolder
 
 CANCEL_SECONDS = 60.0
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
+]
 RunPath = Annotated[Path, typer.Argument(help="The run folder, e.g. runs/my-run.")]
 
 
@@ -47,6 +51,7 @@ def run(
         Path | None, typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
     ] = None,
     settings: Settings = None,
+    detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
     """Train the bagged ensemble, score it, and write the report.
@@ -65,30 +70,35 @@ def run(
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{resolved.workload}-{resolved.problem_class}-{stamp}"
     folder = pipeline.prepare(resolved, out or Path("runs") / name)
-    _execute(folder, as_json=as_json)
+    _execute(folder, as_json=as_json, detach=detach)
 
 
-def resume(path: RunPath, as_json: AsJson = False) -> None:
+def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
     """Go on with a run that was stopped or failed; what is finished is not repeated.
 
     Example: ai500 resume runs/first
     """
-    _execute(RunFolder.open(path), as_json=as_json)
+    _execute(RunFolder.open(path), as_json=as_json, detach=detach)
 
 
-def _execute(folder: RunFolder, *, as_json: bool) -> None:
-    # `kill`, a closed terminal and Ctrl-C all mean: end the members in order, then tell.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
+    # `kill` and Ctrl-C mean: end the members in order, then tell. A closed terminal means the
+    # same on this machine alone; jobs of a cluster go on.
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
         if not as_json:
             console.print(f"run folder {folder.path}", soft_wrap=True)
-        result = pipeline.execute(folder, terminal)
+        result = pipeline.execute(folder, terminal, detach=detach)
     _print_score(folder, result, as_json=as_json)
 
 
 def _as_interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def _as_disconnection(number: int, frame: object) -> None:
+    raise pipeline.Disconnected
 
 
 def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
@@ -107,12 +117,12 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     """
     folder = RunFolder.open(path)
     plan = rundir.read(Plan, folder.plan)
-    state = scoring.state_of(folder, plan)
+    state: str = scoring.state_of(folder, plan)
     owner = folder.owner()
-    number = max(
-        (n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()), default=0
-    )
+    number = _current_trial(folder, plan)
     views = _views(folder, number, plan) if number else []
+    if state == "stopped" and any(view.state in ("pending", "running") for view in views):
+        state = "left"  # jobs of a cluster go on without a controller
     if as_json:
         told = {
             "run": str(path),
@@ -128,7 +138,9 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
-    if state == "stopped":
+    if state == "left":
+        console.print("its jobs go on; nobody follows them", soft_wrap=True)
+    if state in ("stopped", "left"):
         console.print(f"go on with: ai500 resume {path}", soft_wrap=True)
     for file in (folder.score, folder.report):
         if file.exists():
@@ -143,8 +155,10 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     jobs = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         views[job.member].state, views[job.member].attempt = job.state, job.attempt
-        if job.state in ("pending", "running") and not folder.owner():
-            views[job.member].state = "lost"  # its controller is gone, and it with it
+    if not folder.owner():
+        # Nobody keeps the records up to date; the scheduler knows what became of the jobs.
+        for member, (_, told) in setting.known_states(folder, number).items():
+            views[member].state, views[member].reason = told.state, told.reason
     for member, view in views.items():
         if trial.member(member).record.exists():
             view.state = "done"
@@ -157,13 +171,24 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 cancel runs/first
     """
     folder = RunFolder.open(path)
-    was_running = _end_controller(folder)
+    plan = rundir.read(Plan, folder.plan)
+    number = _current_trial(folder, plan)
+    if plugins.scheduler(plan.scheduler).outlives_controller and number:
+        # Its jobs can be ended from anywhere; a controller, wherever it is, sees that and ends.
+        was_running = setting.cancel_left_behind(folder, number) > 0
+    else:
+        was_running = _end_controller(folder)
     if as_json:
         print(json.dumps({"run": str(path), "was_running": was_running}))
     elif was_running:
         print(f"cancelled; go on with: ai500 resume {path}")
     else:
         print(f"{path} is not running")
+
+
+def _current_trial(folder: RunFolder, plan: Plan) -> int:
+    begun = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
+    return max(begun, default=0)
 
 
 def _end_controller(folder: RunFolder) -> bool:

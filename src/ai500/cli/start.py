@@ -10,12 +10,14 @@ import typer
 
 import ai500
 from ai500 import config as configuration
-from ai500 import planning, schema, system
+from ai500 import pipeline, schema
 from ai500.atomic import write_text
+from ai500.bagging.setting import preview
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
 from ai500.errors import InputError
-from ai500.records import Plan
+from ai500.records import Cluster, Plan
+from ai500.rundir import RunFolder
 from ai500.units import human_bytes, human_seconds, human_si
 
 ConfigPath = Annotated[
@@ -32,7 +34,7 @@ Runs = Annotated[int | None, typer.Option("--runs", help="Number of full trials.
 DataPath = Annotated[
     Path | None, typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
 ]
-SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local.")]
+SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="key=value over the configuration, e.g. ensemble.size=8."),
@@ -120,11 +122,18 @@ def plan(
         scheduler=scheduler,
         settings=settings,
     )
-    made = planning.make_plan(resolved, system.describe())
+    _, made = pipeline.make_plan(resolved)
+    folder = RunFolder(Path("runs") / "RUN")
+    scripts = preview(folder, resolved, made)
     if as_json:
-        print(json.dumps(schema.encode(made), indent=2))
-    else:
-        show_plan(made)
+        print(json.dumps({**schema.encode(made), "scripts": dict(scripts)}, indent=2))
+        return
+    show_plan(made)
+    for name, text in scripts:
+        console.print(
+            f"Script: {name} (of trial 1, for the run folder {folder.path})", style="bold"
+        )
+        print(text)
 
 
 def show_plan(plan: Plan) -> None:
@@ -143,6 +152,7 @@ def show_plan(plan: Plan) -> None:
         [
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
+            *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("batch", f"{hyper.batch_size} an accelerator, {plan.global_batch_size} a step"),
             ("learning rate", f"{plan.learning_rate:.4g} at its peak, {hyper.schedule} decay"),
             ("steps", f"{hyper.epochs} epochs of {plan.steps_per_epoch} steps, every member"),
@@ -176,6 +186,16 @@ def show_plan(plan: Plan) -> None:
     staged = list(plan.bytes_per_node.items())
     text = "to the node's scratch" if plan.stage else "nothing: read from the shared store"
     rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
+
+
+def _cluster(cluster: Cluster) -> str:
+    unusable = f", {len(cluster.unusable)} more can't be used" if cluster.unusable else ""
+    first = next(iter(cluster.unusable.items()), None)
+    return (
+        f"{cluster.name}, partition {cluster.partition}: {len(cluster.nodes)} nodes of "
+        f"{cluster.cpus_per_node} CPUs and {cluster.accelerators_per_node} accelerators{unusable}"
+        + (f" ({first[0]}: {first[1]})" if first else "")
+    )
 
 
 def _time(plan: Plan, seconds: float) -> str:

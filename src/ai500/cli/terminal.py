@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.bagging.job_controller import MemberView
+from ai500.bagging.member_views import MemberView
 from ai500.records import Finding, Score
 from ai500.units import human_seconds, human_si
 
@@ -107,6 +107,8 @@ class Terminal:
 
 def _line(view: MemberView) -> str:
     parts = [f"member {view.member}", view.state]
+    if view.state == "pending" and view.reason:
+        parts.append(f"({view.reason})")
     if view.epochs:
         parts.append(f"epoch {view.epoch}/{view.epochs}")
     if view.loss is not None:
@@ -142,7 +144,9 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
             "" if left is None else human_seconds(left),
         )
     done = sum(view.state == "done" for view in views)
-    return Group(table, Text(f"{done} of {len(views)} members done", style="dim"))
+    reasons = {view.reason for view in views if view.state == "pending" and view.reason}
+    waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
+    return Group(table, Text(f"{done} of {len(views)} members done{waiting}", style="dim"))
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:

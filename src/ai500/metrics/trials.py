@@ -16,6 +16,7 @@ from ai500 import plugins, schema
 from ai500.errors import JobError
 from ai500.events import Event
 from ai500.metrics import score as equations
+from ai500.metrics.clocks import Clocks, host_of, on_one_clock
 from ai500.records import EnsembleResult, Operations, Plan, Score
 
 TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
@@ -49,7 +50,9 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
     """One trial's score, from its events alone."""
     mine = [event for event in events if event.get("trial") == trial]
     result = _last_aggregate(mine)
-    clock = _clock(mine)
+    clock = clock_of(mine)
+    told, clocks = mine, Clocks(mine)
+    mine = list(on_one_clock(told, clock))
     epochs = plan.hyperparameters.epochs
     spans = [_span(mine, member, clock=clock, epochs=epochs) for member in result.members]
     problem_class = plan.definition
@@ -107,7 +110,22 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
         members_per_accelerator=plan.members_per_accelerator,
         waves=plan.waves,
         clock=clock,
+        clock_offset_seconds=clocks.largest_offset(),
+        clock_uncertainty_seconds=0.0
+        if clock == "monotonic"
+        else _uncertainty(clocks, spans, told),
     )
+
+
+def _uncertainty(
+    clocks: Clocks, spans: Sequence[MemberSpan], events: Sequence[Event]
+) -> float | None:
+    """Of the window: by the clocks of the member that began first and the one that ended last."""
+    first = min(spans, key=lambda span: span.start).member
+    last = max(spans, key=lambda span: span.end).member
+    starts = [e for e in events if e["event"] == "first_batch" and e["member"] == first]
+    ends = [e for e in events if e["event"] == "end" and e["member"] == last]
+    return clocks.uncertainty(starts[0], ends[-1])
 
 
 def mean_of_trials(trials: Sequence[Score]) -> Score:
@@ -139,9 +157,9 @@ def _last_aggregate(events: Sequence[Event]) -> EnsembleResult:
     return schema.decode(EnsembleResult, told[-1], at="aggregate")
 
 
-def _clock(events: Sequence[Event]) -> Literal["monotonic", "wall"]:
+def clock_of(events: Sequence[Event]) -> Literal["monotonic", "wall"]:
     """One boot of one host has a clock that nobody can set; several have only the wall's."""
-    hosts = {(e["host"], e["boot"]) for e in events if e["event"] in TRAINING_EVENTS}
+    hosts = {host_of(event) for event in events if event["event"] in TRAINING_EVENTS}
     return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
 
 

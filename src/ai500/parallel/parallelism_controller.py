@@ -6,7 +6,7 @@ Eq. 5, `Sys_scale = M × P_degree`, extended by k members per accelerator [D11] 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.errors import ConfigError
@@ -131,6 +131,15 @@ def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[Mapping, ...]:
         )
         mapping.append(Mapping(member=member, wave=wave, shares=shares))
     return tuple(mapping)
+
+
+def members_by_node(mapping: Iterable[Mapping]) -> dict[str, list[int]]:
+    """Node → the members that use it, for all nodes in one go."""
+    found: dict[str, list[int]] = {}
+    for one in mapping:
+        for share in one.shares:
+            found.setdefault(share.node, []).append(one.member)
+    return found
 
 
 def divisors(number: int) -> list[int]:

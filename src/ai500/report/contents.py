@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from ai500 import events, rundir
 from ai500.errors import RunFolderError
+from ai500.metrics.clocks import on_one_clock
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -72,7 +73,9 @@ def read_contents(run: RunFolder) -> Contents:
         began=next((event.get("wall") for event in told if event["event"] == "trial_start"), None),
         missing=_missing(run, score),
         shown=shown,
-        histories=member_histories(told, trial=number, clock=shown.clock),
+        histories=member_histories(
+            on_one_clock(told, shown.clock), trial=number, clock=shown.clock
+        ),
         members={
             member: rundir.read(TrainRecord, folder.record)
             for member, folder in folders.items()

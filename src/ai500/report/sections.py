@@ -69,9 +69,21 @@ def score_table(contents: Contents) -> Table:
          "between first and last start of the first wave", "[D6]"),
         ("Idle", human_seconds(score.idle_seconds),
          "part of the time in which no member trained", "[D13]"),
-        ("Clock", score.clock, "monotonic: one host; wall: several", "[D6]"),
+        ("Clock", score.clock, _clock(score), "[D6]"),
     ]  # fmt: skip
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+
+
+def _clock(score: Score) -> str:
+    if score.clock == "monotonic":
+        return "of one host, which nobody can set"
+    uncertainty, offset = score.clock_uncertainty_seconds, score.clock_offset_seconds
+    if uncertainty is None or offset is None:
+        return "of several hosts; their offsets were not measured on every node"
+    return (
+        f"of several hosts, corrected by offsets of up to {human_seconds(offset)}; the window is "
+        f"known to ± {human_seconds(uncertainty)}"
+    )
 
 
 def _penalty(contents: Contents) -> str:

@@ -51,6 +51,8 @@ class Member:
     events: EventLog | None
     """Rank 0's; None on the others."""
     stop_requested: Callable[[], bool]
+    on_ready: Callable[[], None] = lambda: None
+    """Called once, when all is ready for the first batch."""
 
     def emit(self, event: str, **fields: object) -> None:
         """An event of this member, told once (by rank 0)."""
@@ -73,6 +75,7 @@ def epochs(member: Member) -> Iterator[int]:
     else:
         member.emit("resumed", epoch=position.epoch, step=position.step)
     rate = _learning_rate(task, world_size=member.feed.world_size)
+    member.on_ready()
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
         images_per_second = _train_epoch(member, position, order, rate)

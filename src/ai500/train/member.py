@@ -6,7 +6,6 @@ here, by the process that ran it, not taken from the configuration.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -27,21 +26,26 @@ from ai500.errors import AI500Error
 from ai500.operations import count
 from ai500.parallel.data_duplicator import Staged
 from ai500.randomness import Stream, derive
-from ai500.records import Operations, Slot, Task, TrainRecord
+from ai500.records import Operations, Task, TrainRecord
 from ai500.rundir import MemberFolder
 from ai500.train import precision
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.loop import Member, epochs
+from ai500.train.meeting import Meeting
 from ai500.train.worker import Rank, StopRequest
 
+LOCK_SECONDS = 100.0
 
-def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
+
+def run(
+    task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
+) -> None:
     """Train this rank's part of the member, and on rank 0 leave the record."""
-    device = torch.device(slot.device)
-    if slot.cores:
-        torch.set_num_threads(len(slot.cores))
+    device = torch.device(device)
+    if threads is not None:
+        torch.set_num_threads(threads)
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)
     precision.apply(task.hyperparameters.precision)
@@ -50,8 +54,11 @@ def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
     try:
         held = _only_one(task) if rank.rank == 0 else None
         member = assemble(task, rank=rank, device=device, stop=stop)
+        meeting = Meeting(task, rank, member.emit)
+        member.on_ready = meeting.begin
         for _ in epochs(member):
             pass
+        meeting.end()
         _finish(member)
         del held  # until here nobody else trains this member
     finally:
@@ -60,12 +67,13 @@ def run(task: Task, *, rank: Rank, slot: Slot, stop: StopRequest) -> None:
 
 
 def _only_one(task: Task) -> TextIO:
-    """The member's lock: two workers on one checkpoint would spoil each other's."""
+    """The member's lock: two workers on one checkpoint would spoil each other's.
+
+    A node that lost its power holds it on a network file system until its lease ends.
+    """
     file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise AI500Error(f"member {task.member} is being trained by another process.") from error
+    if not rundir.lock_within(file, seconds=LOCK_SECONDS):
+        raise AI500Error(f"member {task.member} is being trained by another process.")
     return file
 
 
@@ -76,7 +84,8 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
     hyper = task.hyperparameters
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
     model = workload.model(problem_class).to(device)
-    splits = (Staged if task.staged else Store).open(Path(task.staged or task.store)).splits
+    staged = task.staged or os.environ.get("AI500_STAGED")
+    splits = (Staged if staged else Store).open(Path(staged or task.store)).splits
 
     def loss(outputs: Any, labels: Tensor) -> Tensor:
         return workload.loss(outputs, labels, hyperparameters=hyper)

@@ -30,6 +30,7 @@ class Rank:
 
     rank: int
     local_rank: int
+    local_world_size: int
     world_size: int
 
     @classmethod
@@ -39,6 +40,7 @@ class Rank:
         return cls(
             rank=int(environ.get("RANK", "0")),
             local_rank=int(environ.get("LOCAL_RANK", "0")),
+            local_world_size=int(environ.get("LOCAL_WORLD_SIZE", "1")),
             world_size=int(environ.get("WORLD_SIZE", "1")),
         )
 
@@ -73,11 +75,11 @@ def main() -> int:
                 f"parallel.degree = {task.parallel_degree}. Start it through `ai500 run`."
             )
         slot = task.slots[rank.local_rank]
-        _pin(slot)
+        threads = _pin(slot, rank)
         # Imported here: torch reads the process's cores when it is loaded.
         from ai500.train.member import run
 
-        run(task, rank=rank, slot=slot, stop=stop)
+        run(task, rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -98,10 +100,30 @@ def _die_with_parent() -> None:
             os._exit(1)
 
 
-def _pin(slot: Slot) -> None:
-    """A CPU slot is a fixed set of cores [D8]."""
-    if slot.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, slot.cores)
+def _cores(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
+    """A CPU slot is a fixed set of cores [D8]: the plan's, or on a cluster an equal share of those
+    that the scheduler bound the job to; a number where it bound none. None: an accelerator's."""
+    if slot.cores:
+        return slot.cores
+    if slot.device != "cpu":
+        return None
+    found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(found) or 1))
+    each = max(1, granted // rank.local_world_size)
+    if len(found) > granted:
+        return each
+    first = rank.local_rank * each % len(found)
+    return tuple(found[first : first + each])
+
+
+def _pin(slot: Slot, rank: Rank) -> int | None:
+    """Bind this process to its cores, if they are known; how many threads it may use."""
+    cores = _cores(slot, rank)
+    if isinstance(cores, tuple):
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+        return len(cores)
+    return cores
 
 
 if __name__ == "__main__":

@@ -10,13 +10,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from ai500.atomic import explaining_write_errors
-from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus
+from ai500.bagging.launchers import Launcher
+from ai500.bagging.on_node import DIE_WITH_PARENT
+from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Setting
+from ai500.config import Config
+from ai500.errors import ConfigError
+from ai500.records import Cluster
 
 GRACE_SECONDS = 15.0
-_DIE_WITH_PARENT = str(Path(__file__).with_name("die_with_parent.py"))
 
 
 class LocalScheduler:
@@ -26,9 +29,11 @@ class LocalScheduler:
     kernel kills it with this process, and torchrun's ranks with torchrun.
     """
 
+    poll_seconds = 0.5
     slowest_poll_seconds = 0.5  # a look costs nothing, and a late one is time in the window
 
-    def __init__(self, *, members_per_accelerator: int = 1) -> None:
+    def __init__(self, launcher: Launcher, *, members_per_accelerator: int = 1) -> None:
+        self._launcher = launcher
         self._places_per_slot = members_per_accelerator
         self._queue: dict[str, JobSpec] = {}
         self._running: dict[str, tuple[JobSpec, subprocess.Popen[bytes]]] = {}
@@ -44,6 +49,10 @@ class LocalScheduler:
             self._queue[ids[-1]] = job
         self._start_what_fits()
         return ids
+
+    def submitted_before(self) -> dict[int, str]:
+        """None: jobs die with the controller that started them."""
+        return {}
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Reap what ended, start what fits, and tell."""
@@ -71,6 +80,9 @@ class LocalScheduler:
             self._kill_group(process)
             self._ended[job_id] = JobStatus("cancelled", process.returncode)
 
+    def close(self) -> None:
+        """Jobs die with this process anyway."""
+
     def _state(self, job_id: str) -> JobStatus:
         if job_id in self._queue:
             return JobStatus("pending")
@@ -92,13 +104,13 @@ class LocalScheduler:
                 del self._queue[job_id]
                 self._running[job_id] = (job, self._start(job))
 
-    @staticmethod
-    def _start(job: JobSpec) -> subprocess.Popen[bytes]:
+    def _start(self, job: JobSpec) -> subprocess.Popen[bytes]:
+        command = self._launcher(job.command)
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
             log.flush()
             return subprocess.Popen(
-                [sys.executable, "-S", _DIE_WITH_PARENT, str(os.getpid()), *job.command],
+                [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
                 env={**os.environ, **job.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -115,3 +127,32 @@ class LocalScheduler:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+class LocalKind:
+    """Processes on this machine, which is all there is."""
+
+    outlives_controller = False
+    controller_places_data = True
+
+    def survey(self, config: Config) -> Cluster | None:
+        """Nothing but this machine."""
+        return None
+
+    def make(self, setting: Setting) -> LocalScheduler:
+        """For one trial."""
+        return LocalScheduler(
+            setting.launcher, members_per_accelerator=setting.plan.members_per_accelerator
+        )
+
+    def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+        """No scripts: processes are started directly, and by nobody but this scheduler."""
+        if setting.launcher.srun_flags:
+            raise ConfigError(
+                f"scheduler.launcher = {setting.plan.launcher!r} needs Slurm to start the "
+                "container. Set scheduler.kind = 'slurm', or another launcher."
+            )
+        return []
+
+
+LOCAL = LocalKind()

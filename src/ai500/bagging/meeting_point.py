@@ -1,0 +1,255 @@
+"""Where members on different nodes meet: one clock to compare theirs with, one barrier to start at.
+
+The window of an ensemble crosses nodes [D6], so each worker measures how far its wall clock is
+from the meeting point's, and how sure that is; in a gang the members also wait here for each
+other, since start skew counts. A gang's meeting point runs beside its first member
+(`python -m ai500.bagging.meeting_point TRIAL_FOLDER …`), an array's in the job controller.
+
+One question a line, one answer a line, both JSON; its address lies in the trial's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import secrets
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ai500 import rundir
+from ai500.errors import AI500Error
+from ai500.rundir import TrialFolder
+
+CLOCK_ROUNDS = 25
+CONNECT_SECONDS = 3.0
+LONGEST_LINE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """How to reach a meeting point; `hosts` are tried in order."""
+
+    name: str
+    hosts: tuple[str, ...]
+    port: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """This host's wall clock less the meeting point's, and how far that may be off."""
+
+    offset_seconds: float
+    uncertainty_seconds: float
+    reference: str
+
+
+class Barrier:
+    """Opens when each expected member is ready or gone, or after the longest wait."""
+
+    def __init__(self, expected: Iterable[int], *, seconds: float) -> None:
+        self._missing = set(expected)
+        self._seconds = seconds
+        self._change = threading.Condition()
+        self._deadline: float | None = None
+
+    def wait(self, member: int) -> list[int]:
+        """Block until the barrier opens; who was still missing then."""
+        with self._change:
+            if member not in self._missing:
+                return []  # of a later wave, or here for the second time
+            if self._deadline is None:
+                self._deadline = time.monotonic() + self._seconds
+            self.leave(member)
+            self._change.wait_for(
+                lambda: not self._missing, timeout=max(0.0, self._deadline - time.monotonic())
+            )
+            return sorted(self._missing)
+
+    def leave(self, member: int) -> None:
+        """Nobody waits for this member any more."""
+        with self._change:
+            self._missing.discard(member)
+            self._change.notify_all()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 1024  # a gang connects all at once
+
+    def __init__(self, token: str, barrier: Barrier) -> None:
+        super().__init__(("", 0), _Conversation)
+        self.token = token
+        self.barrier = barrier
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    server: _Server
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        while line := self.rfile.readline(LONGEST_LINE):
+            try:
+                question = json.loads(line)
+                if question["token"] != self.server.token:
+                    return
+                answer = self._answer(question)
+            except (ValueError, KeyError, TypeError):
+                return  # a stranger; the token has been checked before anything is done
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        match question["ask"]:
+            case "clock":
+                return {"wall": time.time(), "host": socket.gethostname()}
+            case "meet":
+                return {"missing": self.server.barrier.wait(int(question["member"]))}
+            case "leave":
+                self.server.barrier.leave(int(question["member"]))
+        return {}
+
+
+class MeetingPoint:
+    """A server in a thread of its own; its address is in the trial's folder while it is there."""
+
+    def __init__(
+        self, trial: TrialFolder, *, name: str, expected: Iterable[int] = (), seconds: float = 0.0
+    ) -> None:
+        self._file = trial.meeting_point
+        self._token = secrets.token_hex(16)
+        self._server = _Server(self._token, Barrier(expected, seconds=seconds))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        address = Address(name, _own_names(), self._server.server_address[1], self._token)
+        rundir.write(self._file, address)
+        self._file.chmod(0o600)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Visitor:
+    """A member's connection to the meeting point; a question nobody answers is None."""
+
+    def __init__(self, connection: socket.socket, token: str) -> None:
+        self._connection = connection
+        self._stream = connection.makefile("rwb")
+        self._token = token
+
+    def clock(self) -> Offset | None:
+        """By the exchange that took least time: the answer was given somewhere within it."""
+        best: Offset | None = None
+        for _ in range(CLOCK_ROUNDS):
+            asked, told, answered = time.time(), self._ask("clock"), time.time()
+            if told is None:
+                return best
+            half = (answered - asked) / 2
+            if best is None or half < best.uncertainty_seconds:
+                best = Offset(asked + half - told["wall"], half, told["host"])
+        return best
+
+    def meet(self, member: int) -> list[int] | None:
+        """Wait for the other members; who was still missing when the wait ended."""
+        self._connection.settimeout(None)
+        told = self._ask("meet", member=member)
+        return None if told is None else list(told["missing"])
+
+    def leave(self, member: int) -> None:
+        """Say that nobody needs to wait for this member."""
+        self._ask("leave", member=member)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._stream.close()
+        self._connection.close()
+
+    def _ask(self, what: str, **more: int) -> dict[str, Any] | None:
+        question = {"token": self._token, "ask": what, **more}
+        try:
+            self._stream.write(json.dumps(question).encode() + b"\n")
+            self._stream.flush()
+            answer = json.loads(self._stream.readline(LONGEST_LINE))
+        except (OSError, ValueError):
+            return None
+        return answer if isinstance(answer, dict) else None
+
+
+def visit(trial: TrialFolder, *, name: str | None, patience_seconds: float) -> Visitor | None:
+    """Connect to the trial's meeting point, of this name where one is given.
+
+    An older one's address may still be there, or the new one not yet visible on this node.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        address = _read(trial.meeting_point)
+        if address is not None and name in (None, address.name):
+            for host in address.hosts:
+                try:
+                    connection = socket.create_connection((host, address.port), CONNECT_SECONDS)
+                except OSError:
+                    continue
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return Visitor(connection, address.token)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.2)
+
+
+def _read(path: Path) -> Address | None:
+    try:
+        return rundir.read(Address, path)
+    except AI500Error:
+        return None
+
+
+def _own_names() -> tuple[str, ...]:
+    """Names and addresses of this host that another node may know it by."""
+    name = socket.gethostname()
+    names = [name, socket.getfqdn()]
+    with contextlib.suppress(OSError):  # the name may not resolve, not even here
+        names += [str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)]
+    return tuple(dict.fromkeys(names))
+
+
+def main() -> None:
+    """A gang's meeting point, until every member of the gang has ended."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("trial", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--members", required=True, help="who meets, e.g. 0,1,2")
+    parser.add_argument("--seconds", type=float, required=True, help="the longest wait")
+    parser.add_argument("--exits", type=Path, required=True, help="a line for each that has ended")
+    parser.add_argument("--count", type=int, required=True, help="members of the gang")
+    arguments = parser.parse_args()
+    trial = TrialFolder(arguments.trial)
+    members = [int(member) for member in arguments.members.split(",")]
+    point = MeetingPoint(
+        trial,
+        name=arguments.name,
+        expected=[member for member in members if not trial.member(member).record.exists()],
+        seconds=arguments.seconds,
+    )
+    while _lines(arguments.exits) < arguments.count:
+        time.sleep(0.5)
+    point.close()
+
+
+def _lines(path: Path) -> int:
+    try:
+        return path.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""Slurm: the members as tasks of a job array, or as steps of one gang (V3 §3.3, §3.7).
+
+One `squeue` per poll for the whole run. What was submitted is in the trial's folder `slurm/`
+before Slurm knows of it, so a controller that dies in between finds its jobs again by their name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ai500 import rundir
+from ai500.atomic import write_text
+from ai500.bagging.meeting_point import MeetingPoint
+from ai500.bagging.schedulers import JobSpec, JobStatus, SchedulerUnavailableError, Setting
+from ai500.bagging.schedulers import slurm_commands as commands
+from ai500.bagging.schedulers.slurm_script import Part, Request, array_script, gang_script
+from ai500.config import Config
+from ai500.errors import ConfigError, EnvironmentLacksError
+from ai500.records import Cluster, Plan
+from ai500.rundir import TrialFolder
+
+CANCEL_SECONDS = 120.0
+SUBMIT_PATIENCE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One sbatch call: written before it, and again with Slurm's answer."""
+
+    name: str
+    start: str
+    members: tuple[int, ...]
+    job: str | None
+
+    def ids(self) -> list[str]:
+        """An id for each member, in order: an array's task, or a gang's member."""
+        mark = "_" if self.start == "array" else "m"
+        numbers = range(len(self.members)) if self.start == "array" else self.members
+        return [f"{self.job}{mark}{number}" for number in numbers]
+
+
+class SlurmScheduler:
+    """The jobs of one trial."""
+
+    poll_seconds = 2.0
+    slowest_poll_seconds = 30.0
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._slurm = setting.config.slurm
+        self._folder = setting.trial / "slurm"
+        self._point: MeetingPoint | None = None
+        self._waiting: set[str] = set()
+
+    def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
+        """One array or gang, or several arrays where one would pass MaxArraySize."""
+        self._meet()
+        return [job_id for chunk in self._chunks(jobs) for job_id in self._submit(chunk)]
+
+    def submitted_before(self) -> dict[int, str]:
+        """Member → its last job; one whose sbatch nobody saw the answer of is found by name."""
+        found: dict[int, str] = {}
+        for file in sorted(self._folder.glob("*.json")):
+            submission = rundir.read(Submission, file)
+            if submission.job is None and (known := commands.jobs_named(submission.name)):
+                submission = replace(submission, job=known[0])
+                rundir.write(file, submission)
+            if submission.job is not None:
+                found.update(zip(submission.members, submission.ids(), strict=True))
+        if found:
+            self._meet()
+        return found
+
+    def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
+        """All in one squeue; of a gang's members those that have ended say so themselves."""
+        jobs = {one: one.partition("m")[0] for one in ids}
+        told = commands.job_states(set(jobs.values())) if jobs else {}
+        exits = self._exits({base for one, base in jobs.items() if "m" in one})
+        # A task that is cancelled while it waits is gone at once, and without a trace.
+        cancelled = {job for job in self._waiting if job in told and told[job].state == "lost"}
+        self._waiting = {job for job, one in told.items() if one.state == "pending"}
+        return {
+            one: JobStatus("cancelled", reason="cancelled before it started")
+            if base in cancelled
+            else _status(told[base], exits.get(one))
+            for one, base in jobs.items()
+        }
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """`scancel`, and wait until they are gone: members write a checkpoint when they can."""
+        jobs = sorted({one.partition("m")[0] for one in ids})
+        if jobs:
+            commands.cancel_jobs(jobs)
+        deadline = time.monotonic() + CANCEL_SECONDS
+        while jobs and time.monotonic() < deadline:
+            told = commands.job_states(jobs)
+            jobs = [job for job in jobs if told[job].state in ("pending", "running")]
+            if jobs:
+                time.sleep(1.0)
+        self.close()
+
+    def close(self) -> None:
+        """Answer no clock questions any more."""
+        if self._point is not None:
+            self._point.close()
+            self._point = None
+
+    def preview(self, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+        """The scripts, not submitted."""
+        chunks = list(self._chunks(jobs))
+        return [
+            (f"{self._slurm.start} {number} of {len(chunks)}", self._script(chunk, "001"))
+            for number, chunk in enumerate(chunks, start=1)
+        ]
+
+    def _meet(self) -> None:
+        """Members of an array compare their clocks with this host's; a gang has its own point."""
+        if self._slurm.start == "array" and self._point is None:
+            self._point = MeetingPoint(TrialFolder(self._setting.trial), name=self._setting.name)
+
+    def _chunks(self, jobs: Sequence[JobSpec]) -> Iterator[Sequence[JobSpec]]:
+        cluster = self._setting.plan.cluster
+        size = len(jobs)
+        if self._slurm.start == "array" and cluster is not None:
+            size = min(size, cluster.max_array_size)
+        for first in range(0, len(jobs), max(1, size)):
+            yield jobs[first : first + size]
+
+    def _submit(self, jobs: Sequence[JobSpec]) -> list[str]:
+        number = f"{1 + len(list(self._folder.glob('*.sh'))):03d}"
+        script = self._script(jobs, number)
+        members = tuple(job.member for job in jobs)
+        submission = Submission(self._name(number), self._slurm.start, members, None)
+        file = self._folder / f"{number}.json"
+        rundir.write(file, submission)
+        write_text(self._folder / f"{number}.sh", script)
+        submission = replace(submission, job=self._sbatch(script, name=submission.name))
+        rundir.write(file, submission)
+        return submission.ids()
+
+    def _sbatch(self, script: str, *, name: str) -> str:
+        """Slurm's controller may be restarting: a submission waits for it a while."""
+        deadline = time.monotonic() + SUBMIT_PATIENCE_SECONDS
+        while True:
+            try:
+                return commands.submit_script(script, options=[f"--chdir={self._setting.trial}"])
+            except SchedulerUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(5.0)
+            # Slurm may have taken the job without living to say so.
+            with contextlib.suppress(SchedulerUnavailableError):
+                if known := commands.jobs_named(name):
+                    return known[0]
+
+    def _name(self, number: str) -> str:
+        return f"{self._setting.name}-{number}"
+
+    def _script(self, jobs: Sequence[JobSpec], number: str) -> str:
+        request = self._request(jobs, number)
+        return gang_script(request) if self._slurm.start == "gang" else array_script(request)
+
+    def _request(self, jobs: Sequence[JobSpec], number: str) -> Request:
+        plan, slurm, launcher = self._setting.plan, self._slurm, self._setting.launcher
+        nodes = _gang_nodes(jobs) if slurm.start == "gang" else []
+        share = jobs[0].shares[0]
+        python, module = jobs[0].command[0], "ai500.bagging.on_node"
+        trial = str(self._setting.trial)
+        waves = {one.member: one.wave for one in plan.mapping}
+        least = min(waves[job.member] for job in jobs)
+        return Request(
+            name=self._name(number),
+            trial=self._setting.trial,
+            parts=[
+                Part(job.member, job.attempt, nodes.index(job.shares[0].node) if nodes else 0)
+                for job in jobs
+            ],
+            nodes_per_member=len(jobs[0].shares),
+            gang_nodes=len(nodes),
+            slots_per_node=len(share.slots),
+            job_slots_per_node=_slots_per_node(jobs) if nodes else len(share.slots),
+            cpus_per_slot=cpus_per_slot(plan, self._setting.config),
+            accelerators=plan.device != "cpu",
+            at_once=_at_once(plan),
+            first_wave=[job.member for job in jobs if waves[job.member] == least],
+            shares_accelerators=plan.members_per_accelerator > 1,
+            stages=plan.stage,
+            command=launcher(jobs[0].command),
+            clear=launcher([python, "-m", module, "--clear", trial]),
+            meeting_point=launcher([python, "-m", "ai500.bagging.meeting_point", trial]),
+            srun_flags=launcher.srun_flags,
+            environment={
+                name: value
+                for name, value in jobs[0].environment.items()
+                if name not in ("AI500_MEMBER", "AI500_ATTEMPT")
+            },
+            exits=self._folder / f"{number}.exits",
+            slurm=slurm,
+        )
+
+    def _exits(self, gangs: set[str]) -> dict[str, int]:
+        """What the members of these gangs ended with, as far as they have."""
+        codes: dict[str, int] = {}
+        for file in sorted(self._folder.glob("*.json")) if gangs else ():
+            submission = rundir.read(Submission, file)
+            if submission.job in gangs:
+                codes |= _read_exits(file.with_suffix(".exits"), submission.job)
+        return codes
+
+
+class SlurmKind:
+    """Jobs of a Slurm cluster."""
+
+    outlives_controller = True
+    controller_places_data = False
+
+    def survey(self, config: Config) -> Cluster | None:
+        """The nodes of the partition that can be used, and what one of them has."""
+        slurm = config.slurm
+        _check(config)
+        told = commands.read_cluster(partition=slurm.partition, constraint=slurm.constraint)
+        usable = [node for node in told.nodes if node.usable]
+        wanted = config.system.accelerators_per_node
+        if config.system.device != "cpu" and wanted is not None and any(n.gpus for n in usable):
+            usable = [node for node in usable if node.gpus >= wanted]
+        unusable = {n.name: n.why or n.state for n in told.nodes if not n.usable}
+        if not usable:
+            raise EnvironmentLacksError(
+                f"partition {told.partition!r} has no node that can be used now "
+                f"({len(told.nodes)} in all: {_some(unusable)}). Choose another slurm.partition "
+                "or slurm.constraint, or ask the site."
+            )
+        _check_uniform(told.partition, usable, device=config.system.device)
+        return Cluster(
+            name=told.name,
+            partition=told.partition,
+            nodes=tuple(node.name for node in usable),
+            unusable=unusable,
+            cpus_per_node=min(node.cpus for node in usable),
+            accelerators_per_node=usable[0].gpus,
+            memory_bytes_per_node=usable[0].memory_bytes,
+            max_array_size=told.max_array_size,
+            max_seconds=told.max_seconds,
+            accounting=told.accounting,
+            version=told.version,
+        )
+
+    def make(self, setting: Setting) -> SlurmScheduler:
+        """For one trial."""
+        return SlurmScheduler(setting)
+
+    def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+        """The batch scripts."""
+        return SlurmScheduler(setting).preview(jobs)
+
+
+SLURM = SlurmKind()
+
+
+def cpus_per_slot(plan: Plan, config: Config) -> int:
+    """CPUs that Slurm is asked for with each accelerator, or that make a CPU slot [D8]."""
+    if config.slurm.cpus_per_accelerator is not None:
+        return config.slurm.cpus_per_accelerator
+    if plan.device == "cpu" and config.system.cores_per_slot is not None:
+        return config.system.cores_per_slot
+    assert plan.cluster is not None
+    return max(1, plan.cluster.cpus_per_node // len(plan.nodes[0].slots))
+
+
+def _status(told: commands.SlurmJob, exit_code: int | None) -> JobStatus:
+    if exit_code is not None:
+        return JobStatus("done" if exit_code == 0 else "failed", exit_code)
+    reason = told.reason if told.state == "pending" else told.slurm_state
+    return JobStatus(told.state, told.exit_code, reason, told.restarts)
+
+
+def _read_exits(path: Path, job: str) -> dict[str, int]:
+    try:
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = re.findall(r"^(\d+) (\d+)\n", text, flags=re.MULTILINE)
+    return {f"{job}m{member}": int(code) for member, code in pairs}
+
+
+def _gang_nodes(jobs: Sequence[JobSpec]) -> list[str]:
+    """The planned nodes these members use, in order: the gang's nodes stand for them."""
+    return list(dict.fromkeys(share.node for job in jobs for share in job.shares))
+
+
+def _slots_per_node(jobs: Sequence[JobSpec]) -> int:
+    used: dict[str, set[int]] = {}
+    for job in jobs:
+        for share in job.shares:
+            used.setdefault(share.node, set()).update(share.slots)
+    return max(len(slots) for slots in used.values())
+
+
+def _at_once(plan: Plan) -> int | None:
+    """A limit where Sys_scale is less than the cluster could give."""
+    slots = len(plan.nodes[0].slots)
+    if plan.cluster is None or plan.system_scale >= slots * len(plan.cluster.nodes):
+        return None
+    return plan.system_scale // plan.parallel_degree
+
+
+def _check(config: Config) -> None:
+    slurm = config.slurm
+    texts = {
+        "setup": slurm.setup, "sbatch": slurm.sbatch, "srun": slurm.srun,
+        "partition": (slurm.partition or "",), "account": (slurm.account or "",),
+        "qos": (slurm.qos or "",), "time_limit": (slurm.time_limit or "",),
+        "constraint": (slurm.constraint or "",), "reservation": (slurm.reservation or "",),
+    }  # fmt: skip
+    for key, values in texts.items():
+        if any("\n" in value or "\0" in value for value in values):
+            raise ConfigError(f"slurm.{key}: a line break would end the line. Use one item a line.")
+    if config.ensemble.members_per_accelerator > 1 and slurm.start == "array":
+        raise ConfigError(
+            "ensemble.members_per_accelerator > 1 with slurm.start = 'array': Slurm gives an "
+            "accelerator to one job alone. Set slurm.start = 'gang' [D11]."
+        )
+
+
+def _check_uniform(
+    partition: str, nodes: Sequence[commands.ClusterNode], *, device: str | None
+) -> None:
+    counts = sorted({node.gpus for node in nodes})
+    if device != "cpu" and len(counts) > 1:
+        raise ConfigError(
+            f"the nodes of partition {partition!r} have different numbers of accelerators "
+            f"({', '.join(map(str, counts))}). Choose some with slurm.constraint, or set "
+            "system.accelerators_per_node."
+        )
+
+
+def _some(unusable: dict[str, str]) -> str:
+    shown = [f"{name}: {why}" for name, why in list(unusable.items())[:3]]
+    return ", ".join(shown) + (", …" if len(unusable) > 3 else "") or "none"

@@ -1,0 +1,56 @@
+"""A member among the others of its ensemble: clocks compared, and in a gang a common start [D6]."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch.distributed as dist
+
+from ai500 import schema
+from ai500.bagging.meeting_point import Visitor, visit
+from ai500.records import Task
+from ai500.rundir import RunFolder
+from ai500.train.worker import Rank
+
+GANG_PATIENCE_SECONDS = 120.0
+"""A gang's meeting point starts beside its members; an array's may be gone for good."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Rank 0 speaks for the member; where there is nobody to meet, nothing happens."""
+
+    task: Task
+    rank: Rank
+    emit: Callable[..., None]
+
+    def begin(self) -> None:
+        """Just before the first batch: everything else is ready."""
+        if self.rank.rank == 0 and (visitor := self._visit()) is not None:
+            self._tell_clock(visitor)
+            if "AI500_MEETING" in os.environ:
+                self.emit("barrier", missing=visitor.meet(self.task.member))
+            visitor.close()
+        if self.rank.world_size > 1:
+            dist.barrier()
+
+    def end(self) -> None:
+        """After the window: clocks drift."""
+        if self.rank.rank == 0 and (visitor := self._visit()) is not None:
+            self._tell_clock(visitor)
+            visitor.close()
+
+    def _visit(self) -> Visitor | None:
+        gang = os.environ.get("AI500_MEETING")
+        return visit(
+            RunFolder(Path(self.task.run)).trial(self.task.trial),
+            name=gang,
+            patience_seconds=GANG_PATIENCE_SECONDS if gang else 0.0,
+        )
+
+    def _tell_clock(self, visitor: Visitor) -> None:
+        if (offset := visitor.clock()) is not None:
+            self.emit("clock", **schema.encode(offset))

@@ -1,0 +1,118 @@
+"""Clocks compared and members that wait for each other, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ai500.bagging.meeting_point import MeetingPoint, Visitor, visit
+from ai500.rundir import TrialFolder
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> TrialFolder:
+    return TrialFolder(tmp_path / "trials" / "01")
+
+
+Come = Callable[[], Visitor]
+
+
+@pytest.fixture
+def come(trial: TrialFolder) -> Iterator[Come]:
+    """Visits the meeting point `a`; hangs up after the test."""
+    visitors: list[Visitor] = []
+
+    def visitor() -> Visitor:
+        found = visit(trial, name="a", patience_seconds=5)
+        assert found is not None
+        visitors.append(found)
+        return found
+
+    yield visitor
+    for one in visitors:
+        one.close()
+
+
+def test_a_clock_s_offset_is_known_to_half_the_quickest_exchange(
+    trial: TrialFolder, come: Come
+) -> None:
+    point = MeetingPoint(trial, name="a")
+    offset = come().clock()
+    assert offset is not None
+    # One host: the true offset is 0, and must lie within what is claimed.
+    assert abs(offset.offset_seconds) <= offset.uncertainty_seconds < 0.5
+    assert offset.reference == socket.gethostname()
+    point.close()
+
+
+def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come) -> None:
+    point = MeetingPoint(trial, name="a", expected=[0, 1, 2], seconds=60)
+    started: dict[int, float] = {}
+
+    def arrive(member: int) -> None:
+        assert come().meet(member) == []
+        started[member] = time.monotonic()
+
+    threads = [threading.Thread(target=arrive, args=(member,)) for member in (0, 1)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    assert not started
+    last = time.monotonic()
+    arrive(2)
+    for thread in threads:
+        thread.join(10)
+    assert sorted(started) == [0, 1, 2]
+    assert min(started.values()) >= last
+    point.close()
+
+
+def test_nobody_waits_for_a_member_that_failed_or_comes_in_a_later_wave(
+    trial: TrialFolder, come: Come
+) -> None:
+    point = MeetingPoint(trial, name="a", expected=[0, 1], seconds=60)
+    failed, later = come(), come()
+    assert later.meet(7) == []
+    failed.leave(1)
+    assert failed.meet(0) == []
+    point.close()
+
+
+def test_the_longest_wait_ends_and_tells_who_was_missing(trial: TrialFolder, come: Come) -> None:
+    point = MeetingPoint(trial, name="a", expected=[0, 3, 4], seconds=0.2)
+    assert come().meet(0) == [3, 4]
+    point.close()
+
+
+def test_an_older_meeting_point_is_not_mistaken_for_this_one(trial: TrialFolder) -> None:
+    older = MeetingPoint(trial, name="7.0")
+    assert visit(trial, name="7.1", patience_seconds=0.3) is None
+    older.close()
+    point = MeetingPoint(trial, name="7.1")
+    visitor = visit(trial, name="7.1", patience_seconds=0)
+    assert visitor is not None
+    visitor.close()
+    point.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "ask": "meet"}\n']
+)
+def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
+    point = MeetingPoint(trial, name="a", expected=[0], seconds=60)
+    port = json.loads(trial.meeting_point.read_text())["port"]
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(line)
+        assert connection.recv(100) == b""
+    assert trial.meeting_point.stat().st_mode & 0o077 == 0
+    point.close()
+
+
+def test_without_a_meeting_point_there_is_nobody_to_visit(trial: TrialFolder) -> None:
+    assert visit(trial, name=None, patience_seconds=0) is None
