@@ -79,6 +79,16 @@ VIOLATIONS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
         ),
         "trial 1 is incomplete",
     ),
+    "clocks compared": (
+        lambda e: with_score(
+            e, trials=(replace(e.score.trials[0], clock_uncertainty_seconds=None),) * 3
+        ),
+        "was not measured",
+    ),
+    "start skew": (
+        lambda e: with_score(e, trials=(replace(e.score.trials[0], start_skew_seconds=0.5),) * 3),
+        "started over 0.5",
+    ),
     "idle time": (
         lambda e: with_score(e, trials=(replace(e.score.trials[0], idle_seconds=0.5),) * 3),
         "no member trained",

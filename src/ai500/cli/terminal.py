@@ -149,6 +149,15 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     return Group(table, Text(f"{done} of {len(views)} members done{waiting}", style="dim"))
 
 
+def _skew(score: Score) -> str:
+    skew = human_seconds(score.start_skew_seconds)
+    if score.clock == "monotonic":
+        return skew
+    known = score.clock_uncertainty_seconds
+    window = "not measured" if known is None else f"± {human_seconds(known)}"
+    return f"{skew} over the nodes; their clocks: {window}"
+
+
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
     """The score for a person: the official figure first, then what it is made of."""
     target = score.time_to_target_seconds
@@ -174,6 +183,7 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
                 f"{human_si(score.members_flops_sum)}FLOPS, the sum of the members' own rates; "
                 f"{human_seconds(score.idle_seconds)} in which none trained",
             ),
+            ("start skew", _skew(score)),
             (
                 "ensemble",
                 f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "

@@ -37,6 +37,30 @@ def whole_ensemble(evidence: Evidence) -> Iterator[str]:
             yield f"trial {trial.trial} is incomplete: a member failed. `ai500 resume` repeats it."
 
 
+@rule(layer=None, source="SPEC §5 Timing, [D6]")
+def clocks_compared(evidence: Evidence) -> Iterator[str]:
+    """Where the window crosses nodes, the offset between their clocks is measured."""
+    for trial in evidence.score.trials:
+        if trial.clock_uncertainty_seconds is None:
+            yield (
+                f"trial {trial.trial} ran on several hosts, and the offset of their clocks was not "
+                "measured at both ends of the window. Follow the run while it trains, or use "
+                "slurm.start = 'gang'."
+            )
+
+
+@rule(layer=None, source="SPEC §9 [D6]", severity="note")
+def start_skew(evidence: Evidence) -> Iterator[str]:
+    """Members that start late lower the score: their wait is in the window."""
+    for trial in evidence.score.trials:
+        if trial.start_skew_seconds > 0.02 * trial.seconds:
+            yield (
+                f"the first wave of trial {trial.trial} started over "
+                f"{trial.start_skew_seconds:.1f} of its {trial.seconds:.0f} s. On a cluster, "
+                "slurm.start = 'gang' starts all members together."
+            )
+
+
 @rule(layer=None, source="SPEC §9 [D6]", severity="note")
 def idle_time(evidence: Evidence) -> Iterator[str]:
     """The window counts also where nobody trained: interruptions, start-up of later waves."""
