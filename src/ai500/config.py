@@ -146,7 +146,10 @@ class SlurmConfig:
         120, "before the time limit members are asked to write a checkpoint", minimum=1
     )
     barrier_seconds: float = option(
-        900.0, "gang: the longest that ready members wait for the others", more_than=0
+        900.0,
+        "gang: the longest that ready members wait for the others",
+        more_than=0,
+        less_than=2400,
     )
 
 
@@ -257,7 +260,8 @@ def _resolve_paths(section: Any, *, base: Path) -> None:
     """A path in the file is relative to the file, one from the command line to where one stands."""
     if isinstance(section, dict):
         for key in ("path", "scratch"):
-            if isinstance(section.get(key), str) and section[key]:
+            # What a variable at the beginning stands for, only the node knows.
+            if isinstance(section.get(key), str) and section[key][:1] not in ("", "$"):
                 section[key] = str((base / section[key]).absolute())
 
 

@@ -135,6 +135,7 @@ def _execute(run: RunFolder, observer: Observer, *, detach: bool) -> Score:
             observer=observer,
             detach=detach,
         )
+        run.cancel_request.unlink(missing_ok=True)
         session.log.emit("run_start", pid=os.getpid(), version=ai500.__version__)
         failures: list[str] = []
         for trial in range(1, session.plan.trials + 1):
@@ -151,6 +152,8 @@ def _execute(run: RunFolder, observer: Observer, *, detach: bool) -> Score:
 def run_trial(session: Session, number: int) -> list[str]:
     """One full trial: sample, place, train, aggregate, score. What failed, in words."""
     trial = session.run.trial(number)
+    if session.run.cancel_request.exists():
+        raise KeyboardInterrupt
     if trial.score.exists() and rundir.read(Score, trial.score).complete:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)

@@ -68,6 +68,7 @@ class Cluster:
     max_seconds: int | None
     accounting: bool
     version: str
+    threads_per_core: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class RunFolder:
         self.findings = path / "findings.json"
         self.report = path / "report.html"
         self.lock_file = path / ".lock"
+        self.cancel_request = path / ".cancel"
 
     def trial(self, trial: int) -> TrialFolder:
         """Trials are numbered from 1."""

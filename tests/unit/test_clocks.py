@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ai500.events import Event
-from ai500.metrics.clocks import Clocks, on_one_clock
+from ai500.metrics.clocks import LARGEST_DRIFT, Clocks, on_one_clock
 
 
 def event(kind: str, wall: float, host: str, **more: Any) -> Event:
@@ -34,10 +34,15 @@ def test_times_are_corrected_by_the_measurement_nearest_to_them() -> None:
 
 def test_the_window_s_uncertainty_is_that_of_both_its_ends() -> None:
     first, last = event("first_batch", 10.0, "a"), event("end", 20.0, "b")
-    both = [clock(9.0, "a", -3.0, 0.25), clock(21.0, "b", 1.0, 0.5)]
+    both = [clock(10.0, "a", -3.0, 0.25), clock(20.0, "b", 1.0, 0.5)]
     clocks = Clocks([first, last, *both])
     assert clocks.uncertainty(first, last) == 0.75
     assert clocks.largest_offset() == 3.0
+
+
+def test_a_clock_may_drift_since_it_was_compared() -> None:
+    first, last = event("first_batch", 0.0, "a"), event("end", 10_000.0, "a")
+    assert Clocks([clock(0.0, "a", 0.0, 0.0)]).uncertainty(first, last) == 10_000 * LARGEST_DRIFT
 
 
 def test_an_offset_that_nobody_measured_stays_unknown() -> None:

@@ -52,11 +52,11 @@ def test_a_clock_s_offset_is_known_to_half_the_quickest_exchange(
 
 
 def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come) -> None:
-    point = MeetingPoint(trial, name="a", expected=[0, 1, 2], seconds=60)
+    point = MeetingPoint(trial, name="a", expected=3, seconds=60)
     started: dict[int, float] = {}
 
     def arrive(member: int) -> None:
-        assert come().meet(member) == []
+        assert come().meet() == 0
         started[member] = time.monotonic()
 
     threads = [threading.Thread(target=arrive, args=(member,)) for member in (0, 1)]
@@ -76,17 +76,16 @@ def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come
 def test_nobody_waits_for_a_member_that_failed_or_comes_in_a_later_wave(
     trial: TrialFolder, come: Come
 ) -> None:
-    point = MeetingPoint(trial, name="a", expected=[0, 1], seconds=60)
-    failed, later = come(), come()
-    assert later.meet(7) == []
-    failed.leave(1)
-    assert failed.meet(0) == []
+    point = MeetingPoint(trial, name="a", expected=2, seconds=60)
+    come().leave()
+    assert come().meet() == 0
+    assert come().meet() == 0
     point.close()
 
 
-def test_the_longest_wait_ends_and_tells_who_was_missing(trial: TrialFolder, come: Come) -> None:
-    point = MeetingPoint(trial, name="a", expected=[0, 3, 4], seconds=0.2)
-    assert come().meet(0) == [3, 4]
+def test_the_longest_wait_ends_and_tells_how_many_lack(trial: TrialFolder, come: Come) -> None:
+    point = MeetingPoint(trial, name="a", expected=3, seconds=0.2)
+    assert come().meet() == 2
     point.close()
 
 
@@ -105,7 +104,7 @@ def test_an_older_meeting_point_is_not_mistaken_for_this_one(trial: TrialFolder)
     "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "ask": "meet"}\n']
 )
 def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
-    point = MeetingPoint(trial, name="a", expected=[0], seconds=60)
+    point = MeetingPoint(trial, name="a", expected=1, seconds=60)
     port = json.loads(trial.meeting_point.read_text())["port"]
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         connection.sendall(line)

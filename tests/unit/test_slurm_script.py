@@ -31,7 +31,7 @@ def request(**changes: Any) -> Request:
         cpus_per_slot=3,
         accelerators=True,
         at_once=None,
-        first_wave=[0, 3],
+        first_wave=2,
         shares_accelerators=False,
         stages=True,
         command=["python", "-m", "agent", str(trial)],
@@ -40,6 +40,7 @@ def request(**changes: Any) -> Request:
         srun_flags=(),
         environment={"PYTHONPATH": "/a b"},
         exits=trial / "001.exits",
+        cancelled=trial / "cancelled",
         slurm=SlurmConfig(),
     )
     return dataclasses.replace(made, **changes)
@@ -106,13 +107,43 @@ def test_a_gang_holds_all_members_and_each_has_its_own_nodes() -> None:
     assert "--nodes=4" in options(script)
     starts = [line for line in script.splitlines() if line.startswith("start ")]
     assert starts == ["start 0 1 0", "start 3 2 2"]
-    assert "--members 0,3" in script and "--count 2" in script
+    assert "--members 0,3 --at-once 2" in script
 
 
 def test_members_that_share_accelerators_may_overlap() -> None:
     assert "--exact" in gang_script(request())
     shared = gang_script(request(shares_accelerators=True))
     assert "--exact" not in shared
+
+
+def requeued(tmp_path: Path, *, state: str, **environment: str) -> str:
+    """The end of an array's script, run by bash with stand-ins for Slurm's commands."""
+    script = array_script(request(cancelled=tmp_path / "cancelled", stages=False))
+    end = script[script.index("if [") :]
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/asked"\necho {state}\n')
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >"{tmp_path}/done"\nexit 1\n')
+    for name in ("squeue", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    subprocess.run(
+        ["bash", "-c", f"code=75\n{end}"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "9", **environment},
+        timeout=30,
+    )
+    done = tmp_path / "done"
+    return done.read_text().strip() if done.exists() else ""
+
+
+def test_a_checkpointed_job_asks_for_itself_alone_to_be_requeued(tmp_path: Path) -> None:
+    assert requeued(tmp_path, state="RUNNING") == "requeue 9"
+    # The last task of an array has the array's own number as its SLURM_JOB_ID.
+    array = {"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}
+    assert requeued(tmp_path, state="RUNNING", **array) == "requeue 9_3"
+
+
+def test_a_cancelled_job_is_not_requeued(tmp_path: Path) -> None:
+    assert requeued(tmp_path, state="COMPLETING") == ""
+    (tmp_path / "cancelled").touch()
+    assert requeued(tmp_path, state="RUNNING") == ""
 
 
 def test_accelerators_can_be_left_to_the_site() -> None:

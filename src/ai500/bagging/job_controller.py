@@ -52,6 +52,7 @@ class JobController:
         max_retries: int,
         poll_seconds: float | None,
     ) -> None:
+        self._run = run
         self._trial = run.trial(trial)
         self._number = trial
         self._tasks = {task.member: task for task in tasks}
@@ -77,6 +78,7 @@ class JobController:
 
     def start(self) -> None:
         """Follow what an earlier controller left running, submit the rest."""
+        self._scheduler.follow()
         self._take_over()
         todo = [m for m in self._tasks if m not in self._jobs and not self._finished(m)]
         self._submit(todo)
@@ -84,19 +86,27 @@ class JobController:
     def run(self, watch: Watch) -> list[int]:
         """Until every member has ended; the members that failed."""
         while True:
+            if self._run.cancel_request.exists():
+                raise KeyboardInterrupt  # somebody asked for it on another host
             self._poll()
             watch([self.views[member] for member in sorted(self.views)])
             if not self._active():
                 break
             time.sleep(self._poll_seconds)
+        # A member that was given up may have ended all the same.
+        self._collector.collect(self.views, sorted(self.views))
         self._save()
         self._scheduler.close()
         return [member for member in self._tasks if not self._finished(member)]
 
     def cancel(self) -> None:
         """End all jobs of the trial, and remember it."""
-        active = self._active()
+        # Also what was handed over a moment ago and not recorded yet.
+        known = {**known_jobs(self._trial, self._scheduler), **self._jobs}
+        active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
+        # A new one: Ctrl-C may have struck the old between an event it read and the log.
+        self._collector = Collector(self._run, trial=self._number, members=sorted(self._tasks))
         self._collector.collect(self.views, sorted(self.views))
         for member, job in active.items():
             self._record(member, replace(job, state="cancelled"))
@@ -304,9 +314,9 @@ def job_spec(
 
 def _source_path() -> str:
     """A source tree that is not installed is found by its workers, too."""
-    source = str(Path(ai500.__file__).parents[1])
-    inherited = os.environ.get("PYTHONPATH")
-    return f"{source}{os.pathsep}{inherited}" if inherited else source
+    source = Path(ai500.__file__).parents[1]
+    paths = [] if source.name in ("site-packages", "dist-packages") else [str(source)]
+    return os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:

@@ -18,7 +18,6 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,31 +51,32 @@ class Offset:
 
 
 class Barrier:
-    """Opens when each expected member is ready or gone, or after the longest wait."""
+    """Opens when so many members are ready or gone, or after the longest wait; then stays open.
 
-    def __init__(self, expected: Iterable[int], *, seconds: float) -> None:
-        self._missing = set(expected)
+    Which ones they are does not matter: of a gang in waves, those that found room first.
+    """
+
+    def __init__(self, count: int, *, seconds: float) -> None:
+        self._missing = count
         self._seconds = seconds
         self._change = threading.Condition()
         self._deadline: float | None = None
 
-    def wait(self, member: int) -> list[int]:
-        """Block until the barrier opens; who was still missing then."""
+    def wait(self) -> int:
+        """Block until the barrier opens; how many were still missing then."""
         with self._change:
-            if member not in self._missing:
-                return []  # of a later wave, or here for the second time
             if self._deadline is None:
                 self._deadline = time.monotonic() + self._seconds
-            self.leave(member)
+            self.leave()
             self._change.wait_for(
-                lambda: not self._missing, timeout=max(0.0, self._deadline - time.monotonic())
+                lambda: self._missing <= 0, timeout=max(0.0, self._deadline - time.monotonic())
             )
-            return sorted(self._missing)
+            return max(0, self._missing)
 
-    def leave(self, member: int) -> None:
-        """Nobody waits for this member any more."""
+    def leave(self) -> None:
+        """Wait for one member less."""
         with self._change:
-            self._missing.discard(member)
+            self._missing -= 1
             self._change.notify_all()
 
 
@@ -111,9 +111,9 @@ class _Conversation(socketserver.StreamRequestHandler):
             case "clock":
                 return {"wall": time.time(), "host": socket.gethostname()}
             case "meet":
-                return {"missing": self.server.barrier.wait(int(question["member"]))}
+                return {"missing": self.server.barrier.wait()}
             case "leave":
-                self.server.barrier.leave(int(question["member"]))
+                self.server.barrier.leave()
         return {}
 
 
@@ -121,7 +121,7 @@ class MeetingPoint:
     """A server in a thread of its own; its address is in the trial's folder while it is there."""
 
     def __init__(
-        self, trial: TrialFolder, *, name: str, expected: Iterable[int] = (), seconds: float = 0.0
+        self, trial: TrialFolder, *, name: str, expected: int = 0, seconds: float = 0.0
     ) -> None:
         self._file = trial.meeting_point
         self._token = secrets.token_hex(16)
@@ -158,23 +158,23 @@ class Visitor:
                 best = Offset(asked + half - told["wall"], half, told["host"])
         return best
 
-    def meet(self, member: int) -> list[int] | None:
-        """Wait for the other members; who was still missing when the wait ended."""
+    def meet(self) -> int | None:
+        """Wait for the other members; how many were still missing when the wait ended."""
         self._connection.settimeout(None)
-        told = self._ask("meet", member=member)
-        return None if told is None else list(told["missing"])
+        told = self._ask("meet")
+        return None if told is None else int(told["missing"])
 
-    def leave(self, member: int) -> None:
+    def leave(self) -> None:
         """Say that nobody needs to wait for this member."""
-        self._ask("leave", member=member)
+        self._ask("leave")
 
     def close(self) -> None:
         """Hang up."""
         self._stream.close()
         self._connection.close()
 
-    def _ask(self, what: str, **more: int) -> dict[str, Any] | None:
-        question = {"token": self._token, "ask": what, **more}
+    def _ask(self, what: str) -> dict[str, Any] | None:
+        question = {"token": self._token, "ask": what}
         try:
             self._stream.write(json.dumps(question).encode() + b"\n")
             self._stream.flush()
@@ -222,33 +222,20 @@ def _own_names() -> tuple[str, ...]:
 
 
 def main() -> None:
-    """A gang's meeting point, until every member of the gang has ended."""
+    """A gang's meeting point, until its script ends it."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("trial", type=Path)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--members", required=True, help="who meets, e.g. 0,1,2")
+    parser.add_argument("--members", required=True, help="of the gang, e.g. 0,1,2")
+    parser.add_argument("--at-once", type=int, required=True, help="how many start together")
     parser.add_argument("--seconds", type=float, required=True, help="the longest wait")
-    parser.add_argument("--exits", type=Path, required=True, help="a line for each that has ended")
-    parser.add_argument("--count", type=int, required=True, help="members of the gang")
     arguments = parser.parse_args()
     trial = TrialFolder(arguments.trial)
     members = [int(member) for member in arguments.members.split(",")]
-    point = MeetingPoint(
-        trial,
-        name=arguments.name,
-        expected=[member for member in members if not trial.member(member).record.exists()],
-        seconds=arguments.seconds,
-    )
-    while _lines(arguments.exits) < arguments.count:
-        time.sleep(0.5)
-    point.close()
-
-
-def _lines(path: Path) -> int:
-    try:
-        return path.read_bytes().count(b"\n")
-    except OSError:
-        return 0
+    unfinished = [member for member in members if not trial.member(member).record.exists()]
+    expected = min(arguments.at_once, len(unfinished))
+    MeetingPoint(trial, name=arguments.name, expected=expected, seconds=arguments.seconds)
+    threading.Event().wait()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ the member's nodes this is. `--clear TRIAL_FOLDER` removes the copy that a job m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -65,27 +66,35 @@ class Rendezvous:
 
 
 class Child:
-    """The process that trains; SIGTERM is passed on to it where nobody else does."""
+    """The process that trains, or the torchrun of those that do.
 
-    def __init__(self) -> None:
+    SIGTERM is passed on to the ranks: Slurm (with cgroups), podman and docker tell it to this
+    process alone. Torchrun is left out: it would kill a rank that takes more than 30 s to write
+    its checkpoint. A rank that gets the signal twice does not mind.
+    """
+
+    def __init__(self, *, ranks: int) -> None:
         self.interrupted = False
+        self._one_rank = ranks == 1
         self._process: subprocess.Popen[bytes] | None = None
-        # Podman and docker pass a signal to the container's first process alone; Slurm and the
-        # local scheduler to all of a job's, and torchrun must not get it twice.
-        self._forwards = "AI500_LAUNCHER_PID" in os.environ
         signal.signal(signal.SIGTERM, self._interrupt)
 
     def _interrupt(self, number: int, frame: object) -> None:
         self.interrupted = True
-        if self._process is not None and self._forwards:
-            self._process.send_signal(number)
+        if self._process is not None:
+            first = self._process.pid
+            for rank in [first] if self._one_rank else children_of(first):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, number)
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> int:
         """The exit code, as a shell would tell it; at once when the end was asked for before."""
         if self.interrupted:
             return CHECKPOINTED_EXIT_CODE
         self._process = subprocess.Popen(
-            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command], env=environment
+            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
+            env=environment,
+            start_new_session=True,  # a signal to this process's group is for this process
         )
         code = self._process.wait()
         return code if code >= 0 else 128 - code
@@ -93,11 +102,11 @@ class Child:
 
 def run_member(trial: TrialFolder, member: int) -> int:
     """Train the member's part on this node."""
-    child = Child()
     folder = trial.member(member)
     if folder.record.exists():
         return 0  # a gang that was requeued starts its finished members again, too
     task = rundir.read(Task, folder.task)
+    child = Child(ranks=task.parallel_degree)
     place = Place.from_environment(os.environ)
     environment = dict(os.environ)
     if task.stage:
@@ -105,8 +114,6 @@ def run_member(trial: TrialFolder, member: int) -> int:
         assert placed.folder is not None
         environment["AI500_STAGED"] = placed.folder
     code = child.run(_command(task, folder, place), environment)
-    if code != 0:
-        _leave_barrier(trial, member, place)
     if code != 0 and child.interrupted:
         return _stopped(folder)
     return code
@@ -178,25 +185,24 @@ def _rendezvous(folder: MemberFolder, place: Place) -> Rendezvous:
     )
 
 
-def _leave_barrier(trial: TrialFolder, member: int, place: Place) -> None:
+def _leave_barrier(trial: TrialFolder) -> None:
     """The rest of the gang does not wait for a member that failed before it was ready."""
-    if place.index == 0 and (name := os.environ.get("AI500_MEETING")):
+    first = os.environ.get("SLURM_NODEID", "0") == "0"
+    if first and (name := os.environ.get("AI500_MEETING")):
         visitor = visit(trial, name=name, patience_seconds=0)
         if visitor is not None:
-            visitor.leave(member)
+            visitor.leave()
             visitor.close()
 
 
 def _stopped(folder: MemberFolder) -> int:
-    """Ask for another start, unless this one got no further than the one before."""
+    """Ask for another start, unless this one got nowhere: that would go on for ever."""
+    if folder.record.exists():
+        return 0  # it was about to end by itself
     told = [event for event in events.read(folder.events) if event["event"] == "interrupted"]
     attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-    reached = [(event["epoch"], event["step"]) for event in told[-2:]]
-    if not told or told[-1]["attempt"] != attempt or len(set(reached)) < len(reached):
-        print(
-            "error: the job was stopped before it trained a step. Set a longer slurm.time_limit.",
-            file=sys.stderr,
-        )
+    if not told or told[-1]["attempt"] != attempt:
+        print("error: the job was stopped before it had trained a step.", file=sys.stderr)
         return 1
     return CHECKPOINTED_EXIT_CODE
 
@@ -215,10 +221,32 @@ def main() -> int:
     try:
         if flags == ["--clear"]:
             return clear(TrialFolder(Path(trial)))
-        return run_member(TrialFolder(Path(trial)), int(os.environ["AI500_MEMBER"]))
+        return _member_of_gang(TrialFolder(Path(trial)), int(os.environ["AI500_MEMBER"]))
     except AI500Error as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def _member_of_gang(trial: TrialFolder, member: int) -> int:
+    code = 1
+    try:
+        code = run_member(trial, member)
+    finally:
+        if code != 0:
+            _leave_barrier(trial)
+    return code
+
+
+def children_of(process: int) -> list[int]:
+    """Process numbers of its children."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The command's name, in brackets, may hold anything.
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            if parent == process:
+                found.append(int(stat.parent.name))
+    return found
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from ai500.rundir import RunFolder
 HANDED_THROUGH = (
     "AI500_MEMBER", "AI500_ATTEMPT", "AI500_HEAD", "AI500_MEETING",
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES",
-    "SLURM_RESTART_COUNT", "SLURMD_NODENAME", "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TMPDIR",
+    "SLURM_RESTART_COUNT", "SLURM_CPUS_PER_TASK", "SLURMD_NODENAME",
+    "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TMPDIR",
     "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_HCA",
 )  # fmt: skip
 """Variables that a container is given by name, where its runtime does not pass all of them."""
@@ -104,7 +105,7 @@ def _launcher(run: RunFolder, config: Config, plan: Plan, *, store: Path | None)
 def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
     """What a job reads and writes: run folder, store, scratch; each once."""
     folders = [str(run.path.resolve())]
-    if config.data.stage:
+    if config.data.stage and config.container.image is not None:
         folders.append(_scratch_to_mount(config))
     if store is not None:
         folders.append(str(store.resolve()))
@@ -120,4 +121,9 @@ def _scratch_to_mount(config: Config) -> str:
             "Set data.scratch to a folder that every node has, or data.stage = false."
         )
     plain, variable, _ = (stated or tempfile.gettempdir()).partition("$")
+    if not plain.strip("/"):
+        raise ConfigError(
+            f"data.scratch = {stated!r}: a container needs a folder to mount that is known now. "
+            "Begin it with one, as in /local/$SLURM_JOB_ID."
+        )
     return str(Path(plain).parent if variable and not plain.endswith("/") else Path(plain))

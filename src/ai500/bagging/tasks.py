@@ -80,7 +80,9 @@ def _slots(plan: Plan, member: int, slots: Mapping[tuple[str, int], Slot]) -> tu
     """On a cluster each job sees its own accelerators alone, numbered from 0."""
     shares = plan.mapping[member].shares
     if plan.cluster is not None:
-        kind = plan.device
-        names = [kind if kind == "cpu" else f"{kind}:{i}" for i in range(len(shares[0].slots))]
+        kind, mine = plan.device, shares[0].slots
+        # Members that share accelerators see all of the node's.
+        seen = mine if plan.members_per_accelerator > 1 else range(len(mine))
+        names = [kind if kind == "cpu" else f"{kind}:{index}" for index in seen]
         return tuple(Slot(index, name, cores=()) for index, name in enumerate(names))
     return tuple(slots[share.node, index] for share in shares for index in share.slots)

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ai500 import pipeline, plugins, rundir, schema, scoring
+from ai500.atomic import write_text
 from ai500.bagging import setting
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.start import (
@@ -28,12 +29,12 @@ from ai500.cli.start import (
     load_config,
 )
 from ai500.cli.terminal import Terminal, console, members_table, show_score
-from ai500.errors import InputError
+from ai500.errors import AI500Error, InputError
 from ai500.records import Finding, JobRecord, Plan, Score
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder
 
-CANCEL_SECONDS = 60.0
+CANCEL_SECONDS = 240.0
 Detach = Annotated[
     bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
 ]
@@ -157,7 +158,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         views[job.member].state, views[job.member].attempt = job.state, job.attempt
     if not folder.owner():
         # Nobody keeps the records up to date; the scheduler knows what became of the jobs.
-        for member, (_, told) in setting.known_states(folder, number).items():
+        try:
+            states = setting.known_states(folder, number)
+        except AI500Error as error:
+            console.print(f"states as last recorded: {error}", soft_wrap=True, markup=False)
+            states = {}
+        for member, (_, told) in states.items():
             views[member].state, views[member].reason = told.state, told.reason
     for member, view in views.items():
         if trial.member(member).record.exists():
@@ -173,11 +179,9 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     folder = RunFolder.open(path)
     plan = rundir.read(Plan, folder.plan)
     number = _current_trial(folder, plan)
-    if plugins.scheduler(plan.scheduler).outlives_controller and number:
-        # Its jobs can be ended from anywhere; a controller, wherever it is, sees that and ends.
-        was_running = setting.cancel_left_behind(folder, number) > 0
-    else:
-        was_running = _end_controller(folder)
+    was_running = _end_controller(folder)
+    if number and plugins.scheduler(plan.scheduler).outlives_controller:
+        was_running |= setting.cancel_left_behind(folder, number) > 0
     if as_json:
         print(json.dumps({"run": str(path), "was_running": was_running}))
     elif was_running:
@@ -198,13 +202,16 @@ def _end_controller(folder: RunFolder) -> bool:
         return False
     host, pid = holder
     if host != socket.gethostname():
-        raise InputError(f"{folder.path} is run by process {pid} on {host}: cancel it there.")
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return False  # it ended by itself in this moment
-    except PermissionError as error:
-        raise InputError(f"process {pid} belongs to another user: they have to end it.") from error
+        write_text(folder.cancel_request, f"asked on {socket.gethostname()}\n")
+    else:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            return False  # it ended by itself in this moment
+        except PermissionError as error:
+            raise InputError(
+                f"process {pid} belongs to another user: they have to end it."
+            ) from error
     deadline = time.monotonic() + CANCEL_SECONDS
     while folder.holder() is not None:
         if time.monotonic() > deadline:

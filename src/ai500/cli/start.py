@@ -192,7 +192,9 @@ def _cluster(cluster: Cluster) -> str:
     unusable = f", {len(cluster.unusable)} more can't be used" if cluster.unusable else ""
     first = next(iter(cluster.unusable.items()), None)
     return (
-        f"{cluster.name}, partition {cluster.partition}: {len(cluster.nodes)} nodes of "
+        f"{cluster.name} (Slurm {cluster.version}, accounting "
+        f"{'present' if cluster.accounting else 'absent'}), partition {cluster.partition}: "
+        f"{len(cluster.nodes)} nodes of "
         f"{cluster.cpus_per_node} CPUs and {cluster.accelerators_per_node} accelerators{unusable}"
         + (f" ({first[0]}: {first[1]})" if first else "")
     )

@@ -40,7 +40,7 @@ class Terminal:
         self._live: Live | None = None
         self._bar: Progress | None = None
         self._stage = ""
-        self._told: dict[int, tuple[str, int]] = {}
+        self._told: dict[int, tuple[str, int, str | None]] = {}
         self._last_percent = -1
         self._stage_began = time.monotonic()
 
@@ -99,8 +99,9 @@ class Terminal:
             self._live.update(members_table(views))
             return
         for view in views:
-            now = (view.state, view.epoch)
-            if self._told.get(view.member) != now and view.state != "pending":
+            waits = view.reason if view.state == "pending" else None
+            now = (view.state, view.epoch, waits)
+            if self._told.get(view.member) != now and (waits or view.state != "pending"):
                 self._told[view.member] = now
                 console.print("  " + _line(view), markup=False, soft_wrap=True)
 

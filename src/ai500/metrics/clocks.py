@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from ai500.events import Event
 
 Host = tuple[str, str]
+LARGEST_DRIFT = 1e-4
+"""Seconds a second: what a computer's clock may gain or lose while nobody corrects it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,15 @@ class Clocks:
 
     def uncertainty(self, first: Event, last: Event) -> float | None:
         """How far the time between two events may be off; None: not measured on one reference."""
-        ends = [self.nearest(first), self.nearest(last)]
-        known = [one for one in ends if one is not None]
-        if len(known) < 2 or known[0].reference != known[1].reference:
-            return None
-        return sum(one.uncertainty_seconds for one in known)
+        references = {m.reference for known in self._measured.values() for m in known}
+        total = 0.0
+        for event in (first, last):
+            found = self.nearest(event)
+            if found is None or len(references) > 1:
+                return None
+            drift = LARGEST_DRIFT * abs(event["wall"] - found.wall)
+            total += found.uncertainty_seconds + drift
+        return total
 
 
 def on_one_clock(events: Sequence[Event], clock: str) -> Sequence[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from ai500.bagging.data_sampler import Counts
 from ai500.data.chunks import Progress
 from ai500.data.store import Store
+from ai500.errors import EnvironmentLacksError
 from ai500.parallel.data_duplicator import duplicate
 from ai500.records import Placement
 
@@ -22,11 +24,13 @@ def scratch_folder(run: Path, *, stated: str | None) -> Path:
 
     `stated` is `data.scratch`; variables in it are the node's (`/scratch/$SLURM_JOB_ID`).
     """
-    base = (
-        Path(os.path.expandvars(stated))
-        if stated
-        else Path(tempfile.gettempdir()) / f"ai500-{os.getuid()}"
-    )
+    known = os.path.expandvars(stated or "")
+    if "$" in known:
+        raise EnvironmentLacksError(
+            f"data.scratch = {stated!r}: a variable in it is not set here ({known}). Set it on "
+            "the nodes (slurm.setup), or name a folder."
+        )
+    base = Path(known) if stated else Path(tempfile.gettempdir()) / f"ai500-{os.getuid()}"
     whole = str(run.resolve()).encode()
     return base / f"{run.resolve().name}-{hashlib.sha256(whole).hexdigest()[:8]}"
 
@@ -69,8 +73,5 @@ def on_node(
 def remove(folder: Path) -> None:
     """A copy that serves nobody any more, and the run's folder once it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
-    for parent in folder.parents[:2]:
-        try:
-            parent.rmdir()
-        except OSError:
-            return
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()

@@ -29,26 +29,26 @@ class Meeting:
 
     def begin(self) -> None:
         """Just before the first batch: everything else is ready."""
-        if self.rank.rank == 0 and (visitor := self._visit()) is not None:
+        patience = GANG_PATIENCE_SECONDS if "AI500_MEETING" in os.environ else 0.0
+        if self.rank.rank == 0 and (visitor := self._visit(patience)) is not None:
             self._tell_clock(visitor)
             if "AI500_MEETING" in os.environ:
-                self.emit("barrier", missing=visitor.meet(self.task.member))
+                self.emit("barrier", missing=visitor.meet())
             visitor.close()
         if self.rank.world_size > 1:
             dist.barrier()
 
     def end(self) -> None:
         """After the window: clocks drift."""
-        if self.rank.rank == 0 and (visitor := self._visit()) is not None:
+        if self.rank.rank == 0 and (visitor := self._visit(0.0)) is not None:
             self._tell_clock(visitor)
             visitor.close()
 
-    def _visit(self) -> Visitor | None:
-        gang = os.environ.get("AI500_MEETING")
+    def _visit(self, patience_seconds: float) -> Visitor | None:
         return visit(
             RunFolder(Path(self.task.run)).trial(self.task.trial),
-            name=gang,
-            patience_seconds=GANG_PATIENCE_SECONDS if gang else 0.0,
+            name=os.environ.get("AI500_MEETING"),
+            patience_seconds=patience_seconds,
         )
 
     def _tell_clock(self, visitor: Visitor) -> None:

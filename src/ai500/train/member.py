@@ -6,6 +6,7 @@ here, by the process that ran it, not taken from the configuration.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import os
 import platform
@@ -37,6 +38,7 @@ from ai500.train.meeting import Meeting
 from ai500.train.worker import Rank, StopRequest
 
 LOCK_SECONDS = 100.0
+LONGEST_WAIT = datetime.timedelta(minutes=45)
 
 
 def run(
@@ -50,7 +52,8 @@ def run(
         torch.accelerator.set_device_index(device)
     precision.apply(task.hyperparameters.precision)
     if rank.world_size > 1:
-        dist.init_process_group(dist.get_default_backend_for_device(device))
+        # The other ranks wait here for rank 0 while it waits for the rest of a gang.
+        dist.init_process_group(dist.get_default_backend_for_device(device), timeout=LONGEST_WAIT)
     try:
         held = _only_one(task) if rank.rank == 0 else None
         member = assemble(task, rank=rank, device=device, stop=stop)

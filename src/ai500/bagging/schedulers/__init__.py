@@ -58,6 +58,9 @@ class Scheduler(Protocol):
     def submitted_before(self) -> dict[int, str]:
         """Member → id of jobs that an earlier controller handed over, told or not."""
 
+    def follow(self) -> None:
+        """A controller begins to follow the jobs of this trial, its own and those before."""
+
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """The states of all these jobs in one call; an id nobody knows is `lost`."""
 

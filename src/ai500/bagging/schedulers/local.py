@@ -54,6 +54,9 @@ class LocalScheduler:
         """None: jobs die with the controller that started them."""
         return {}
 
+    def follow(self) -> None:
+        """Nothing to prepare."""
+
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Reap what ended, start what fits, and tell."""
         for job_id, (_, process) in list(self._running.items()):
@@ -106,12 +109,14 @@ class LocalScheduler:
 
     def _start(self, job: JobSpec) -> subprocess.Popen[bytes]:
         command = self._launcher(job.command)
+        # Inside somebody's Slurm job this is not one of its steps, and must not think so.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
             log.flush()
             return subprocess.Popen(
                 [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
-                env={**os.environ, **job.environment},
+                env={**inherited, **job.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -23,7 +23,9 @@ from ai500.config import Config
 from ai500.errors import ConfigError, EnvironmentLacksError
 from ai500.records import Cluster, Plan
 from ai500.rundir import TrialFolder
+from ai500.units import human_seconds
 
+CHECKPOINT_SECONDS = 60.0
 CANCEL_SECONDS = 120.0
 SUBMIT_PATIENCE_SECONDS = 300.0
 
@@ -56,25 +58,39 @@ class SlurmScheduler:
         self._folder = setting.trial / "slurm"
         self._point: MeetingPoint | None = None
         self._waiting: set[str] = set()
+        self._cancelled = self._folder / "cancelled"
+        """While it is there, no job is requeued by its own script."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
         """One array or gang, or several arrays where one would pass MaxArraySize."""
-        self._meet()
-        return [job_id for chunk in self._chunks(jobs) for job_id in self._submit(chunk)]
+        self._cancelled.unlink(missing_ok=True)
+        ids: list[str] = []
+        for chunk in self._chunks(jobs):
+            ids += self._submit(chunk, after=ids[-1:] if _at_once(self._setting.plan) else ())
+        return ids
 
     def submitted_before(self) -> dict[int, str]:
         """Member → its last job; one whose sbatch nobody saw the answer of is found by name."""
         found: dict[int, str] = {}
-        for file in sorted(self._folder.glob("*.json")):
+        for file in self._files():
             submission = rundir.read(Submission, file)
             if submission.job is None and (known := commands.jobs_named(submission.name)):
                 submission = replace(submission, job=known[0])
-                rundir.write(file, submission)
             if submission.job is not None:
                 found.update(zip(submission.members, submission.ids(), strict=True))
-        if found:
-            self._meet()
         return found
+
+    def follow(self) -> None:
+        """Be the clock that an array's members compare theirs with; a gang has its own."""
+        for file in self._files():
+            submission = rundir.read(Submission, file)
+            if submission.job is None and (known := commands.jobs_named(submission.name)):
+                rundir.write(file, replace(submission, job=known[0]))
+        if self._slurm.start == "array" and self._point is None:
+            self._point = MeetingPoint(TrialFolder(self._setting.trial), name=self._setting.name)
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("*.json"), key=lambda file: int(file.stem))
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """All in one squeue; of a gang's members those that have ended say so themselves."""
@@ -84,25 +100,44 @@ class SlurmScheduler:
         # A task that is cancelled while it waits is gone at once, and without a trace.
         cancelled = {job for job in self._waiting if job in told and told[job].state == "lost"}
         self._waiting = {job for job, one in told.items() if one.state == "pending"}
-        return {
-            one: JobStatus("cancelled", reason="cancelled before it started")
-            if base in cancelled
-            else _status(told[base], exits.get(one))
-            for one, base in jobs.items()
-        }
+        # Tasks that wait share a row of squeue's answer, and so a status.
+        rows = {id(row): row for row in told.values()}
+        said = {key: _status(row) for key, row in rows.items()}
+        states = {one: said[id(told[base])] for one, base in jobs.items()}
+        for one, code in exits.items():
+            # A gang that still runs may be about to be requeued with all its members: what one of
+            # them failed with counts only when the gang has ended.
+            if one in jobs and (code == 0 or states[one].state not in ("pending", "running")):
+                states[one] = _ended_with(code, gang=states[one])
+        gone = JobStatus("cancelled", reason="cancelled before it started")
+        return states | {one: gone for one, base in jobs.items() if base in cancelled}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """`scancel`, and wait until they are gone: members write a checkpoint when they can."""
+        """Ask the members first: they write a checkpoint, and the script clears up behind them.
+
+        A plain `scancel` would end the script, too, and where srun gets its signal, srun kills.
+        """
         jobs = sorted({one.partition("m")[0] for one in ids})
         if jobs:
-            commands.cancel_jobs(jobs)
-        deadline = time.monotonic() + CANCEL_SECONDS
-        while jobs and time.monotonic() < deadline:
-            told = commands.job_states(jobs)
-            jobs = [job for job in jobs if told[job].state in ("pending", "running")]
-            if jobs:
-                time.sleep(1.0)
+            write_text(self._cancelled, "by ai500\n")
+            commands.cancel_waiting_jobs(jobs)
+            commands.stop_steps(jobs)
+            left = self._wait_for_end(jobs, seconds=CHECKPOINT_SECONDS)
+            commands.cancel_jobs(left)
+            self._wait_for_end(left, seconds=CANCEL_SECONDS)
         self.close()
+
+    @staticmethod
+    def _wait_for_end(jobs: Sequence[str], *, seconds: float) -> list[str]:
+        """Those that have not ended by then."""
+        left, deadline = list(jobs), time.monotonic() + seconds
+        while left:
+            told = commands.job_states(left)
+            left = [job for job in left if told[job].state in ("pending", "running")]
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.5 if left else 0.0)
+        return left
 
     def close(self) -> None:
         """Answer no clock questions any more."""
@@ -118,11 +153,6 @@ class SlurmScheduler:
             for number, chunk in enumerate(chunks, start=1)
         ]
 
-    def _meet(self) -> None:
-        """Members of an array compare their clocks with this host's; a gang has its own point."""
-        if self._slurm.start == "array" and self._point is None:
-            self._point = MeetingPoint(TrialFolder(self._setting.trial), name=self._setting.name)
-
     def _chunks(self, jobs: Sequence[JobSpec]) -> Iterator[Sequence[JobSpec]]:
         cluster = self._setting.plan.cluster
         size = len(jobs)
@@ -131,7 +161,8 @@ class SlurmScheduler:
         for first in range(0, len(jobs), max(1, size)):
             yield jobs[first : first + size]
 
-    def _submit(self, jobs: Sequence[JobSpec]) -> list[str]:
+    def _submit(self, jobs: Sequence[JobSpec], *, after: Sequence[str]) -> list[str]:
+        """`after`: so that two arrays together do not take more than Sys_scale."""
         number = f"{1 + len(list(self._folder.glob('*.sh'))):03d}"
         script = self._script(jobs, number)
         members = tuple(job.member for job in jobs)
@@ -139,16 +170,20 @@ class SlurmScheduler:
         file = self._folder / f"{number}.json"
         rundir.write(file, submission)
         write_text(self._folder / f"{number}.sh", script)
-        submission = replace(submission, job=self._sbatch(script, name=submission.name))
+        submission = replace(
+            submission, job=self._sbatch(script, name=submission.name, after=after)
+        )
         rundir.write(file, submission)
         return submission.ids()
 
-    def _sbatch(self, script: str, *, name: str) -> str:
+    def _sbatch(self, script: str, *, name: str, after: Sequence[str]) -> str:
         """Slurm's controller may be restarting: a submission waits for it a while."""
         deadline = time.monotonic() + SUBMIT_PATIENCE_SECONDS
+        options = [f"--chdir={self._setting.trial}"]
+        options += [f"--dependency=afterany:{job.partition('_')[0]}" for job in after]
         while True:
             try:
-                return commands.submit_script(script, options=[f"--chdir={self._setting.trial}"])
+                return commands.submit_script(script, options=options)
             except SchedulerUnavailableError:
                 if time.monotonic() > deadline:
                     raise
@@ -167,19 +202,16 @@ class SlurmScheduler:
 
     def _request(self, jobs: Sequence[JobSpec], number: str) -> Request:
         plan, slurm, launcher = self._setting.plan, self._slurm, self._setting.launcher
-        nodes = _gang_nodes(jobs) if slurm.start == "gang" else []
+        nodes = _gang_nodes(jobs) if slurm.start == "gang" else {}
         share = jobs[0].shares[0]
         python, module = jobs[0].command[0], "ai500.bagging.on_node"
         trial = str(self._setting.trial)
-        waves = {one.member: one.wave for one in plan.mapping}
-        least = min(waves[job.member] for job in jobs)
+        waves = {job.member: plan.mapping[job.member].wave for job in jobs}
+        least = min(waves.values())
         return Request(
             name=self._name(number),
             trial=self._setting.trial,
-            parts=[
-                Part(job.member, job.attempt, nodes.index(job.shares[0].node) if nodes else 0)
-                for job in jobs
-            ],
+            parts=[Part(job.member, job.attempt, nodes.get(job.shares[0].node, 0)) for job in jobs],
             nodes_per_member=len(jobs[0].shares),
             gang_nodes=len(nodes),
             slots_per_node=len(share.slots),
@@ -187,7 +219,7 @@ class SlurmScheduler:
             cpus_per_slot=cpus_per_slot(plan, self._setting.config),
             accelerators=plan.device != "cpu",
             at_once=_at_once(plan),
-            first_wave=[job.member for job in jobs if waves[job.member] == least],
+            first_wave=sum(wave == least for wave in waves.values()),
             shares_accelerators=plan.members_per_accelerator > 1,
             stages=plan.stage,
             command=launcher(jobs[0].command),
@@ -200,13 +232,14 @@ class SlurmScheduler:
                 if name not in ("AI500_MEMBER", "AI500_ATTEMPT")
             },
             exits=self._folder / f"{number}.exits",
+            cancelled=self._cancelled,
             slurm=slurm,
         )
 
     def _exits(self, gangs: set[str]) -> dict[str, int]:
         """What the members of these gangs ended with, as far as they have."""
         codes: dict[str, int] = {}
-        for file in sorted(self._folder.glob("*.json")) if gangs else ():
+        for file in self._files() if gangs else ():
             submission = rundir.read(Submission, file)
             if submission.job in gangs:
                 codes |= _read_exits(file.with_suffix(".exits"), submission.job)
@@ -235,6 +268,13 @@ class SlurmKind:
                 f"({len(told.nodes)} in all: {_some(unusable)}). Choose another slurm.partition "
                 "or slurm.constraint, or ask the site."
             )
+        limit = commands.seconds_of(slurm.time_limit or "")
+        if limit is not None and told.max_seconds is not None and limit > told.max_seconds:
+            raise ConfigError(
+                f"slurm.time_limit = {slurm.time_limit!r} is longer than the "
+                f"{human_seconds(told.max_seconds)} that partition {told.partition!r} allows. "
+                "Members go on from their checkpoint in another job: set a shorter one."
+            )
         _check_uniform(told.partition, usable, device=config.system.device)
         return Cluster(
             name=told.name,
@@ -242,6 +282,7 @@ class SlurmKind:
             nodes=tuple(node.name for node in usable),
             unusable=unusable,
             cpus_per_node=min(node.cpus for node in usable),
+            threads_per_core=max(node.threads_per_core for node in usable),
             accelerators_per_node=usable[0].gpus,
             memory_bytes_per_node=usable[0].memory_bytes,
             max_array_size=told.max_array_size,
@@ -269,12 +310,19 @@ def cpus_per_slot(plan: Plan, config: Config) -> int:
     if plan.device == "cpu" and config.system.cores_per_slot is not None:
         return config.system.cores_per_slot
     assert plan.cluster is not None
-    return max(1, plan.cluster.cpus_per_node // len(plan.nodes[0].slots))
+    each = plan.cluster.cpus_per_node // len(plan.nodes[0].slots)
+    # Slurm gives whole cores: half of one would take the other half from the next slot.
+    threads = plan.cluster.threads_per_core
+    return max(1, each - each % threads)
 
 
-def _status(told: commands.SlurmJob, exit_code: int | None) -> JobStatus:
-    if exit_code is not None:
-        return JobStatus("done" if exit_code == 0 else "failed", exit_code)
+def _ended_with(exit_code: int, *, gang: JobStatus) -> JobStatus:
+    if exit_code == 0:
+        return JobStatus("done", 0)
+    return JobStatus("cancelled" if gang.state == "cancelled" else "failed", exit_code, gang.reason)
+
+
+def _status(told: commands.SlurmJob) -> JobStatus:
     reason = told.reason if told.state == "pending" else told.slurm_state
     return JobStatus(told.state, told.exit_code, reason, told.restarts)
 
@@ -288,9 +336,10 @@ def _read_exits(path: Path, job: str) -> dict[str, int]:
     return {f"{job}m{member}": int(code) for member, code in pairs}
 
 
-def _gang_nodes(jobs: Sequence[JobSpec]) -> list[str]:
-    """The planned nodes these members use, in order: the gang's nodes stand for them."""
-    return list(dict.fromkeys(share.node for job in jobs for share in job.shares))
+def _gang_nodes(jobs: Sequence[JobSpec]) -> dict[str, int]:
+    """The planned nodes these members use, numbered: the gang's nodes stand for them."""
+    names = dict.fromkeys(share.node for job in jobs for share in job.shares)
+    return {name: number for number, name in enumerate(names)}
 
 
 def _slots_per_node(jobs: Sequence[JobSpec]) -> int:

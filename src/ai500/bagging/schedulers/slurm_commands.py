@@ -41,12 +41,14 @@ __all__ = [
     "SlurmJob",
     "SlurmUnavailableError",
     "cancel_jobs",
+    "cancel_waiting_jobs",
     "expand_tasks",
     "job_states",
     "jobs_named",
     "read_cluster",
     "run_slurm",
     "seconds_of",
+    "stop_steps",
     "submit_script",
 ]
 
@@ -133,7 +135,7 @@ def _environment() -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_"))
+        if not name.startswith(("SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_"))
         and not (inside and _is_of_a_job(name))
     }
     # Without the second, squeue cuts `1234_[…]` after 32 characters
@@ -250,13 +252,27 @@ def submit_script(script: str, *, options: Sequence[str]) -> str:
 
 def cancel_jobs(ids: Sequence[str]) -> None:
     """Cancel all these jobs in one call; those that are gone are fine."""
+    _scancel(ids)
+
+
+def cancel_waiting_jobs(ids: Sequence[str]) -> None:
+    """Cancel those of these jobs that have not started."""
+    _scancel(ids, "--state=PENDING")
+
+
+def stop_steps(ids: Sequence[str]) -> None:
+    """SIGTERM to the steps of these jobs, and not to their scripts."""
+    _scancel(ids, "--signal=TERM")
+
+
+def _scancel(ids: Sequence[str], *options: str) -> None:
     wanted = [
         f"{base}_[{compress_tasks(tasks)}]" if tasks else base
         for base, tasks in tasks_by_job(ids).items()
     ]
     for part in _parts(wanted):
         try:
-            run_slurm(("scancel", *part), timeout=QUERY_SECONDS)
+            run_slurm(("scancel", *options, *part), timeout=QUERY_SECONDS)
         except _RefusedError as refused:
             complaints = [line for line in refused.said.splitlines() if not _GONE.search(line)]
             if complaints or not refused.said:

@@ -51,6 +51,7 @@ class ClusterNode:
     """Why not, in the administrator's words where there are any."""
     features: tuple[str, ...]
     partitions: tuple[str, ...]
+    threads_per_core: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def read_nodes(text: str) -> Iterator[ClusterNode]:
             name=name,
             address=fields.get("NodeAddr", name),
             cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 1),
+            threads_per_core=int(fields.get("ThreadsPerCore", 1)),
             memory_bytes=memory * MIB if memory > 1 else None,  # 1 is what nobody configured
             gpus=gpus,
             gpu_type=gpu_type,

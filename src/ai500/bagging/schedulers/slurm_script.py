@@ -55,7 +55,8 @@ class Request:
     """A slot is an accelerator; otherwise it is CPUs alone."""
     at_once: int | None
     """At most so many members train at the same time; None: as many as nodes come free."""
-    first_wave: Sequence[int]
+    first_wave: int
+    """Members of a gang that start together."""
     shares_accelerators: bool
     stages: bool
     command: Sequence[str]
@@ -66,6 +67,8 @@ class Request:
     environment: Mapping[str, str]
     exits: Path
     """Gang: where each member's exit code is told."""
+    cancelled: Path
+    """While it is there, nothing is requeued."""
     slurm: SlurmConfig
 
 
@@ -90,7 +93,7 @@ def array_script(request: Request) -> str:
             _member_step(request, []),
             "code=$?",
             *_clear(request, request.nodes_per_member),
-            *_requeue('"$code"'),
+            *_requeue(request, '"$code"'),
             'exit "$code"',
             "",
         ]
@@ -99,11 +102,9 @@ def array_script(request: Request) -> str:
 
 def gang_script(request: Request) -> str:
     """One step per member on its own nodes of the allocation, and a meeting point beside them."""
-    waves = ",".join(str(member) for member in request.first_wave)
     point = [
-        *request.meeting_point, "--members", waves,
-        "--seconds", f"{request.slurm.barrier_seconds:g}",
-        "--exits", str(request.exits), "--count", str(len(request.parts)),
+        *request.meeting_point, "--members", ",".join(str(p.member) for p in request.parts),
+        "--at-once", str(request.first_wave), "--seconds", f"{request.slurm.barrier_seconds:g}",
     ]  # fmt: skip
     # Steps that overlap are not queued by srun: each member must find its own CPUs free.
     room = ["--overlap"] if request.shares_accelerators else ["--exact"]
@@ -120,7 +121,9 @@ def gang_script(request: Request) -> str:
             _ADDRESS_OF,
             'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
             'export AI500_MEETING="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
-            _small_step(request, 1, ["--relative=0"], point) + ' --name "$AI500_MEETING" &',
+            _small_step(request, 1, ["--relative=0"], point)
+            + ' --name "$AI500_MEETING" >"${exits%.exits}.meeting.log" 2>&1 &',
+            "meeting=$!",
             "# start MEMBER ATTEMPT FIRST_NODE",
             "start() {",
             '  local log; log=$trial/members/$(printf %03d "$1")/log.txt',
@@ -129,14 +132,19 @@ def gang_script(request: Request) -> str:
             "  {",
             f'    echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $1: job $SLURM_JOB_ID"',
             "    " + _member_step(request, place),
-            '    echo "$1 $?" >>"$exits"',
+            "    code=$?",
+            "    # After a node failure srun may well say 0: the member's record decides.",
+            '    [ "$code" -ne 0 ] || [ -e "${log%/*}/record.json" ] || code=1',
+            '    echo "$1 $code" >>"$exits"',
             '  } >>"$log" 2>&1 &',
+            "  members+=($!)",
             "}",
             *(f"start {p.member} {p.attempt} {p.first_node}" for p in request.parts),
-            "wait",
+            'wait "${members[@]}"',
+            'kill "$meeting" 2>/dev/null; wait "$meeting"',
             *_clear(request, request.gang_nodes),
             f"stopped=$(grep -c ' {CHECKPOINTED_EXIT_CODE}$' \"$exits\")",
-            *_requeue(f'"$((stopped > 0 ? {CHECKPOINTED_EXIT_CODE} : 0))"'),
+            *_requeue(request, f'"$((stopped > 0 ? {CHECKPOINTED_EXIT_CODE} : 0))"'),
             "! grep -qv ' 0$' \"$exits\"",
             "",
         ]
@@ -174,8 +182,14 @@ def _head(request: Request, options: list[str]) -> list[str]:
 
 
 def _set_up(request: Request) -> list[str]:
+    """srun hands the environment on whatever sbatch was told, and asks for GPUs by itself."""
     lines = [f"export {name}={shlex.quote(v)}" for name, v in sorted(request.environment.items())]
-    return [*lines, *request.slurm.setup]
+    return [
+        "export SLURM_EXPORT_ENV=ALL",
+        "unset SLURM_GPUS_PER_NODE",
+        *lines,
+        *request.slurm.setup,
+    ]
 
 
 def _gpus(request: Request, flag: str, count: int) -> list[str]:
@@ -186,16 +200,18 @@ def _gpus(request: Request, flag: str, count: int) -> list[str]:
 def _member_step(request: Request, place: Sequence[str]) -> str:
     """The node agent of one member, on each of its nodes."""
     slots = request.slots_per_node
+    seen = request.job_slots_per_node if request.shares_accelerators else slots
     resources = [
         f"--cpus-per-task={slots * request.cpus_per_slot}",
-        *_gpus(request, "--gpus-per-task", slots),
+        *_gpus(request, "--gpus-per-task", seen),
     ]
     return _srun(request, request.nodes_per_member, [*resources, *place], request.command)
 
 
 def _small_step(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
-    """Something that takes no CPUs from the members."""
-    return _srun(request, nodes, ["--overlap", "--cpus-per-task=1", *place], command)
+    """Something that takes no CPUs and no accelerators from the members."""
+    nothing = ["--overlap", "--cpus-per-task=1", *(["--gres=none"] if request.accelerators else [])]
+    return _srun(request, nodes, [*nothing, *place], command)
 
 
 def _srun(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
@@ -223,12 +239,21 @@ def _clear(request: Request, nodes: int) -> list[str]:
     return [_small_step(request, nodes, [], request.clear)]
 
 
-def _requeue(code: str) -> list[str]:
-    """A member that wrote its checkpoint goes on in the same job again; a cancelled one doesn't."""
+def _requeue(request: Request, code: str) -> list[str]:
+    """A member that wrote its checkpoint goes on in the same job again; a cancelled one doesn't.
+
+    Of an array, one task has the array's own number: only the long form means that task alone.
+    """
     return [
-        f"if [ {code} -eq {CHECKPOINTED_EXIT_CODE} ] &&",
-        '   [ "$(squeue --noheader --format=%T --jobs="$SLURM_JOB_ID")" = RUNNING ]; then',
-        '  scontrol requeue "$SLURM_JOB_ID" && sleep 600',
+        f"if [ {code} -eq {CHECKPOINTED_EXIT_CODE} ] && "
+        f"[ ! -e {shlex.quote(str(request.cancelled))} ]; then",
+        "  job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}",
+        "  job=${job:-$SLURM_JOB_ID}",
+        "  for _ in 1 2 3 4 5 6 7 8 9 10; do  # slurmctld may be restarting",
+        '    state=$(squeue --noheader --format=%T --jobs="$job") && [ -n "$state" ] && break',
+        "    sleep 5",
+        "  done",
+        '  [ "$state" = RUNNING ] && scontrol requeue "$job" && sleep 600',
         "fi",
     ]
 

@@ -1,0 +1,358 @@
+"""What an ensemble costs its controller as it grows: on a real Slurm, and at 100,000 members.
+
+    python benchmarks/scheduler.py [--nodes 50] [--part slurm|simulated]
+
+`slurm`: ensembles of 10, 100 and 1,000 short members, submitted, followed and collected by the
+real job controller on a real Slurm of virtual nodes (tests/slurm/cluster.py). A small shell script
+stands in for the training alone. Judged: Slurm's commands per look at the queue, processor time of
+the controller's own process per member, and that each member ran once.
+
+`simulated`: 1,000, 10,000 and 100,000 members planned and followed by the same code, with texts in
+place of Slurm's answers. 2 % of the members run at a time: all sizes are looked at equally often.
+
+Growth is judged by processor time: the clock also sees what else runs on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+if __name__ == "__main__":  # the repository's root, for the tests' cluster
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from rich.console import Console
+from rich.table import Table
+from tests.slurm.cluster import Cluster
+from tests.unit.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
+
+from ai500 import events, pipeline
+from ai500.bagging.member_views import MemberView
+from ai500.bagging.schedulers import slurm_commands
+from ai500.cli.terminal import members_table
+from ai500.config import load
+from ai500.rundir import RunFolder
+
+SIZES = (10, 100, 1_000)
+ROUNDS = 3
+"""Times the ensembles of 1, 10 and 100 are repeated; their medians count."""
+SIMULATED_SIZES, WAVES = (1_000, 10_000, 100_000), 50
+NOISE, GROWTH = 1.1, 1.3
+"""Cost per member that counts as the same, and as linear: a hidden M² would make it 10 and more."""
+CPUS_PER_NODE = 2
+STAND_IN = """\
+#!/bin/sh
+# In place of `python -m ai500.bagging.on_node TRIAL`: tells what a member tells, trains nothing.
+folder=$3/members/$(printf %03d "$AI500_MEMBER")
+read -r boot </proc/sys/kernel/random/boot_id
+number=0
+tell() {
+  number=$((number + 1))
+  read -r monotonic rest </proc/uptime
+  printf '{"event": "%s", "wall": %s, "monotonic": %s, "host": "%s", "boot": "%s", ' \\
+    "$1" "$(date +%s.%N)" "$monotonic" "$SLURMD_NODENAME" "$boot"
+  printf '"sequence": %d, "trial": 1, "member": %d, "attempt": %d%s}\\n' \\
+    "$number" "$AI500_MEMBER" "$AI500_ATTEMPT" "$2"
+} >>"$folder/events.jsonl"
+tell start ", \\"pid\\": $$, \\"world_size\\": 1, \\"device\\": \\"cpu\\""
+tell first_batch
+sleep 1
+tell end ', "epoch": 1'
+echo '{}' >"$folder/record.tmp" && mv "$folder/record.tmp" "$folder/record.json"
+"""
+
+console = Console(width=120, highlight=False)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one ensemble on the real Slurm."""
+
+    members: int
+    seconds: float
+    cpu_seconds: float
+    looks: int
+    most_calls_per_look: int
+    calls: int
+    lost: int
+    repeated: int
+
+
+def main() -> int:
+    """Both parts; 1 when a claim does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=50, help="virtual nodes of the real Slurm")
+    parser.add_argument("--part", choices=("slurm", "simulated"), help="left out: both")
+    options = parser.parse_args()
+    claims: list[tuple[str, bool]] = []
+    if options.part != "simulated":
+        claims += on_slurm(options.nodes)
+    if options.part != "slurm":
+        claims += simulated()
+    for claim, holds in claims:
+        console.print(f"{'holds ' if holds else 'FAILED'}  {claim}")
+    return 0 if all(holds for _, holds in claims) else 1
+
+
+def on_slurm(nodes: int) -> list[tuple[str, bool]]:
+    """Ensembles of all sizes, in turn, on one cluster."""
+    folder = Path(tempfile.mkdtemp(prefix="ai500-scale-", dir="/var/tmp"))
+    try:
+        with Cluster(folder / "cluster", nodes=nodes, cpus=CPUS_PER_NODE) as cluster:
+            console.print(f"{nodes} nodes are idle after {cluster.start_seconds:.1f} s")
+            os.environ.update(cluster.environment)
+            costs = [run_ensemble(folder, size, nodes=nodes) for size in _order()]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return judge(costs[1:])  # the first warms the process up
+
+
+def _order() -> Iterator[int]:
+    """A noisy minute should not fall on one size alone: small ones before and after large ones."""
+    yield 1
+    for number in range(ROUNDS):
+        yield 1
+        yield from SIZES[:-1]
+        if number == 0:
+            yield SIZES[-1]
+
+
+def run_ensemble(folder: Path, members: int, *, nodes: int) -> Cost:
+    """Submit, follow and collect one ensemble."""
+    path = Path(tempfile.mkdtemp(prefix=f"run-{members}-", dir=folder))
+    stand_in = folder / "stand-in"
+    if not stand_in.exists():
+        stand_in.write_text(STAND_IN)
+        stand_in.chmod(0o755)
+    config = load(
+        overrides={
+            "ensemble.size": members,
+            "parallel.degree": 1,
+            "system.device": "cpu",
+            "system.accelerators_per_node": CPUS_PER_NODE,
+            "system.scale": min(members, nodes * CPUS_PER_NODE),
+            "scheduler.kind": "slurm",
+            "slurm.python": str(stand_in),
+            "data.stage": False,
+        }
+    )
+    _, plan = pipeline.make_plan(config)
+    with counted_calls() as (calls, per_look):
+        began, cpu_began = time.monotonic(), time.process_time()
+        controller = controller_for(path, config, plan)
+        controller.start()
+        failed = controller.run(members_table)
+        cpu_seconds, seconds = time.process_time() - cpu_began, time.monotonic() - began
+    starts, told = told_starts(RunFolder(path), members)
+    cost = Cost(
+        members=members,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        looks=len(per_look),
+        most_calls_per_look=max(per_look),
+        calls=calls.total(),
+        lost=len(failed) + sum(starts[m] == 0 or told[m] == 0 for m in range(members)),
+        repeated=sum(starts[m] > 1 or told[m] > 1 for m in range(members)) + calls["sbatch"] - 1,
+    )
+    console.print(
+        f"{members:5} members: {seconds:6.1f} s, CPU {cpu_seconds:.3f} s, {cost.looks} looks, "
+        f"{dict(calls)}, lost {cost.lost}, repeated {cost.repeated}"
+    )
+    return cost
+
+
+def told_starts(run: RunFolder, members: int) -> tuple[Counter[int], Counter[int]]:
+    """How often each member started by its own log, and how often the run's log says so."""
+    trial = run.trial(TRIAL)
+    own = Counter(
+        member
+        for member in range(members)
+        for event in events.read(trial.member(member).events)
+        if event["event"] == "start"
+    )
+    collected = Counter(
+        event["member"] for event in events.read(run.events) if event["event"] == "start"
+    )
+    return own, collected
+
+
+@contextlib.contextmanager
+def counted_calls() -> Iterator[tuple[Counter[str], list[int]]]:
+    """Slurm's commands by name, and how many each look at all jobs took."""
+    run_slurm, job_states = slurm_commands.run_slurm, slurm_commands.job_states
+    calls: Counter[str] = Counter()
+    per_look: list[int] = []
+
+    def run(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
+        calls[words[0]] += 1
+        return run_slurm(words, timeout=timeout, stdin=stdin)
+
+    def look(ids: Sequence[str]) -> dict[str, slurm_commands.SlurmJob]:
+        before = calls.total()
+        found = job_states(ids)
+        per_look.append(calls.total() - before)
+        return found
+
+    slurm_commands.run_slurm, slurm_commands.job_states = run, look
+    try:
+        yield calls, per_look
+    finally:
+        slurm_commands.run_slurm, slurm_commands.job_states = run_slurm, job_states
+
+
+def judge(costs: Sequence[Cost]) -> list[tuple[str, bool]]:
+    """One row for each size, ratios, and whether the issue's claims hold."""
+    by_size = {size: [c for c in costs if c.members == size] for size in (1, *SIZES)}
+    cpu = {size: statistics.median(c.cpu_seconds for c in many) for size, many in by_size.items()}
+    # An ensemble of one has all that every run pays once, and as good as nothing else.
+    fixed = cpu[1]
+    own = {size: (cpu[size] - fixed) / (size - 1) for size in SIZES}
+    table = Table(title="On a real Slurm (medians)")
+    for heading in (
+        "members", "seconds", "looks", "commands per look, mean", "most",
+        "CPU s", "CPU ms/member", "less the start",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right")
+    most = {size: max(c.most_calls_per_look for c in many) for size, many in by_size.items()}
+    for size, many in by_size.items():
+        table.add_row(
+            f"{size:,}",
+            f"{statistics.median(c.seconds for c in many):.1f}",
+            f"{statistics.median(c.looks for c in many):.0f}",
+            f"{sum(c.calls - 1 for c in many) / sum(c.looks for c in many):.2f}",
+            str(most[size]),
+            f"{cpu[size]:.3f}",
+            f"{cpu[size] / size * 1e3:.2f}",
+            f"{own[size] * 1e3:.2f}" if size > 1 else "",
+        )
+    console.print(table)
+    small, middle, large = SIZES
+    whole = {size: cpu[size] / size for size in SIZES}
+    console.print(
+        f"CPU per member, {large:,} against {small} / {middle}: "
+        f"{whole[large] / whole[small]:.3f} / {whole[large] / whole[middle]:.3f} in all, "
+        f"{own[large] / own[small]:.3f} / {own[large] / own[middle]:.3f} less the start "
+        f"({fixed * 1e3:.0f} ms: the CPU of an ensemble of one)"
+    )
+    return [
+        ("commands per look do not depend on the size", len({most[s] for s in SIZES}) == 1),
+        (
+            "CPU per member does not grow",
+            whole[large] <= NOISE * min(whole[middle], whole[small]),
+        ),
+        (
+            f"CPU per member less the start does not grow by more than {GROWTH}",
+            own[large] <= GROWTH * min(own[middle], own[small]),
+        ),
+        ("no member is lost", not any(c.lost for c in costs)),
+        ("no member is submitted or run twice", not any(c.repeated for c in costs)),
+    ]
+
+
+@dataclass(frozen=True)
+class SimulatedCost:
+    """CPU seconds of ai500's own steps; what the simulation takes is not in them."""
+
+    members: int
+    plan: float
+    tasks: float
+    submit: float
+    follow: float
+    table: float
+    looks: int
+    most_calls_per_look: int
+
+    @property
+    def total(self) -> float:
+        """All but the live view."""
+        return self.plan + self.tasks + self.submit + self.follow
+
+
+def simulated() -> list[tuple[str, bool]]:
+    """Each size in a process of its own, its files in memory where there is room."""
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        costs = [pool.apply(follow_simulated, (size,)) for size in SIMULATED_SIZES]
+    table = Table(title="With simulated answers: CPU µs per member")
+    for heading in ("members", "looks", "plan", "tasks", "submit", "follow", "in all", "live view"):
+        table.add_column(heading, justify="right")
+    for c in costs:
+        parts = (c.plan, c.tasks, c.submit, c.follow, c.total, c.table)
+        table.add_row(
+            f"{c.members:,}", str(c.looks), *(f"{p / c.members * 1e6:.0f}" for p in parts)
+        )
+    console.print(table)
+    per_member = [cost.total / cost.members for cost in costs]
+    growth = [one / per_member[0] for one in per_member]
+    console.print(
+        f"CPU per member against {costs[0].members:,}: "
+        + ", ".join(f"{g:.3f} at {c.members:,}" for g, c in zip(growth, costs, strict=True))
+        + " (1 is linear)"
+    )
+    return [
+        ("planning and following is linear to 100,000 members", max(growth) <= GROWTH),
+        (
+            "commands per look do not depend on the size, to 100,000",
+            len({cost.most_calls_per_look for cost in costs}) == 1,
+        ),
+    ]
+
+
+def follow_simulated(members: int) -> SimulatedCost:
+    """Plan and follow one ensemble to its end."""
+    _follow(100)  # what is done once in a process is no cost of this ensemble
+    cost = _follow(members)
+    console.print(f"{members:7,} simulated members: CPU {cost.total:.2f} s, {cost.looks} looks")
+    return cost
+
+
+def _follow(members: int) -> SimulatedCost:
+    table_seconds = 0.0
+
+    def watch(views: Sequence[MemberView]) -> None:
+        nonlocal table_seconds
+        began = time.process_time()
+        members_table(views)
+        table_seconds += time.process_time() - began
+
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:
+        times = [time.process_time()]
+        config, plan = plan_ensemble(members, nodes=max(1, members // 800))
+        times.append(time.process_time())
+        controller = controller_for(Path(folder), config, plan)
+        times.append(time.process_time())
+        slurm = SimulatedSlurm(RunFolder(Path(folder)).trial(TRIAL), at_once=members // WAVES)
+        slurm_commands.run_slurm = slurm
+        with counted_calls() as (_, per_look):
+            controller.start()
+            times.append(time.process_time())
+            failed = controller.run(watch)
+            times.append(time.process_time())
+    assert not failed
+    plan_seconds, tasks, submit, follow = (b - a for a, b in pairwise(times))
+    return SimulatedCost(
+        members=members,
+        plan=plan_seconds,
+        tasks=tasks,
+        submit=submit,
+        follow=follow - slurm.cpu_seconds - table_seconds,
+        table=table_seconds,
+        looks=len(per_look),
+        most_calls_per_look=max(per_look),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
