@@ -1,6 +1,6 @@
 """What `test_collectives` asks of real ranks: each check runs on every rank of one group.
 
-RANK=… WORLD_SIZE=… python -m tests.train.collective_checks STORE REPORT
+RANK=… WORLD_SIZE=… python -m tests.train.collective_checks STORE REPORT [DEVICE]
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def combinations() -> Iterator[tuple[str, str, int]]:
 
 def drawn(seed: int, of_rank: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Some rank's gradients, which every rank can draw."""
-    generator = torch.Generator().manual_seed(1000 * seed + of_rank)
-    values = torch.randn(length, generator=generator, dtype=torch.float64)
-    return (values * torch.rand(length, generator=generator, dtype=torch.float64) ** 3).to(dtype)
+    generator = torch.Generator("cpu").manual_seed(1000 * seed + of_rank)
+    values = torch.randn(length, generator=generator, dtype=torch.float64, device="cpu")
+    spread = torch.rand(length, generator=generator, dtype=torch.float64, device="cpu") ** 3
+    return (values * spread).to(dtype=dtype, device=torch.get_default_device())
 
 
 def everyone(seed: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -329,8 +330,7 @@ def gradients(mode: str | None, precision: str = "fp32") -> tuple[list[Tensor], 
         model.zero_grad(set_to_none=True)
         if one is not None:
             one.reset()
-        inputs = torch.randn(8, 40, generator=torch.Generator().manual_seed(10 * step + rank()))
-        data(inputs).square().mean().backward()
+        data(drawn(step, rank(), 320).view(8, 40)).square().mean().backward()
     found = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
     return found, one
 
@@ -404,7 +404,10 @@ def main() -> None:
     torch.set_num_threads(1)
     here, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = dist.FileStore(sys.argv[1], size)
-    dist.init_process_group("gloo", store=store, rank=here, world_size=size)
+    device = torch.device(sys.argv[3] if len(sys.argv) > 3 else "cpu")
+    torch.set_default_device(device)
+    backend = dist.get_default_backend_for_device(device)
+    dist.init_process_group(backend, store=store, rank=here, world_size=size)
     failures = {}
     for name, check in CHECKS.items():
         try:
@@ -415,7 +418,7 @@ def main() -> None:
     Path(f"{sys.argv[2]}.{here}").write_text(json.dumps(failures), encoding="utf-8")
     if failures:
         os._exit(1)
-    dist.barrier()
+    dist.all_reduce(torch.zeros(1))  # nobody leaves before the last one is done
     dist.destroy_process_group()
 
 

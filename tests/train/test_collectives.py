@@ -19,13 +19,13 @@ from tests.train.collective_checks import CHECKS
 SIZES = (1, 2, 3, 4, 6, 8)
 
 
-def failures(size: int, folder: Path) -> tuple[dict[str, str], str]:
+def failures(size: int, folder: Path, *, device: str = "cpu") -> tuple[dict[str, str], str]:
     """Check → traceback of the first rank that failed, and what the ranks said beside."""
     report = folder / "report"
     ranks = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.train.collective_checks",
-             str(folder / "store"), str(report)],
+             str(folder / "store"), str(report), device],
             cwd=SOURCE.parent,
             env={
                 **os.environ,
@@ -33,6 +33,8 @@ def failures(size: int, folder: Path) -> tuple[dict[str, str], str]:
                 "OMP_NUM_THREADS": "1",
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
+                # NCCL refuses two ranks on one GPU unless it takes them for two hosts'.
+                "NCCL_HOSTID": str(rank),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
