@@ -29,7 +29,8 @@ def check_training(config: Config, hyper: Hyperparameters) -> None:
         _check_used(config, OPTIMIZERS_WITH, key="optimizer", chosen=hyper.optimizer)
     if hyper.schedule in _SCHEDULES:
         _check_used(config, SCHEDULES_WITH, key="schedule", chosen=hyper.schedule)
-    if hyper.warmup_epochs > hyper.epochs:
+    # The class's own warm-up may be longer than a training that was shortened for a try.
+    if (config.train.warmup_epochs or 0) > hyper.epochs:
         raise ConfigError(
             f"train.warmup_epochs = {hyper.warmup_epochs:g} is more than train.epochs = "
             f"{hyper.epochs}: the learning rate would never reach its peak. Set at most "

@@ -23,6 +23,7 @@ from ai500.train.precision.rerouted import Pair, Products, Shape
 LARGEST = 127
 _LONGEST_SUM = (2**31 - 1) // LARGEST**2
 """So many products certainly fit INT32."""
+_VECTOR = 16
 _TINY = torch.finfo(torch.float32).tiny
 
 
@@ -92,10 +93,11 @@ def integer_product(a: Tensor, b: Tensor) -> Tensor:
         return total
     if a.device.type == "cpu":
         return torch._int_mm(a, b)
-    # cuBLASLt wants more than 16 rows, and multiples of 8: zeros change no sum.
+    # cuBLASLt wants more than 16 rows, whole vectors of 16 bytes (zeros change no sum), the first
+    # matrix row by row and the second column by column.
     m, k, n = a.shape[0], a.shape[1], b.shape[1]
-    a = F.pad(a, (0, -k % 8, 0, max(0, 17 - m)))
-    b = F.pad(b, (0, -n % 8, 0, -k % 8))
+    a = F.pad(a, (0, -k % _VECTOR, 0, max(0, 2 * _VECTOR - m))).contiguous()
+    b = F.pad(b.t(), (0, -k % _VECTOR, 0, -n % _VECTOR)).contiguous().t()
     return torch._int_mm(a, b)[:m, :n]
 
 
@@ -117,8 +119,8 @@ def _input_gradient(
     qw, scale_w = quantized(weight, scale_for=1)
     spread = _spread(_pixels_first(qg), weight.shape[2:], shape, x_shape[2:])
     patches, size = _patches(spread, weight.shape[2:], (1, 1), (0, 0))
-    turned = qw.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, weight.shape[1])
-    product = integer_product(patches, turned)
+    turned = qw.flip(2, 3).permute(1, 2, 3, 0).flatten(1)
+    product = integer_product(patches, turned.t())
     return _images(product, (len(gradient), *size), rows=scale_g, columns=scale_w)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ai500.errors import EnvironmentLacksError
@@ -21,19 +21,12 @@ from ai500.train.precision.loss_scaling import LossScaling
 from ai500.train.precision.numerics import Numerics
 from ai500.train.precision.rerouted import Products, Rerouted
 
-_KEPT_IN_FP32 = (
-    nn.modules.batchnorm._BatchNorm,
-    nn.GroupNorm,
-    nn.LayerNorm,
-)
-"""Normalizations keep parameters and statistics in FP32, whatever format their input has."""
-
 
 def make(name: str, *, device: torch.device) -> Numerics:
     """The numerics of that name; an EnvironmentLacksError if this device can't."""
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r} is not known")
-    if device.type == "cpu" and name not in ("fp32", "int8"):
+    if device.type == "cpu" and name in ("mixed-bf16", "mixed-fp16", "fp16"):
         _avoid_amx()
     _set_tf32(on=name == "tf32")
     reason = _what_is_missing(name, device)
@@ -69,10 +62,9 @@ def _mixed_fp16(device: torch.device) -> Numerics:
 def _fp16(device: torch.device) -> Numerics:
     return Numerics(
         "fp16",
-        "FP16, weights and optimizer state included",
+        "FP16, and every other operation of the model as well",
         device,
-        cast=_halved,
-        context=_InputsLikeWeights,
+        context=_AllInFP16,
         loss_scaling=LossScaling(),
     )
 
@@ -129,24 +121,24 @@ def _both(outer: Context, inner: Context) -> Context:
     return entered
 
 
-def _halved(module: nn.Module) -> nn.Module:
-    """Parameters in FP16, in place; names and identities stay."""
-    for layer in module.modules():
-        if not isinstance(layer, _KEPT_IN_FP32):
-            for parameter in layer.parameters(recurse=False):
-                parameter.data = parameter.data.half()
-    return module
+class _AllInFP16(TorchFunctionMode):
+    """Layers with weights take and give FP16, so all that lies between them is FP16, too.
 
-
-class _InputsLikeWeights(TorchFunctionMode):
-    """FP32 that enters an FP16 layer is rounded there: the model's inputs."""
+    Weights are rounded from their FP32 master copies, which the optimizer updates (Micikevicius
+    et al. 2018). Without master copies ResNet-50 hardly learns: docs/performance.md.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in (F.conv2d, F.linear, F.conv_transpose2d):
-            args = (args[0].to(args[1].dtype), *args[1:])
+            kwargs = {name: _halved(value) for name, value in (kwargs or {}).items()}
+            return func(*(_halved(value) for value in args), **kwargs)
         return func(*args, **(kwargs or {}))
+
+
+def _halved(value: Any) -> Any:
+    return value.half() if isinstance(value, Tensor) else value
 
 
 def _set_tf32(*, on: bool) -> None:

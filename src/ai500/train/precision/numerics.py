@@ -13,11 +13,6 @@ from torch import Tensor, nn
 from ai500.train.precision.loss_scaling import LossScaling
 
 
-def unchanged(module: nn.Module) -> nn.Module:
-    """The model as it is."""
-    return module
-
-
 def no_layer(layer: nn.Module) -> bool:
     """No layer has products of its own."""
     return False
@@ -31,7 +26,6 @@ class Numerics:
     products: str
     """Arithmetic of convolutions and linear layers, in words."""
     device: torch.device
-    cast: Callable[[nn.Module], nn.Module] = unchanged
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
     has_own_products: Callable[[nn.Module], bool] = no_layer
     """Whether a layer is computed in the format the precision is named after."""
@@ -40,8 +34,7 @@ class Numerics:
     _dtypes: set[str] = field(default_factory=set)
 
     def model(self, module: nn.Module) -> nn.Module:
-        """The model with its parameters in the precision's format; names stay the same."""
-        module = self.cast(module)
+        """The model as the precision needs it: so far each leaves it as it is, and takes note."""
         self._layers |= {
             name: self.has_own_products(layer)
             for name, layer in module.named_modules()
