@@ -11,7 +11,7 @@ chunk of another, a partial mean on its way, or the finished mean of its own chu
 that encoding lost is kept and added before the next one, so that over steps nothing is lost.
 """
 
-# Annotations are not postponed here: DistributedDataParallel compares the hook's with `is`.
+# Annotations are not postponed here: DistributedDataParallel wants to see the hook's own types.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +44,9 @@ class Traffic:
 
 class Reduction(Protocol):
     """The mean of a flat buffer over a group, in place."""
+
+    lost: dict[str, Tensor]
+    """What error feedback keeps of each buffer; empty without it."""
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
         """`key` names the buffer from step to step."""
@@ -79,6 +82,7 @@ class LibraryAllReduce:
     def __init__(self, ranks: Ranks, *, traffic: Traffic) -> None:
         self._ranks = ranks
         self._traffic = traffic
+        self.lost: dict[str, Tensor] = {}
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
         """As DistributedDataParallel does it itself, to the bit."""
@@ -182,7 +186,6 @@ class GridAllReduce:
             range(column, grid.row * grid.rows, grid.row), of=ranks, traffic=traffic
         )
         self.lost: dict[str, Tensor] = {}
-        """What error feedback keeps of each buffer."""
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
         """Row, column, and back; the column's finished bytes go along the row as they are."""
@@ -290,12 +293,11 @@ class Collective:
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank's error feedback keeps: another on every rank."""
-        return {"lost": dict(getattr(self._reduction, "lost", {}))}
+        return {"lost": dict(self._reduction.lost)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on as the rank that `state_dict` is of."""
-        if isinstance(self._reduction, GridAllReduce):
-            self._reduction.lost = {key: kept.clone() for key, kept in state["lost"].items()}
+        self._reduction.lost = {key: kept.clone() for key, kept in state["lost"].items()}
 
     def describe(self) -> dict[str, Any]:
         """What ran, for the record."""
