@@ -16,7 +16,7 @@ from ai500.parallel import topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, solve
-from ai500.records import Communication, Mapping, Node, Operations, Plan, System
+from ai500.records import Communication, Mapping, Node, Operations, Parallelism, Plan, System
 from ai500.train import precision
 from ai500.train.choices import check_training
 from ai500.train.learning_rate import scaled_peak
@@ -50,7 +50,15 @@ def make_plan(config: Config, machine: System) -> Plan:
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
     operations = _operations(config, problem_class)
-    seconds, basis = _estimate(problem_class, degrees, hyper=hyper, steps=steps, device=device)
+    parallel = inside_member(
+        config,
+        degree=degrees.parallel_degree,
+        plan=workload.parallel_plan(problem_class),
+        batch_size=hyper.batch_size,
+    )
+    seconds, basis = _estimate(
+        problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device
+    )
     return Plan(
         workload=config.workload,
         problem_class=config.problem_class,
@@ -63,12 +71,7 @@ def make_plan(config: Config, machine: System) -> Plan:
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
         sampler=config.ensemble.sampler,
-        parallel=inside_member(
-            config,
-            degree=degrees.parallel_degree,
-            plan=workload.parallel_plan(problem_class),
-            batch_size=hyper.batch_size,
-        ),
+        parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
         launcher=config.scheduler.launcher,
@@ -261,6 +264,7 @@ def _bytes_per_node(
 def _estimate(
     problem_class: ProblemClass,
     degrees: Degrees,
+    parallel: Parallelism,
     *,
     hyper: Hyperparameters,
     steps: int,
@@ -272,6 +276,8 @@ def _estimate(
         return None, "not estimated: nobody measured members that share an accelerator"
     if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
         return None, f"not estimated: class {problem_class.name} was not measured on {device}"
+    if parallel.mode != "data" or parallel.sharded:
+        return None, f"not estimated: class {problem_class.name} was measured with data parallelism"
     if hyper.precision != problem_class.reference.precision:
         return None, f"not estimated: class {problem_class.name} was not measured in this precision"
     images = steps * hyper.images_per_step * hyper.epochs

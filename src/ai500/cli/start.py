@@ -143,6 +143,7 @@ def show_plan(plan: Plan) -> None:
         [
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
+            ("parallel", _parallel(plan)),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
@@ -188,6 +189,21 @@ def _batch(plan: Plan) -> str:
     if hyper.accumulation > 1:
         product += f" × accumulation {hyper.accumulation}"
     return f"effective batch {plan.global_batch_size} = {product}"
+
+
+def _parallel(plan: Plan) -> str:
+    """How a member divides its accelerators."""
+    found = plan.parallel
+    if found.mode == "data":
+        text = "data" + (", sharded" if found.sharded else "")
+    else:
+        text = (
+            f"{found.mode}: data {found.data_degree} × pipeline {found.pipeline_degree} × "
+            f"tensor {found.tensor_degree}"
+        )
+    if found.pipeline_degree > 1:
+        text += f", {found.pipeline_schedule} of {found.microbatches} micro-batches"
+    return text + (", batch norm synchronized" if found.batch_norm == "synchronized" else "")
 
 
 def _communication(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 A tensor is `whole` (the same on every rank), `split` (each rank has its channels) or `partial`
 (the sum over the ranks is meant). A gradient of a whole tensor is whole too. Written by hand:
-DTensor's convolution gives wrong numbers for split channels (docs/adr/0006-model-parallelism.md).
+DTensor's convolution gives wrong numbers for split channels (docs/model-parallelism.md).
 """
 
 from __future__ import annotations

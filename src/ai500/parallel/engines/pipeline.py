@@ -124,9 +124,8 @@ class Pipeline:
         """All micro-batches of one batch; the loss function hears of each on the last stage."""
         schedule = self._schedule_for(inputs)
         first, last = self._axis.rank == 0, self._axis.rank == self._axis.size - 1
-        arguments = (inputs,) if first else ()
-        target = {"target": labels} if last else {}
-        schedule.step(*arguments, **target, return_outputs=False)
+        arguments = (inputs.contiguous(),) if first else ()  # as the stage's shapes say
+        schedule.step(*arguments, **({"target": labels} if last else {}))
 
     def predict(self, inputs: Tensor) -> Tensor:
         """One batch straight through; every rank gets the outputs of the last."""
