@@ -19,11 +19,9 @@ _TENSOR_CORES_ONLY = {
 }
 """Precision → why a CPU has none of it."""
 
-_TOO_OLD = {
-    "tf32": r"\b(P4|P40|P100|V100|T4|TITAN|GTX|RTX 20\d\d|Quadro)\b",
-    "fp8": r"\b(P4|P40|P100|V100|T4|TITAN|GTX|RTX [23]0\d\d|Quadro|A2|A10G?|A16|A30|A40|A100)\b",
-    "mixed-bf16": r"\b(P4|P40|P100|V100|T4|TITAN|GTX|RTX 20\d\d|Quadro)\b",
-}
+_BEFORE_AMPERE = r"P4|P40|P100|V100S?|T4|TITAN|GTX|RTX 20\d\d|Quadro"
+_BEFORE_ADA = _BEFORE_AMPERE + r"|RTX 30\d\d|A\d{1,4}[GX]?"
+_TOO_OLD = {"tf32": _BEFORE_AMPERE, "mixed-bf16": _BEFORE_AMPERE, "fp8": _BEFORE_ADA}
 """Names of NVIDIA's that lack a precision. A name that is not known passes: the node decides."""
 
 
@@ -45,7 +43,7 @@ def check(name: str, *, device_type: str, machine: System | None) -> None:
     if machine is None or machine.accelerator != device_type:
         return
     for accelerator in machine.accelerators:
-        if name in _TOO_OLD and re.search(_TOO_OLD[name], accelerator):
+        if name in _TOO_OLD and re.search(rf"\b({_TOO_OLD[name]})\b", accelerator):
             raise ConfigError(
                 f'train.precision = "{name}": {accelerator} has no such arithmetic. '
                 'Set train.precision = "fp32" or "mixed-fp16".'

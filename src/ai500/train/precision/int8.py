@@ -84,10 +84,10 @@ def _scale(values: Tensor, scale_for: int) -> Tensor:
 
 
 def integer_product(a: Tensor, b: Tensor) -> Tensor:
-    """INT8 [m, k] × INT8 [k, n] → INT32, exactly (in FP32 where the sum is too long for INT32)."""
+    """INT8 [m, k] × INT8 [k, n] → INT32, or INT64 where a sum is too long for that: exactly."""
     if a.shape[1] > _LONGEST_SUM:
         parts = zip(a.split(_LONGEST_SUM, dim=1), b.split(_LONGEST_SUM), strict=True)
-        total = torch.zeros(a.shape[0], b.shape[1], device=a.device)
+        total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.int64, device=a.device)
         for part_a, part_b in parts:
             total += integer_product(part_a, part_b)
         return total

@@ -159,14 +159,13 @@ def _avoid_amx() -> None:
 
 def _what_is_missing(name: str, device: torch.device) -> str:
     """Why this device can't, or nothing: asked of its properties, then tried."""
-    if name in _LEAST_CAPABILITY:
-        least, what = _LEAST_CAPABILITY[name]
-        if device.type != "cuda" or torch.version.hip is not None:
-            return f"{what} is known here on NVIDIA's tensor cores only"
-        found = torch.cuda.get_device_capability(device)
+    if name in _TENSOR_CORES_ONLY and (device.type != "cuda" or torch.version.hip is not None):
+        return "that arithmetic is known here on NVIDIA's tensor cores only"
+    if name in _LEAST_CAPABILITY and device.type == "cuda" and torch.version.hip is None:
+        least, found = _LEAST_CAPABILITY[name], torch.cuda.get_device_capability(device)
         if found < least:
             return (
-                f"{what} needs compute capability {least[0]}.{least[1]}, "
+                f"it needs compute capability {least[0]}.{least[1]}, "
                 f"{torch.cuda.get_device_name(device)} has {found[0]}.{found[1]}"
             )
     try:
@@ -176,7 +175,9 @@ def _what_is_missing(name: str, device: torch.device) -> str:
     return ""
 
 
-_LEAST_CAPABILITY = {"tf32": ((8, 0), "TF32"), "fp8": ((8, 9), "FP8")}
+_TENSOR_CORES_ONLY = ("tf32", "fp8")
+_LEAST_CAPABILITY = {"tf32": (8, 0), "mixed-bf16": (8, 0), "fp8": (8, 9)}
+"""Of NVIDIA's; older chips compute BF16 by emulation, if at all."""
 
 
 def _try_out(numerics: Numerics) -> None:
