@@ -27,7 +27,7 @@ from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
 from ai500.data.learnable_images import SMOKE
 from ai500.data.store import Split, Store
 from ai500.data.store_writer import generate
-from ai500.records import Slot, Task
+from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch, Feed
 from ai500.train.member import assemble
@@ -111,7 +111,8 @@ def inside_ai500(
         hyperparameters=dataclasses.replace(
             CLASS.reference, epochs=NEVER, batch_size=BATCH, evaluate_every_epochs=NEVER
         ),
-        parallel_mode="data", parallel_degree=1, steps_per_epoch=TRAIN // BATCH,
+        parallel=Parallelism(mode="data"), communication=Communication(),
+        parallel_degree=1, steps_per_epoch=TRAIN // BATCH,
         slots=(Slot(0, "cpu", ()),), bootstrap=str(folder / "bootstrap"),
         store=str(store.path), staged=None, folder=str(member_folder),
         checkpoint_seconds=300, convention="aiperf",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ai500 import plugins
 from ai500.errors import ConfigError
 from ai500.schema import SchemaError, decode, encode, nearest, option
+from ai500.train import precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,34 @@ class ParallelConfig:
     degree: int | None = option(
         None, "P_degree: accelerators per member; left out: those of one node", minimum=1
     )
-    mode: str = option("data", "how a member uses them: data (data parallelism)")
+    mode: str = option("data", "how a member uses them: data, tensor, pipeline, mixed")
+    sharded: bool = option(
+        False, "with data: weights, gradients and optimizer state are shared out too (FSDP2)"
+    )
+    data_degree: int | None = option(
+        None, "with mixed: replicas; data × pipeline × tensor = P_degree", minimum=1
+    )
+    pipeline_degree: int | None = option(None, "with mixed: stages of a pipeline", minimum=1)
+    tensor_degree: int | None = option(None, "with mixed: ranks that share each layer", minimum=1)
+    pipeline_schedule: Literal["1f1b", "gpipe"] = option("1f1b", "order of the micro-batches")
+    microbatches: int | None = option(
+        None, "parts of a batch in a pipeline; left out: one for each stage", minimum=1
+    )
+    batch_norm: Literal["replica", "synchronized"] = option(
+        "replica", "statistics of each replica's batch (as the papers), or of the whole batch"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationConfig:
+    """How the replicas of a member average their gradients; no effect with one replica."""
+
+    mode: str = option(
+        "all_reduce", "all_reduce, hierarchical (by node) or torus_2d (a grid of at least 2 × 2)"
+    )
+    precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
+        "fp32", "of what is sent: fp32 (as it is), fp16, bf16 or int8 (with error feedback)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +108,35 @@ class TrainConfig:
     """Hyper-parameters. Left out: the class's reference; a change shows in the findings."""
 
     epochs: int | None = option(None, "passes over the member's bootstrap", minimum=1)
-    batch_size: int | None = option(None, "images per accelerator and step", minimum=1)
-    optimizer: str | None = option(None, "sgd (with momentum)")
+    batch_size: int | None = option(None, "images per accelerator and micro-step", minimum=1)
+    accumulation: int | None = option(
+        None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
+    )
+    optimizer: str | None = option(None, "sgd (with momentum), adam, adagrad, lars or lamb")
     base_learning_rate: float | None = option(
         None, "at the reference batch size; scaled linearly with the real one", more_than=0
     )
-    schedule: str | None = option(None, "after warm-up: cosine or step")
+    schedule: str | None = option(None, "after warm-up: cosine, step or polynomial")
     warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
-    momentum: float | None = option(None, "of SGD", minimum=0, less_than=1)
+    decay_epochs: tuple[int, ...] | None = option(
+        None, "schedule step: epochs at which the rate is divided by ten"
+    )
+    decay_power: float | None = option(None, "schedule polynomial: its power", more_than=0)
+    momentum: float | None = option(None, "of sgd and lars", minimum=0, less_than=1)
+    betas: tuple[float, float] | None = option(None, "of adam and lamb; theirs: [0.9, 0.999]")
+    epsilon: float | None = option(
+        None, "of adam, adagrad and lamb; theirs: 1e-8, 1e-10, 1e-6", more_than=0
+    )
+    trust_coefficient: float | None = option(None, "of lars; the paper's: 0.001", more_than=0)
     weight_decay: float | None = option(
         None, "on every parameter, batch norm's included", minimum=0
     )
     label_smoothing: float | None = option(
         None, "0 unless the reference says so", minimum=0, less_than=1
     )
-    precision: Literal["fp32"] | None = option(None, "fp32 is the reference")
+    precision: str | None = option(
+        None, "fp32 (the reference), tf32, mixed-bf16, mixed-fp16, fp16, fp8 or int8"
+    )
     evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
     checkpoint_minutes: float = option(
         5.0, "besides one each epoch, a checkpoint this often", more_than=0
@@ -183,6 +225,7 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig, metadata={"doc": "the trials"})
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    communication: CommunicationConfig = field(default_factory=CommunicationConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -284,12 +327,15 @@ def _check_names(config: Config) -> None:
         )
     plugins.check("sampler", config.ensemble.sampler, at="ensemble.sampler")
     plugins.check("engine", config.parallel.mode, at="parallel.mode")
+    plugins.check("collective", config.communication.mode, at="communication.mode")
     plugins.check("scheduler", config.scheduler.kind, at="scheduler.kind")
     plugins.check("launcher", config.scheduler.launcher, at="scheduler.launcher")
     if config.train.optimizer is not None:
         plugins.check("optimizer", config.train.optimizer, at="train.optimizer")
     if config.train.schedule is not None:
         plugins.check("learning_rate", config.train.schedule, at="train.schedule")
+    if config.train.precision is not None:
+        precision.check_name(config.train.precision)
 
 
 def _lines(config: Config, *, commented: bool) -> Iterator[str]:

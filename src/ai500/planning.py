@@ -12,9 +12,23 @@ from ai500.data.store import Store
 from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
 from ai500.operations.shipped import shipped
+from ai500.parallel import topology
 from ai500.parallel.data_duplicator import staged_bytes
+from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
-from ai500.records import Cluster, Mapping, Node, Operations, Plan, Slot, System
+from ai500.records import (
+    Cluster,
+    Communication,
+    Mapping,
+    Node,
+    Operations,
+    Parallelism,
+    Plan,
+    Slot,
+    System,
+)
+from ai500.train import precision
+from ai500.train.choices import check_training
 from ai500.train.learning_rate import scaled_peak
 from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
@@ -40,11 +54,25 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         members_per_accelerator=config.ensemble.members_per_accelerator,
     )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
-    global_batch = hyper.batch_size * degrees.parallel_degree
+    check_training(config, hyper)
+    precision.check(
+        hyper.precision,
+        device_type=device,
+        machine=machine if config.system.nodes is None else None,
+    )
+    global_batch = hyper.images_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
     operations = _operations(config, problem_class)
-    seconds, basis = _estimate(problem_class, degrees, hyper=hyper, steps=steps, device=device)
+    parallel = inside_member(
+        config,
+        degree=degrees.parallel_degree,
+        plan=workload.parallel_plan(problem_class),
+        batch_size=hyper.batch_size,
+    )
+    seconds, basis = _estimate(
+        problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device
+    )
     return Plan(
         workload=config.workload,
         problem_class=config.problem_class,
@@ -57,7 +85,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
         sampler=config.ensemble.sampler,
-        parallel_mode=config.parallel.mode,
+        parallel=parallel,
+        communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
         launcher=config.scheduler.launcher,
         device=device,
@@ -195,6 +224,19 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, wanted.nodes + 1))
 
 
+def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...]) -> Communication:
+    """Between corresponding ranks of a member's replicas; with one replica it has no effect."""
+    data, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
+    wanted = config.communication
+    topology.check(
+        wanted.mode,
+        data_degree=data,
+        ranks_per_replica=pipeline * tensor,
+        ranks_per_node=len(mapping[0].shares[0].slots),
+    )
+    return Communication(mode=wanted.mode, precision=wanted.precision)
+
+
 def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
     available = sum(len(node.slots) for node in nodes)
     scale = config.system.scale or available
@@ -211,9 +253,9 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
     steps = problem_class.train_samples // global_batch
     if steps == 0:
         raise ConfigError(
-            f"a step of {global_batch} images (train.batch_size × parallel.degree) is more than "
-            f"the {problem_class.train_samples} samples of class {problem_class.name}. "
-            "Set a smaller train.batch_size or parallel.degree."
+            f"a step of {global_batch} images (train.batch_size × parallel.degree × "
+            f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
+            f"{problem_class.name}. Set a smaller train.batch_size or parallel.degree."
         )
     return steps
 
@@ -263,6 +305,7 @@ def _bytes_per_node(
 def _estimate(
     problem_class: ProblemClass,
     degrees: Degrees,
+    parallel: Parallelism,
     *,
     hyper: Hyperparameters,
     steps: int,
@@ -274,5 +317,9 @@ def _estimate(
         return None, "not estimated: nobody measured members that share an accelerator"
     if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
         return None, f"not estimated: class {problem_class.name} was not measured on {device}"
-    images = steps * hyper.batch_size * hyper.epochs
+    if parallel.mode != "data" or parallel.sharded:
+        return None, f"not estimated: class {problem_class.name} was measured with data parallelism"
+    if hyper.precision != problem_class.reference.precision:
+        return None, f"not estimated: class {problem_class.name} was not measured in this precision"
+    images = steps * hyper.images_per_step * hyper.epochs
     return degrees.waves * images * per_image, f"measured on {problem_class.measured_on}"

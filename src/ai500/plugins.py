@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from ai500.workloads.protocol import Workload
 
 Kind = Literal[
-    "workload", "scheduler", "launcher", "sampler", "engine", "optimizer", "learning_rate"
+    "workload",
+    "scheduler",
+    "launcher",
+    "sampler",
+    "engine",
+    "collective",
+    "optimizer",
+    "learning_rate",
 ]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
@@ -39,11 +46,29 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "bootstrap": "ai500.bagging.data_sampler:BOOTSTRAP",
         "poisson": "ai500.bagging.data_sampler:POISSON",
     },
-    "engine": {"data": "ai500.parallel.engines.data:DataParallel"},
-    "optimizer": {"sgd": "ai500.train.optimizers:sgd"},
+    "engine": {
+        "data": "ai500.parallel.engines.data:DataParallel",
+        "sharded": "ai500.parallel.engines.sharded:ShardedDataParallel",
+        "tensor": "ai500.parallel.engines.mixed:MixedParallel",
+        "pipeline": "ai500.parallel.engines.mixed:MixedParallel",
+        "mixed": "ai500.parallel.engines.mixed:MixedParallel",
+    },
+    "collective": {
+        "all_reduce": "ai500.parallel.collectives:all_reduce",
+        "hierarchical": "ai500.parallel.collectives:hierarchical",
+        "torus_2d": "ai500.parallel.collectives:torus_2d",
+    },
+    "optimizer": {
+        "sgd": "ai500.train.optimizers:sgd",
+        "adam": "ai500.train.optimizers:adam",
+        "adagrad": "ai500.train.optimizers:adagrad",
+        "lars": "ai500.train.optimizers:lars",
+        "lamb": "ai500.train.optimizers:lamb",
+    },
     "learning_rate": {
         "cosine": "ai500.train.learning_rate:cosine",
         "step": "ai500.train.learning_rate:step_decay",
+        "polynomial": "ai500.train.learning_rate:polynomial",
     },
 }
 

@@ -100,6 +100,34 @@ class Operations:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallelism:
+    """How one member uses its P_degree accelerators: data × pipeline × tensor."""
+
+    mode: str
+    sharded: bool = False
+    data_degree: int = 1
+    pipeline_degree: int = 1
+    tensor_degree: int = 1
+    pipeline_schedule: str = "1f1b"
+    microbatches: int = 1
+    """Parts of a batch that are in the pipeline at once; 1 without a pipeline."""
+    batch_norm: str = "replica"
+
+    @property
+    def degree(self) -> int:
+        """P_degree."""
+        return self.data_degree * self.pipeline_degree * self.tensor_degree
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """How the replicas of a member average their gradients."""
+
+    mode: str = "all_reduce"
+    precision: str = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The dry run: what will run where, how much of it, and how long it may take."""
 
@@ -115,7 +143,8 @@ class Plan:
     members_per_accelerator: int
     waves: int
     sampler: str
-    parallel_mode: str
+    parallel: Parallelism
+    communication: Communication
     scheduler: str
     launcher: str
     device: str
@@ -184,7 +213,8 @@ class Task:
     workload: str
     definition: ProblemClass
     hyperparameters: Hyperparameters
-    parallel_mode: str
+    parallel: Parallelism
+    communication: Communication
     parallel_degree: int
     steps_per_epoch: int
     slots: tuple[Slot, ...]

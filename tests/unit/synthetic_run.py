@@ -18,10 +18,12 @@ from ai500.metrics.trials import mean_of_trials, score_trial
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import (
     BootstrapRecord,
+    Communication,
     EnsembleResult,
     JobRecord,
     Node,
     Operations,
+    Parallelism,
     Placement,
     Plan,
     Score,
@@ -143,7 +145,8 @@ def make_plan(shape: Shape) -> Plan:
         members_per_accelerator=shape.members_per_accelerator,
         waves=degrees.waves,
         sampler="bootstrap",
-        parallel_mode="data",
+        parallel=Parallelism(mode="data"),
+        communication=Communication(),
         scheduler="local",
         launcher="bare",
         device="cpu",

@@ -11,7 +11,7 @@ import pytest
 from ai500 import plugins
 from ai500.config import load
 from ai500.planning import make_plan
-from ai500.records import Operations, Placement, Score, TrainRecord
+from ai500.records import Operations, Parallelism, Placement, Score, TrainRecord
 from ai500.rules import checks
 from ai500.rules.layers import LAYERS, RULES, Evidence, judge
 from tests.unit.test_trials import MACHINE
@@ -67,6 +67,27 @@ def with_group(evidence: Evidence, **changes: object) -> Evidence:
     return replace(evidence, members=[replace(member, effective={"groups": groups})])
 
 
+def with_numerics(evidence: Evidence, **told: object) -> Evidence:
+    """Members whose numerics tell of themselves."""
+    member = evidence.members[0]
+    effective = {**member.effective, "numerics": told}
+    return replace(evidence, members=[replace(member, effective=effective)])
+
+
+def with_engine(evidence: Evidence, *, planned: bool = True, **told: object) -> Evidence:
+    """Members whose engine tells of itself, as planned unless said otherwise."""
+    ran = {"mode": "data", "sharded": False, "batch_norm": "replica"}
+    ran |= {"data_degree": 1, "pipeline_degree": 1, "tensor_degree": 1, **told}
+    member = evidence.members[0]
+    effective = {**member.effective, "parallel": ran}
+    changed = replace(evidence, members=[replace(member, effective=effective)])
+    if not planned:
+        return changed
+    names = [field.name for field in dataclasses.fields(Parallelism)]
+    parallel = Parallelism(**{key: value for key, value in ran.items() if key in names})  # type: ignore[arg-type]
+    return replace(changed, plan=replace(evidence.plan, parallel=parallel))
+
+
 VIOLATIONS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     "enough trials": (
         lambda e: with_score(e, trials=e.score.trials[:1]),
@@ -111,6 +132,26 @@ VIOLATIONS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
         lambda e: with_hyper(e, batch_size=7),
         "train.batch_size = 7",
     ),
+    "equivalent parallelism": (
+        lambda e: with_engine(e, mode="asynchronous"),
+        "'asynchronous'",
+    ),
+    "parallelism as planned": (
+        lambda e: with_engine(e, planned=False, data_degree=2),
+        "ran with data degree 2, its plan says 1",
+    ),
+    "model parallelism": (
+        lambda e: with_engine(e, mode="pipeline", pipeline_degree=4, microbatches=4),
+        "data 1 × pipeline 4 × tensor 1: equivalent",
+    ),
+    "batch norm statistics": (
+        lambda e: with_engine(e, data_degree=2, batch_norm="synchronized"),
+        "synchronized: its statistics are of 128 images",
+    ),
+    "chosen precision": (
+        lambda e: with_numerics(e, precision="fp16", products="FP16"),
+        "trained in fp16 (FP16), the reference in fp32: allowed",
+    ),
     "same evaluations": (
         lambda e: with_hyper(e, evaluate_every_epochs=3),
         "evaluated every 3 epochs",
@@ -128,6 +169,41 @@ def test_each_rule_finds_its_violation_and_no_other_does(name: str) -> None:
     found = judge(change(clean()))
     assert {finding.rule for finding in found} == {name}
     assert says in found[0].message
+
+
+@pytest.mark.parametrize("optimizer", ["lars", "lamb"])
+def test_lars_and_lamb_count_as_learning_rate_policy(optimizer: str) -> None:
+    """V2 §5.1.2: they may change, and are disclosed with their settings."""
+    found = judge(with_hyper(clean(), optimizer=optimizer, trust_coefficient=0.02))
+    assert {(finding.rule, finding.severity) for finding in found} == {
+        ("changed batch or learning rate", "note")
+    }
+    assert f"train.optimizer = {optimizer}" in found[0].message
+    assert "train.trust_coefficient = 0.02" in found[1].message
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_any_other_optimizer_is_fixed(optimizer: str) -> None:
+    [found] = judge(with_hyper(clean(), optimizer=optimizer))
+    assert (found.rule, found.severity) == ("fixed hyperparameters", "violation")
+    assert f"train.optimizer = {optimizer}, the reference has sgd" in found.message
+
+
+def test_lars_does_not_free_the_other_hyperparameters() -> None:
+    found = judge(with_hyper(clean(), optimizer="lars", weight_decay=0.0))
+    assert "fixed hyperparameters" in {finding.rule for finding in found}
+
+
+def test_accumulation_is_disclosed() -> None:
+    [found] = judge(with_hyper(clean(), accumulation=4))
+    assert found.severity == "note"
+    assert "train.accumulation = 4" in found.message
+
+
+def test_skipped_steps_are_disclosed() -> None:
+    told = {"precision": "fp32", "loss_scaling": {"skipped_steps": 3}}
+    [found] = judge(with_numerics(clean(), **told))
+    assert "skipped 3 optimizer steps" in found.message
 
 
 def test_every_rule_says_its_layer_source_and_text() -> None:

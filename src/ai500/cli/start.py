@@ -153,8 +153,12 @@ def show_plan(plan: Plan) -> None:
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
-            ("batch", f"{hyper.batch_size} an accelerator, {plan.global_batch_size} a step"),
-            ("learning rate", f"{plan.learning_rate:.4g} at its peak, {hyper.schedule} decay"),
+            ("parallel", _parallel(plan)),
+            ("batch", _batch(plan)),
+            ("learning rate", _learning_rate(plan)),
+            ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
+            ("precision", hyper.precision),
+            ("communication", _communication(plan)),
             ("steps", f"{hyper.epochs} epochs of {plan.steps_per_epoch} steps, every member"),
             (
                 "operations",
@@ -197,6 +201,50 @@ def _cluster(cluster: Cluster) -> str:
         f"{len(cluster.nodes)} nodes of "
         f"{cluster.cpus_per_node} CPUs and {cluster.accelerators_per_node} accelerators{unusable}"
         + (f" ({first[0]}: {first[1]})" if first else "")
+    )
+
+
+def _batch(plan: Plan) -> str:
+    """Effective batch: what one optimizer step learns from."""
+    hyper = plan.hyperparameters
+    product = f"{hyper.batch_size} per accelerator × {plan.parallel_degree}"
+    if hyper.accumulation > 1:
+        product += f" × accumulation {hyper.accumulation}"
+    return f"effective batch {plan.global_batch_size} = {product}"
+
+
+def _parallel(plan: Plan) -> str:
+    """How a member divides its accelerators."""
+    found = plan.parallel
+    if found.mode == "data":
+        text = "data" + (", sharded" if found.sharded else "")
+    else:
+        text = (
+            f"{found.mode}: data {found.data_degree} × pipeline {found.pipeline_degree} × "
+            f"tensor {found.tensor_degree}"
+        )
+    if found.pipeline_degree > 1:
+        text += f", {found.pipeline_schedule} of {found.microbatches} micro-batches"
+    return text + (", batch norm synchronized" if found.batch_norm == "synchronized" else "")
+
+
+def _communication(plan: Plan) -> str:
+    """How gradients are averaged, or that nobody is there to average with."""
+    wanted, replicas = plan.communication, plan.parallel.data_degree
+    if replicas == 1:
+        return "none: a member is one replica"
+    if plan.parallel.sharded:
+        return f"reduce-scatter and all-gather of FSDP2 over {replicas} ranks"
+    return f"{wanted.mode} of gradients in {wanted.precision} over {replicas} replicas"
+
+
+def _learning_rate(plan: Plan) -> str:
+    """Linear scaling, then warm-up and decay."""
+    hyper = plan.hyperparameters
+    return (
+        f"{hyper.base_learning_rate:g} × {plan.global_batch_size}/{hyper.reference_batch_size} = "
+        f"{plan.learning_rate:.4g} after {hyper.warmup_epochs:g} epochs of warm-up, then "
+        f"{hyper.schedule}"
     )
 
 

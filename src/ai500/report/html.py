@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ai500 import plugins
 from ai500.atomic import write_text
 from ai500.errors import AI500Error
 from ai500.records import Mapping
@@ -17,7 +16,7 @@ from ai500.report.contents import Contents, read_contents
 from ai500.report.figures import Bar, Level, Row
 from ai500.report.history import window_start
 from ai500.rundir import RunFolder
-from ai500.train.learning_rate import LearningRate
+from ai500.train import learning_rate
 from ai500.units import human_seconds
 
 ROWS_SHOWN = 40
@@ -160,22 +159,12 @@ def learning_rate_figure(contents: Contents) -> Figure:
     """The learning rate over steps: a pure function of the plan."""
     plan, hyper = contents.plan, contents.plan.hyperparameters
     title, steps = "Learning rate over steps", plan.steps_per_epoch
-    try:
-        policy: LearningRate = plugins.load("learning_rate", hyper.schedule)
-    except AI500Error as error:
-        return Figure(title, None, f"Not shown: {error}")
     total, warmup = hyper.epochs * steps, round(hyper.warmup_epochs * steps)
     decays = [epoch * steps for epoch in hyper.decay_epochs]
-
-    def rate(step: int) -> float:
-        return policy(
-            step,
-            peak=plan.learning_rate,
-            total_steps=total,
-            warmup_steps=warmup,
-            decay_steps=decays,
-        )
-
+    try:
+        rate = learning_rate.planned(hyper, peak=plan.learning_rate, steps_per_epoch=steps)
+    except AI500Error as error:
+        return Figure(title, None, f"Not shown: {error}")
     svg = figures.learning_rate_figure(
         rate, total_steps=total, corners=[warmup, *decays], title=title
     )

@@ -337,7 +337,9 @@ def _said(record: TrainRecord) -> tuple[tuple[str, str], ...]:
 
 def _effective(value: object) -> str:
     """What an optimizer had at the end; of its groups only what the rules look at."""
-    if not isinstance(value, list):
+    if isinstance(value, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {_effective(one)}" for key, one in value.items())
+    if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return _plain(value)
     shown = ("parameters", "weight_decay", "momentum")
     return "; ".join(

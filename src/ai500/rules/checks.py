@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from ai500.records import TrainRecord
 from ai500.rules.layers import Evidence, rule
 
 
@@ -104,13 +106,17 @@ def same_epochs(evidence: Evidence) -> Iterator[str]:
             yield f"trained {epochs} epochs, class {evidence.reference.name} requires {required}."
 
 
+LEARNING_RATE_POLICIES = ("lars", "lamb")
+"""Optimizers that V2 §5.1.2 counts as learning-rate policies."""
+
+
 @rule(layer=8, source="V2 §5.1.2")
 def fixed_hyperparameters(evidence: Evidence) -> Iterator[str]:
-    """Optimizer, momentum, weight decay and label smoothing are the reference's."""
+    """Optimizer (but for LARS and LAMB), momentum, weight decay, label smoothing are fixed."""
     reference, used = evidence.reference_hyperparameters, evidence.plan.hyperparameters
     for name in ("optimizer", "momentum", "weight_decay", "label_smoothing"):
         ours, theirs = getattr(used, name), getattr(reference, name)
-        if ours != theirs:
+        if ours != theirs and ours not in LEARNING_RATE_POLICIES:
             yield f"train.{name} = {ours}, the reference has {theirs}: fixed at this level."
 
 
@@ -129,12 +135,107 @@ def weight_decay_on_everything(evidence: Evidence) -> Iterator[str]:
 
 @rule(layer=8, source="V2 §5.1.2", severity="note")
 def changed_batch_or_learning_rate(evidence: Evidence) -> Iterator[str]:
-    """Batch size and learning-rate policy may change, and are disclosed."""
+    """Batch size and learning-rate policy may change, LARS and LAMB count as such; disclosed."""
     reference, used = evidence.reference_hyperparameters, evidence.plan.hyperparameters
-    for name in ("batch_size", "base_learning_rate", "schedule", "warmup_epochs"):
+    names = ["batch_size", "accumulation", "base_learning_rate", "schedule", "warmup_epochs"]
+    names += ["decay_epochs", "decay_power"]
+    if used.optimizer in LEARNING_RATE_POLICIES:
+        names += ["optimizer", "betas", "epsilon", "trust_coefficient"]
+    for name in names:
         ours, theirs = getattr(used, name), getattr(reference, name)
         if ours != theirs:
             yield f"train.{name} = {ours}, the reference has {theirs}: allowed, and disclosed."
+
+
+EQUIVALENT_MODES = ("data", "tensor", "pipeline", "mixed")
+"""Held equal to one process by tests/train/test_engines.py."""
+
+
+@rule(layer=6, source="V2 §5.1.2")
+def equivalent_parallelism(evidence: Evidence) -> Iterator[str]:
+    """Data and model parallelism only where it is mathematically equivalent to one process."""
+    for mode in {_ran(member)["mode"] for member in evidence.members if _ran(member)}:
+        if mode not in EQUIVALENT_MODES:
+            yield f"trained by parallel.mode = {mode!r}: not known to be equivalent to one process."
+
+
+@rule(layer=6, source="V2 §5.1.2")
+def parallelism_as_planned(evidence: Evidence) -> Iterator[str]:
+    """What the engine says it did is what the plan says."""
+    planned = evidence.plan.parallel
+    for member in evidence.members:
+        for name in ("sharded", "data_degree", "pipeline_degree", "tensor_degree"):
+            ran = _ran(member).get(name, getattr(planned, name))
+            if ran != getattr(planned, name):
+                yield (
+                    f"member {member.member} ran with {name.replace('_', ' ')} {ran}, "
+                    f"its plan says {getattr(planned, name)}."
+                )
+
+
+@rule(layer=6, source="V2 §5.1.2", severity="note")
+def model_parallelism(evidence: Evidence) -> Iterator[str]:
+    """Tensor, pipeline and mixed parallelism are equivalent, allowed, and disclosed."""
+    shapes = {
+        (ran["mode"], ran["data_degree"], ran["pipeline_degree"], ran["tensor_degree"])
+        for member in evidence.members
+        if (ran := _ran(member)) and ran["mode"] in EQUIVALENT_MODES[1:]
+    }
+    for mode, data, pipeline, tensor in sorted(shapes):
+        yield (
+            f"each member trained by {mode} parallelism, data {data} × pipeline {pipeline} × "
+            f"tensor {tensor}: equivalent, allowed, and disclosed."
+        )
+
+
+@rule(layer=8, source="V2 §5.1.2", severity="note")
+def batch_norm_statistics(evidence: Evidence) -> Iterator[str]:
+    """How many images batch norm's statistics are of, where it is not an accelerator's batch."""
+    batch = evidence.plan.hyperparameters.batch_size
+    for synchronized, micro in {_normalized(member, batch) for member in evidence.members}:
+        if synchronized:
+            yield (
+                f"batch norm is synchronized: its statistics are of {micro} images, over all "
+                f"replicas; the reference's are of each accelerator's {batch}. Disclosed."
+            )
+        elif micro != batch:
+            yield (
+                f"batch norm's statistics are of {micro} images at a time; the reference's are of "
+                f"each accelerator's {batch}. Disclosed."
+            )
+
+
+def _ran(member: TrainRecord) -> dict[str, Any]:
+    """What the member's engine told of itself; nothing in the records of older versions."""
+    told: dict[str, Any] = member.effective.get("parallel", {})
+    return told
+
+
+def _normalized(member: TrainRecord, batch_size: int) -> tuple[bool, int]:
+    """Whether batch norm was synchronized, and over how many images."""
+    ran = _ran(member)
+    if not ran:
+        return False, batch_size
+    images = batch_size * ran["pipeline_degree"] * ran["tensor_degree"]
+    images //= ran.get("microbatches", 1)
+    synchronized = ran["batch_norm"] == "synchronized"
+    return synchronized, images * ran["data_degree"] if synchronized else images
+
+
+@rule(layer=4, source="V2 §5.1, V3 Table 2", severity="note")
+def chosen_precision(evidence: Evidence) -> Iterator[str]:
+    """Precision is free, and disclosed with the steps that an overflow cost."""
+    reference = evidence.reference_hyperparameters.precision
+    for member in evidence.members:
+        told = member.effective.get("numerics", {})
+        if told.get("precision", reference) != reference:
+            yield (
+                f"member {member.member} trained in {told['precision']} ({told['products']}), the "
+                f"reference in {reference}: allowed, and disclosed."
+            )
+        skipped = told.get("loss_scaling", {}).get("skipped_steps", 0)
+        if skipped:
+            yield f"member {member.member} skipped {skipped} optimizer steps: gradients overflowed."
 
 
 @rule(layer=9, source="SPEC §9 [D14]")

@@ -1,23 +1,34 @@
 """Checkpoints: whole or absent, and enough to go on bit by bit as if nothing had happened.
 
 Every random stream is a pure function of (seed, member, epoch, step), so the position is the
-random state. Only rank 0 writes: ranks differ in batch norm's running statistics alone, and those
-are rank 0's at every evaluation.
+random state. Only rank 0 writes, one file with the names and shapes of the whole model: it is
+whole or absent whatever the parallel mode, and says nothing of it. Replicas differ in batch norm's
+running statistics alone, and those are rank 0's at every evaluation.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from ai500 import atomic
 from ai500.errors import DataError
+from ai500.parallel.engines import Engine
+from ai500.parallel.engines.state import (
+    gather_objects,
+    load_optimizer,
+    load_weights,
+    whole_optimizer,
+    whole_weights,
+)
+from ai500.train.precision.numerics import Numerics
 
 
 @dataclass
@@ -32,42 +43,65 @@ class Position:
 
 
 def save(
-    path: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position
+    path: Path,
+    *,
+    engine: Engine,
+    optimizer: torch.optim.Optimizer,
+    numerics: Numerics,
+    position: Position,
 ) -> None:
-    """Through memory: torch's own writer hides the disk's errors behind its own."""
+    """Rank 0 writes, every rank brings its part; through memory, because torch's own writer hides
+    the disk's errors behind its own."""
+    mine = {"engine": engine.memory(), "numerics": numerics.state_dict()}
     state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "model": whole_weights(engine.module, engine.layout),
+        "optimizer": whole_optimizer(optimizer, engine.module, engine.layout),
+        "ranks": _everyones(mine, engine),
         "position": asdict(position),
     }
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    atomic.write_bytes(path, buffer.getbuffer())
+    if engine.mesh.rank == 0:
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        atomic.write_bytes(path, buffer.getbuffer())
 
 
 def restore(
-    path: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, seed: int
+    path: Path,
+    *,
+    engine: Engine,
+    optimizer: torch.optim.Optimizer,
+    numerics: Numerics,
+    seed: int,
 ) -> Position | None:
-    """Load into model and optimizer; None when there is no checkpoint yet."""
+    """Load this rank's part; None when there is no checkpoint yet."""
     if not path.exists():
         return None
-    device = next(model.parameters()).device
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         position = Position(**state["position"])
         if position.seed != seed:
             raise DataError(f"{path} belongs to seed {position.seed}, this run has {seed}.")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        load_weights(engine.module, state["model"], engine.layout)
+        load_optimizer(optimizer, engine.module, state["optimizer"], engine.layout)
+        mine = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
+        engine.remember(mine["engine"])
+        numerics.load_state_dict(mine["numerics"])
     except (KeyError, TypeError, RuntimeError, ValueError, EOFError) as error:
         raise DataError(f"{path} is not a checkpoint of this run: {error}. Delete it.") from error
     return position
 
 
-def weights_sha256(model: nn.Module) -> str:
+def _everyones(mine: dict[str, Any], engine: Engine) -> list[Any] | None:
+    """What each rank remembers; rank 0's alone where it stands for all."""
+    if engine.layout.scattered or any(engine.memory().values()):
+        return gather_objects(mine, size=engine.mesh.size)
+    return [mine]
+
+
+def weights_sha256(weights: Mapping[str, Tensor]) -> str:
     """A fingerprint of all parameters and buffers, bit by bit."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
         raw = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
         digest.update(raw.numpy().tobytes())

@@ -40,10 +40,18 @@ class Feed:
     seed: int
     member: int
     rank: int
+    """On the data axis: ranks that share a model are fed the same."""
     world_size: int
+    """Data-parallel ranks."""
     batch_size: int
+    """Images of one optimizer step on one data-parallel rank."""
     draws_per_image: int
     device: torch.device
+
+    @property
+    def global_batch_size(self) -> int:
+        """Images of one optimizer step."""
+        return self.batch_size * self.world_size
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
         """The epoch's steps from `first_step` on, read ahead where there is an accelerator."""
@@ -54,7 +62,7 @@ class Feed:
         return (_to(batch, self.device) for batch in _read_ahead(batches))
 
     def _read(self, epoch: int, order: NDArray[np.int64], first_step: int) -> Iterator[Batch]:
-        global_batch = self.batch_size * self.world_size
+        global_batch = self.global_batch_size
         mine = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         for step in range(first_step, len(order) // global_batch):
             indices = order[step * global_batch : (step + 1) * global_batch][mine]

@@ -21,14 +21,14 @@ from ai500.bagging.data_sampler import Counts, epoch_order
 from ai500.errors import AI500Error
 from ai500.events import EventLog
 from ai500.parallel.engines import Engine
-from ai500.plugins import load
 from ai500.randomness import Stream, derive
 from ai500.records import Progress, Task
 from ai500.rundir import MemberFolder
 from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.learning_rate import LearningRate, scaled_peak
+from ai500.train.learning_rate import planned, scaled_peak
+from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Interrupted
 from ai500.workloads.protocol import ProblemClass, Workload
 
@@ -44,6 +44,7 @@ class Member:
     workload: Workload
     problem_class: ProblemClass
     engine: Engine
+    numerics: Numerics
     optimizer: torch.optim.Optimizer
     feed: Feed
     evaluator: Evaluator
@@ -66,15 +67,16 @@ def epochs(member: Member) -> Iterator[int]:
     _settle(member)
     position = checkpoint.restore(
         member.folder.checkpoint,
-        model=member.engine.module,
+        engine=member.engine,
         optimizer=member.optimizer,
+        numerics=member.numerics,
         seed=task.seed,
     )
     if position is None:
         position = checkpoint.Position(seed=task.seed)
     else:
         member.emit("resumed", epoch=position.epoch, step=position.step)
-    rate = _learning_rate(task, world_size=member.feed.world_size)
+    rate = _learning_rate(task, global_batch_size=member.feed.global_batch_size)
     member.on_ready()
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
@@ -118,13 +120,12 @@ def _train_epoch(
 ) -> float:
     """The rest of one epoch's steps, at so many images per second; `position` moves with each."""
     task = member.task
-    model = member.engine.module
-    model.train()
+    member.engine.module.train()
     if position.epoch == 0 and position.step == 0:
         member.emit("first_batch")
     loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)
     clock, trained_before = _Clock(), position.images
-    global_batch = member.feed.batch_size * member.feed.world_size
+    global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
         _seed_step(member, position)
         inputs = member.workload.train_inputs(member.problem_class, batch.images, batch.draws)
@@ -133,11 +134,12 @@ def _train_epoch(
             group["lr"] = learning_rate
         member.optimizer.zero_grad(set_to_none=True)
         loss = member.engine.forward_backward(inputs, batch.labels)
-        member.optimizer.step()
+        member.numerics.step(member.optimizer)
         loss_sum += loss.double() * global_batch
         position.step += 1
         position.images += global_batch
-        if clock.every(task.checkpoint_seconds, "checkpoint") or member.stop_requested():
+        due = clock.every(task.checkpoint_seconds, "checkpoint") or member.stop_requested()
+        if member.engine.together(due):
             position.loss_sum += float(loss_sum)
             loss_sum.zero_()
             _save(member, position)
@@ -186,40 +188,27 @@ def _order(member: Member, epoch: int) -> NDArray[np.int64]:
     order = epoch_order(
         member.counts, seed=member.task.seed, member=member.task.member, epoch=epoch
     )
-    whole = member.task.steps_per_epoch * member.feed.batch_size * member.feed.world_size
-    return order[:whole]
+    return order[: member.task.steps_per_epoch * member.feed.global_batch_size]
 
 
-def _learning_rate(task: Task, *, world_size: int) -> Callable[[int], float]:
+def _learning_rate(task: Task, *, global_batch_size: int) -> Callable[[int], float]:
     hyper = task.hyperparameters
-    policy: LearningRate = load("learning_rate", hyper.schedule)
     peak = scaled_peak(
         hyper.base_learning_rate,
-        global_batch_size=hyper.batch_size * world_size,
+        global_batch_size=global_batch_size,
         reference_batch_size=hyper.reference_batch_size,
     )
-    steps = task.steps_per_epoch
-
-    def rate(step: int) -> float:
-        return policy(
-            step,
-            peak=peak,
-            total_steps=hyper.epochs * steps,
-            warmup_steps=round(hyper.warmup_epochs * steps),
-            decay_steps=[epoch * steps for epoch in hyper.decay_epochs],
-        )
-
-    return rate
+    return planned(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
 
 
 def _save(member: Member, position: checkpoint.Position) -> None:
-    if member.events is not None:
-        checkpoint.save(
-            member.folder.checkpoint,
-            model=member.engine.module,
-            optimizer=member.optimizer,
-            position=position,
-        )
+    checkpoint.save(
+        member.folder.checkpoint,
+        engine=member.engine,
+        optimizer=member.optimizer,
+        numerics=member.numerics,
+        position=position,
+    )
 
 
 def _report_progress(

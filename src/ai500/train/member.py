@@ -25,7 +25,11 @@ from ai500.bagging.data_sampler import load_bootstrap
 from ai500.data.store import Store
 from ai500.errors import AI500Error
 from ai500.operations import count
+from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
+from ai500.parallel.engines import Engine, Setting
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.parallel.engines.state import gather_objects, whole_weights
 from ai500.randomness import Stream, derive
 from ai500.records import Operations, Task, TrainRecord
 from ai500.rundir import MemberFolder
@@ -35,7 +39,9 @@ from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.loop import Member, epochs
 from ai500.train.meeting import Meeting
+from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Rank, StopRequest
+from ai500.workloads.protocol import Workload
 
 LOCK_SECONDS = 100.0
 LONGEST_WAIT = datetime.timedelta(minutes=45)
@@ -50,10 +56,9 @@ def run(
         torch.set_num_threads(threads)
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)
-    precision.apply(task.hyperparameters.precision)
     if rank.world_size > 1:
         # The other ranks wait here for rank 0 while it waits for the rest of a gang.
-        dist.init_process_group(dist.get_default_backend_for_device(device), timeout=LONGEST_WAIT)
+        dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
     try:
         held = _only_one(task) if rank.rank == 0 else None
         member = assemble(task, rank=rank, device=device, stop=stop)
@@ -67,6 +72,13 @@ def run(
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _backends(device: torch.device) -> str:
+    """The accelerator's own library, and for ranks to agree on something the CPU's."""
+    if device.type == "cpu":
+        return "gloo"
+    return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
 
 
 def _only_one(task: Task) -> TextIO:
@@ -85,16 +97,22 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
     workload = plugins.workload(task.workload)
     problem_class = task.definition
     hyper = task.hyperparameters
-    torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
-    model = workload.model(problem_class).to(device)
+    numerics = precision.make(hyper.precision, device=device)
     staged = task.staged or os.environ.get("AI500_STAGED")
     splits = (Staged if staged else Store).open(Path(staged or task.store)).splits
-
-    def loss(outputs: Any, labels: Tensor) -> Tensor:
-        return workload.loss(outputs, labels, hyperparameters=hyper)
-
-    engine = plugins.load("engine", task.parallel_mode)(
-        model, loss, device=device, world_size=rank.world_size
+    engine = _engine(task, workload, numerics=numerics, device=device)
+    optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
+    engine.prepare(optimizer)
+    data = engine.mesh.data
+    feed = Feed(
+        samples=splits["train"],
+        seed=task.seed,
+        member=task.member,
+        rank=data.rank,
+        world_size=data.size,
+        batch_size=hyper.images_per_step * rank.world_size // data.size,
+        draws_per_image=workload.draws_per_image,
+        device=device,
     )
     return Member(
         task=task,
@@ -102,31 +120,58 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
         workload=workload,
         problem_class=problem_class,
         engine=engine,
-        optimizer=plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper),
-        feed=Feed(
-            samples=splits["train"],
-            seed=task.seed,
-            member=task.member,
-            rank=rank.rank,
-            world_size=rank.world_size,
-            batch_size=hyper.batch_size,
-            draws_per_image=workload.draws_per_image,
-            device=device,
-        ),
+        numerics=numerics,
+        optimizer=optimizer,
+        feed=feed,
         evaluator=Evaluator(
             workload=workload,
             problem_class=problem_class,
-            model=model,
+            engine=engine,
             samples=splits["validation"],
             device=device,
-            rank=rank.rank,
-            world_size=rank.world_size,
             batch_size=hyper.batch_size,
         ),
         counts=load_bootstrap(Path(task.bootstrap))[1],
         events=_event_log(task, rank=rank, device=device),
         stop_requested=stop,
     )
+
+
+def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch.device) -> Engine:
+    """The whole model from the seed, then the part of it that is this rank's."""
+    hyper, parallel = task.hyperparameters, task.parallel
+    torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
+    model = numerics.model(workload.model(task.definition).to(device))
+    mesh = make_mesh(parallel, device=device)
+
+    def loss(outputs: Any, labels: Tensor) -> Tensor:
+        return workload.loss(outputs, labels, hyperparameters=hyper)
+
+    collective = None
+    if mesh.data.size > 1 and not parallel.sharded:
+        collective = collectives.make(
+            task.communication.mode,
+            task.communication.precision,
+            group=mesh.data.group,
+            local_size=mesh.ranks_per_node,
+        )
+    setting = Setting(
+        module=model,
+        loss=loss,
+        parallel=parallel,
+        mesh=mesh,
+        plan=workload.parallel_plan(task.definition),
+        input_shape=(
+            hyper.batch_size * mesh.size // mesh.data.size,
+            *task.definition.input_shape,
+        ),
+        device=device,
+        numerics=numerics,
+        collective=collective,
+        accumulation=hyper.accumulation,
+    )
+    made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
+    return made
 
 
 def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
@@ -145,15 +190,21 @@ def _finish(member: Member) -> None:
     shared = Store.open(Path(member.task.store)).splits["train"]
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
-    if predictions is None:
+    weights = whole_weights(member.engine.module, member.engine.layout)
+    groups = _optimizer_groups(member)
+    if predictions is None or weights is None:
         return
     atomic.write_array(member.folder.out_of_bag, predictions)
     operations = _count_operations(member)
     member.emit("operations", **schema.encode(operations))
-    rundir.write(member.folder.record, _record(member, operations))
+    effective = _effective(member) | {"groups": groups}
+    record = _record(member, operations, effective, sha256=weights_sha256(weights))
+    rundir.write(member.folder.record, record)
 
 
-def _record(member: Member, operations: Operations) -> TrainRecord:
+def _record(
+    member: Member, operations: Operations, effective: dict[str, Any], *, sha256: str
+) -> TrainRecord:
     told = list(events.read(member.folder.events))
     epochs = {event["epoch"]: event for event in told if event["event"] == "epoch"}
     device = member.feed.device
@@ -163,13 +214,13 @@ def _record(member: Member, operations: Operations) -> TrainRecord:
         images=sum(event["images"] for event in epochs.values()),
         steps=sum(event["steps"] for event in epochs.values()),
         epochs=len(epochs),
-        world_size=member.feed.world_size,
+        world_size=member.engine.mesh.size,
         device=str(device),
         device_name=_device_name(device),
         quality=[event["quality"] for event in told if event["event"] == "quality"][-1],
-        weights_sha256=weights_sha256(member.engine.module),
+        weights_sha256=sha256,
         operations=operations,
-        effective=_effective(member),
+        effective=effective,
         versions={
             "ai500": ai500.__version__,
             "python": platform.python_version(),
@@ -180,9 +231,9 @@ def _record(member: Member, operations: Operations) -> TrainRecord:
 
 
 def _count_operations(member: Member) -> Operations:
-    """Operations of the graph that ran, at the batch and image size that ran."""
+    """Operations of the whole model at the batch and image size that ran, whoever had its parts."""
     counted = count(
-        member.engine.module,
+        member.engine.whole(),
         (member.feed.batch_size, *member.problem_class.input_shape),
         convention=member.task.convention,
         loss=member.workload.loss_operator,
@@ -196,26 +247,38 @@ def _count_operations(member: Member) -> Operations:
     )
 
 
-def _effective(member: Member) -> dict[str, Any]:
-    """Hyper-parameters as the optimizer had them."""
+def _optimizer_groups(member: Member) -> list[dict[str, Any]]:
+    """The optimizer's groups as they were, with the parameters of all ranks; every rank calls."""
     names = {id(p): name for name, p in member.engine.module.named_parameters()}
+    mine = [
+        [names[id(parameter)] for parameter in group["params"]]
+        for group in member.optimizer.param_groups
+    ]
+    everyones = gather_objects(mine, size=member.engine.mesh.size)
     groups = []
-    for group in member.optimizer.param_groups:
-        mine = sorted(names[id(parameter)] for parameter in group["params"])
+    for number, group in enumerate(member.optimizer.param_groups if everyones else []):
+        held = sorted({name for one in everyones or [] for name in one[number]})
         plain = {
             key: value
             for key, value in group.items()
             if value is None or isinstance(value, bool | int | float | str)
         }
-        digest = hashlib.sha256("\n".join(mine).encode()).hexdigest()
-        groups.append({**plain, "parameters": len(mine), "names_sha256": digest})
+        digest = hashlib.sha256("\n".join(held).encode()).hexdigest()
+        groups.append({**plain, "parameters": len(held), "names_sha256": digest})
+    return groups
+
+
+def _effective(member: Member) -> dict[str, Any]:
+    """What really ran, told by those who ran it."""
     return {
         "optimizer": type(member.optimizer).__name__,
-        "groups": groups,
-        "batch_size": member.feed.batch_size,
-        "global_batch_size": member.feed.batch_size * member.feed.world_size,
+        "batch_size": member.task.hyperparameters.batch_size,
+        "global_batch_size": member.feed.global_batch_size,
+        "accumulation": member.task.hyperparameters.accumulation,
         "dtype": str(next(member.engine.module.parameters()).dtype),
         "threads": torch.get_num_threads(),
+        "parallel": member.engine.describe(),
+        "numerics": member.numerics.describe(),
     }
 
 

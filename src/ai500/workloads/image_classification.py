@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.data.learnable_images import SMOKE, WORKSTATION
-from ai500.workloads.protocol import Hyperparameters, ProblemClass
+from ai500.workloads.models.resnet_plan import resnet_plan
+from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -133,6 +134,12 @@ class ImageClassification:
         build = small_resnet if problem_class.name == "smoke" else resnet50
         model: nn.Module = build(classes=problem_class.classes)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan:
+        """Of the model that `model` builds."""
+        if problem_class.name == "smoke":
+            return resnet_plan("basic", (1, 1, 1), width=16)
+        return resnet_plan("bottleneck", (3, 4, 6, 3), width=64)
 
     def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
         """A flip, and a random-resized crop where stored images are larger than the model's."""

@@ -40,6 +40,21 @@ class Hyperparameters:
     evaluate_every_epochs: int = 1
     decay_epochs: tuple[int, ...] = ()
     """Epochs at which the `step` schedule divides the learning rate by ten."""
+    decay_power: float = 2.0
+    """Of the `polynomial` schedule; 2 is LARS's own (You et al. 2017)."""
+    accumulation: int = 1
+    """Micro-steps of `batch_size` whose gradients one optimizer step takes together."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Adam's and LAMB's decay of the first and the second moment."""
+    epsilon: float | None = None
+    """Adam's, AdaGrad's and LAMB's; None: 1e-8, 1e-10 and 1e-6, as torch and the paper have."""
+    trust_coefficient: float = 0.001
+    """LARS's η."""
+
+    @property
+    def images_per_step(self) -> int:
+        """Images of one accelerator between two optimizer steps."""
+        return self.batch_size * self.accumulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,49 @@ class ProblemClass:
         return dataclasses.replace(self.reference, batch_size=batch_size)
 
 
+SplitKind = Literal["columns", "columns_gathered", "rows", "rows_of_whole", "channels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How tensor parallelism divides the convolutions, linear layers or batch norms of a pattern.
+
+    - `columns`: output channels divided; whole input, the output stays divided
+    - `columns_gathered`: the same, and the output is put together
+    - `rows`: input channels divided; takes the output of `columns`, the sum over ranks is whole
+    - `rows_of_whole`: the same for a whole input
+    - `channels`: a batch norm after `columns`
+    """
+
+    layers: str
+    """Name of a module inside the model; `*` stands for any one part between dots."""
+    kind: SplitKind
+    channels: int
+    """How many are divided: known without torch, checked against the model on the node."""
+
+    def matches(self, name: str) -> bool:
+        """Whether the pattern means the module of that name."""
+        ours, theirs = self.layers.split("."), name.split(".")
+        return len(ours) == len(theirs) and all(
+            one in ("*", other) for one, other in zip(ours, theirs, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelPlan:
+    """What of a model can be divided among accelerators: all that an engine knows of it."""
+
+    splits: tuple[Split, ...]
+    """For tensor parallelism; layers that no split names are computed by every rank."""
+    stages: tuple[tuple[str, ...], ...]
+    """For pipelines: modules whose outputs are the next one's inputs, from the model's input to
+    its output. Those in one tuple stay together; between two tuples a stage may end."""
+
+    def split_of(self, name: str) -> Split | None:
+        """The first split that means the module of that name."""
+        return next((split for split in self.splits if split.matches(name)), None)
+
+
 class Workload(Protocol):
     """One AI task that can be bagged: how to build, feed, judge and combine its models."""
 
@@ -97,6 +155,9 @@ class Workload(Protocol):
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """A fresh model; its weights come from torch's generator, seeded by the caller."""
+
+    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
+        """How the class's model can be divided; None: it can't, only data parallelism is left."""
 
     def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
         """Stored images (uint8, N×H×W×C) to the model's inputs, augmented by `draws`."""

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ai500.parallel.engines import Loss
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.batch_norm import synchronize
+from ai500.parallel.engines.replicas import (
+    described,
+    evaluating,
+    in_single_precision,
+    rank_zero_says,
+    without_weights,
+)
+from ai500.parallel.engines.state import Layout
 
 # Renamed in torch 2.13; the old name warns there.
 _SYNC_BUFFERS_EACH_STEP = (
@@ -20,44 +31,111 @@ _SYNC_BUFFERS_EACH_STEP = (
 
 
 class DataParallel:
-    """Gradients are averaged by DDP's synchronous all-reduce; batch norm is per replica.
+    """Gradients are averaged by DDP's buckets while the backward pass still runs.
 
-    Running statistics are rank 0's: buffers are not broadcast at each step (they do not enter a
-    training step) but before an evaluation.
+    Batch norm is per replica unless synchronized. Running statistics are rank 0's: buffers are not
+    broadcast at each step (they do not enter a training step) but before an evaluation.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, *, device: torch.device, world_size: int):
-        self.module = module
-        self._loss = loss
-        self._world_size = world_size
-        self._forward: nn.Module = module
-        if world_size > 1:
-            self._forward = DistributedDataParallel(
-                module,
-                device_ids=None if device.type == "cpu" else [device.index],
-                gradient_as_bucket_view=True,
-                **{_SYNC_BUFFERS_EACH_STEP: False},  # type: ignore[arg-type]
-            )
+    def __init__(self, setting: Setting) -> None:
+        self.mesh = setting.mesh
+        self.module = setting.module
+        self.layout = Layout(replica=self.mesh.data.rank)
+        self._setting = setting
+        self._whole = without_weights(setting.module)
+        self._forward: nn.Module = self.module
+        if self.mesh.data.size > 1:
+            if setting.parallel.batch_norm == "synchronized":
+                synchronize(self.module, self.mesh.data)
+            self._forward = self._replicated()
+
+    def _replicated(self) -> DistributedDataParallel:
+        device, collective = self._setting.device, self._setting.collective
+        replicated = DistributedDataParallel(
+            self.module,
+            device_ids=None if device.type == "cpu" else [device.index],
+            process_group=self.mesh.data.group,
+            gradient_as_bucket_view=True,
+            **{_SYNC_BUFFERS_EACH_STEP: False},  # type: ignore[arg-type]
+        )
+        if collective is not None:
+            replicated.register_comm_hook(None, collective.ddp_hook)
+        return replicated
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Gradients accumulate into `.grad`; the caller has cleared them."""
-        loss = self._loss(self._forward(inputs), labels)
-        loss.backward()
+        """The mean loss over the micro-steps; the last one's backward pass averages over ranks."""
+        steps = self._setting.accumulation
+        micro = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
+        losses = []
+        for number, (some, theirs) in enumerate(micro, start=1):
+            with self._averaging(last=number == steps):
+                losses.append(self._micro_step(some, theirs))
+        return torch.stack(losses).mean()
+
+    def _micro_step(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        numerics = self._setting.numerics
+        with numerics.forward():
+            loss = self._setting.loss(self._forward(inputs), labels)
+        numerics.scale(loss / self._setting.accumulation).backward()
         return loss.detach()
+
+    def _averaging(self, *, last: bool) -> AbstractContextManager[None]:
+        if last or not isinstance(self._forward, DistributedDataParallel):
+            return nullcontext()
+        return self._forward.no_sync()
 
     def settle(self, inputs: Tensor, labels: Tensor) -> None:
         """Let DDP lay out its buckets, which it does anew after its first backward pass.
 
-        Over more than two ranks the layout decides in which order gradients are summed: a member
-        that starts again would round its first step differently from one that went on.
+        The layout decides in which order gradients are summed: a member that starts again would
+        round its first step differently from one that went on.
         """
-        if self._world_size > 2:
+        if self.mesh.data.size > 1:
             buffers = [buffer.clone() for buffer in self.module.buffers()]
             self.forward_backward(inputs, labels)
             self.module.zero_grad(set_to_none=True)
+            if self._setting.collective is not None:
+                self._setting.collective.reset()
             for buffer, before in zip(self.module.buffers(), buffers, strict=True):
                 buffer.copy_(before)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them: every rank holds the whole model."""
         return self.module.parameters()
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Nothing: parameters are whole."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Evaluation mode, with rank 0's running statistics."""
+        return evaluating(self.module, self.mesh.data)
+
+    def predict(self, inputs: Tensor) -> Any:
+        """Each rank for itself."""
+        with self._setting.numerics.forward():
+            return self.module(inputs)
+
+    def together(self, wanted: bool) -> bool:
+        """Rank 0 alone can save the weights; a collective's memory is every rank's own."""
+        return rank_zero_says(wanted, self.mesh) if any(self.memory().values()) else wanted
+
+    def whole(self) -> nn.Module:
+        """The model before DDP and synchronized batch norm."""
+        return in_single_precision(self._whole)
+
+    def memory(self) -> dict[str, Any]:
+        """What the collective keeps from step to step."""
+        collective = self._setting.collective
+        return {} if collective is None else collective.state_dict()
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Give it back to the collective."""
+        if self._setting.collective is not None and memory:
+            self._setting.collective.load_state_dict(memory)
+
+    def describe(self) -> dict[str, Any]:
+        """What really runs."""
+        told = described(self._setting.parallel, self.mesh, self.module)
+        if self._setting.collective is not None:
+            told["communication"] = self._setting.collective.describe()
+        return told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 Version = Literal["v1", "v1.5"]
@@ -113,6 +112,7 @@ class ResNet(nn.Module):
             stages.append(nn.Sequential(*blocks))
         self.stages = nn.Sequential(*stages)
         self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
         self.classifier = nn.Linear(channels_in, classes)
         self._initialize()
 
@@ -127,7 +127,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stages(self.stem(x))
-        logits: Tensor = self.classifier(torch.flatten(self.pool(x), 1))
+        logits: Tensor = self.classifier(self.flatten(self.pool(x)))
         return logits
 
 

@@ -1,0 +1,141 @@
+"""What each training precision does to speed and to the loss, side by side in one run.
+
+    python benchmarks/precision.py [--steps 300] [--batch 128] [--only fp32 int8]
+
+ResNet-50 at 64×64 on learnable images, the same batches, weights and learning rates for every
+precision; FP32 is the reference. Where a precision can't run, its reason is printed. Speed is that
+of plain eager training steps after the first fifth of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ai500.data.learnable_images import SMOKE
+from ai500.errors import EnvironmentLacksError
+from ai500.train import precision
+from ai500.train.learning_rate import cosine
+from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN
+from ai500.workloads.image_inputs import normalized
+from ai500.workloads.models.resnet import resnet50
+
+IMAGES = dataclasses.replace(SMOKE, height=64, width=64)
+TAIL = 0.1
+"""Share of the steps at the end whose mean loss is compared."""
+
+
+@dataclass
+class Outcome:
+    """One precision's training."""
+
+    losses: list[float]
+    images_per_second: float
+    told: dict[str, object]
+
+    @property
+    def final_loss(self) -> float:
+        """Mean over the last steps."""
+        return float(np.mean(self.losses[-max(1, round(TAIL * len(self.losses))) :]))
+
+
+def train(
+    name: str, *, images: Tensor, labels: Tensor, steps: int, batch: int, peak: float, seed: int
+) -> Outcome:
+    """So many steps from the same seed."""
+    device = images.device
+    numerics = precision.make(name, device=device)
+    torch.manual_seed(seed)
+    model = resnet50(classes=IMAGES.classes).to(device, memory_format=torch.channels_last)
+    model = numerics.model(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=peak, momentum=0.9, weight_decay=1e-4)
+    order = torch.Generator().manual_seed(seed)
+    losses: list[Tensor] = []
+    begin = 0.0
+    for step in range(steps):
+        if step == steps // 5:
+            begin = _now(device)
+        chosen = torch.randint(len(images), (batch,), generator=order).to(device)
+        inputs = normalized(images[chosen], mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
+        rate = cosine(step, peak=peak, total_steps=steps, warmup_steps=steps // 10)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        with numerics.forward():
+            loss = torch.nn.functional.cross_entropy(model(inputs), labels[chosen])
+        numerics.scale(loss).backward()
+        numerics.step(optimizer)
+        losses.append(loss.detach())
+    seconds = _now(device) - begin
+    speed = batch * (steps - steps // 5) / seconds
+    return Outcome([float(loss) for loss in losses], speed, numerics.describe())
+
+
+def _now(device: torch.device) -> float:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def main() -> None:
+    """Every precision in turn, FP32 first."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--peak", type=float, default=0.004, help="of the learning rate")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=list(precision.PRECISIONS))
+    options = parser.parse_args()
+    accelerated = torch.accelerator.is_available()
+    device = torch.accelerator.current_accelerator() if accelerated else torch.device("cpu")
+    assert device is not None
+    device = torch.device(device.type, 0 if accelerated else None)
+    pictures, classes = IMAGES.draw("train", 0, 4_000)
+    images, labels = torch.from_numpy(pictures).to(device), torch.from_numpy(classes).to(device)
+    name = torch.get_device_module(device).get_device_name(device) if accelerated else "CPU"
+    print(f"{name}, torch {torch.__version__}, ResNet-50 at 64×64, batch {options.batch}")
+    print("precision   images/s   × fp32   final loss   − fp32   largest gap   skipped steps")
+    reference: Outcome | None = None
+    for one in options.only:
+        try:
+            found = train(
+                one,
+                images=images,
+                labels=labels,
+                steps=options.steps,
+                batch=options.batch,
+                peak=options.peak,
+                seed=options.seed,
+            )
+        except EnvironmentLacksError as error:
+            print(f"{one:<11} {error}")
+            continue
+        reference = reference or found
+        gap = np.abs(_smooth(found.losses) - _smooth(reference.losses)).max()
+        scaling = found.told.get("loss_scaling")
+        skipped = scaling["skipped_steps"] if isinstance(scaling, dict) else "none"
+        print(
+            f"{one:<11} {found.images_per_second:8.0f} "
+            f"{found.images_per_second / reference.images_per_second:8.2f} "
+            f"{found.final_loss:12.4f} {found.final_loss - reference.final_loss:8.4f} "
+            f"{gap:13.4f}   {skipped}",
+            flush=True,
+        )
+        shown = _smooth(found.losses)[:: max(1, options.steps // 12)]
+        print("    losses:", " ".join(f"{loss:.3f}" for loss in shown))
+
+
+def _smooth(losses: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """A moving mean over a tenth of the steps."""
+    width = max(1, len(losses) // 10)
+    return np.convolve(np.array(losses), np.ones(width) / width, mode="valid")
+
+
+if __name__ == "__main__":
+    main()

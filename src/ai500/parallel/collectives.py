@@ -1,0 +1,343 @@
+"""All-reduce: flat, hierarchical, 2D-torus; a communication precision composes with each.
+
+A reduction along a line of ranks (a row or a column of the grid, see `topology`) cuts the buffer
+into a chunk for each rank; everyone gets its own chunk from all others and takes the mean in at
+least single precision. The finished chunks are encoded once, all-gathered, and decoded from the
+same bytes by everyone: all ranks end with the same bits. Each phase takes a mean, never a sum, so
+nothing on the wire is larger than the largest gradient.
+
+Error feedback (int8): of each value of its buffer a rank encodes just one thing, its part in a
+chunk of another, a partial mean on its way, or the finished mean of its own chunk. What
+that encoding lost is kept and added before the next one, so that over steps nothing is lost.
+"""
+
+# Annotations are not postponed here: DistributedDataParallel wants to see the hook's own types.
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ai500 import plugins
+from ai500.errors import AI500Error
+from ai500.parallel import topology
+from ai500.parallel.compression import Codec, codec_for
+
+# Renamed in torch 2.13; the old name warns there.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+@dataclass
+class Traffic:
+    """Bytes that this rank handed to the network, by link class: CT of the roofline (V2 §6)."""
+
+    inside_node: int = 0
+    between_nodes: int = 0
+    calls: int = 0
+    """Buffers reduced."""
+
+
+class Reduction(Protocol):
+    """The mean of a flat buffer over a group, in place."""
+
+    lost: dict[str, Tensor]
+    """What error feedback keeps of each buffer; empty without it."""
+
+    def __call__(self, flat: Tensor, *, key: str) -> None:
+        """`key` names the buffer from step to step."""
+
+    def describe(self) -> dict[str, Any]:
+        """What is sent, and how its bytes are known."""
+
+
+class Ranks:
+    """The ranks of a process group and the node of each.
+
+    Ranks are numbered node by node, `local_size` of the whole member on each.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, *, local_size: int) -> None:
+        self.group = group
+        alone = not dist.is_initialized()
+        self.ranks: list[int] = [0] if alone else dist.get_process_group_ranks(group)
+        self.position = self.ranks.index(0 if alone else dist.get_rank())
+        self.nodes = [rank // local_size for rank in self.ranks]
+
+    def count(self, traffic: Traffic, *, to: int, sent: int) -> None:
+        """Book bytes sent to the rank at a position of the group."""
+        if self.nodes[to] == self.nodes[self.position]:
+            traffic.inside_node += sent
+        else:
+            traffic.between_nodes += sent
+
+
+class LibraryAllReduce:
+    """`torch.distributed.all_reduce` in the tensor's own type, of values times 1/ranks."""
+
+    def __init__(self, ranks: Ranks, *, traffic: Traffic) -> None:
+        self._ranks = ranks
+        self._traffic = traffic
+        self.lost: dict[str, Tensor] = {}
+
+    def __call__(self, flat: Tensor, *, key: str) -> None:
+        """As DistributedDataParallel does it itself, to the bit."""
+        size = len(self._ranks.ranks)
+        dist.all_reduce(flat.mul_(1 / size), group=self._ranks.group)
+        # The library's own matter; a ring sends this, and no algorithm sends less.
+        sent = 2 * (size - 1) * flat.nbytes // size
+        self._ranks.count(self._traffic, to=(self._ranks.position + 1) % size, sent=sent)
+
+    def describe(self) -> dict[str, Any]:
+        """Bytes are those of a ring."""
+        return {"bytes": "analytical", "grid": [len(self._ranks.ranks), 1]}
+
+
+class Line:
+    """A row or a column of the grid."""
+
+    def __init__(self, positions: Sequence[int], of: Ranks, *, traffic: Traffic) -> None:
+        self._of = of
+        self._traffic = traffic
+        self._positions = list(positions)
+        self.size = len(self._positions)
+        self.mine = self._positions.index(of.position)
+        self._ranks = [of.ranks[position] for position in positions]
+        self._group: dist.ProcessGroup | None = None
+        if self.size == len(of.ranks):
+            self._group = of.group
+        elif self.size > 1:
+            self._group = dist.new_group(self._ranks, use_local_synchronization=True)
+        nodes = len({of.nodes[position] for position in positions})
+        # Directly (one call, every pair) unless that would put more between nodes than a ring.
+        self._ring = 1 < nodes < self.size
+
+    def reduce_scatter(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        """The mean of everyone's chunk for this rank; `chunks` has one for each rank."""
+        if self.size == 1:
+            return chunks[0]
+        reduce = self._reduce_around if self._ring else self._reduce_directly
+        return reduce(chunks, codec=codec, lost=lost)
+
+    def _reduce_directly(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        kept = None if lost is None else lost[self.mine].clone()
+        payload = _encode(chunks, codec=codec, lost=lost)
+        if lost is not None and kept is not None:
+            lost[self.mine] = kept  # the rank's own chunk is not sent here
+        received = torch.empty_like(payload)
+        dist.all_to_all_single(received, payload, group=self._group)
+        for place in range(self.size):
+            if place != self.mine:
+                self._count(payload[place], to=place)
+        values = codec.decode(received, dtype=chunks.dtype)
+        values[self.mine] = chunks[self.mine]
+        return values.mean(0)
+
+    def _reduce_around(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        """A ring: each chunk starts beside its owner and is a mean of one more rank at each hop."""
+        right, left = (self.mine + 1) % self.size, (self.mine - 1) % self.size
+        partial = chunks[left]
+        for hop in range(1, self.size):
+            sending, receiving = (self.mine - hop) % self.size, (self.mine - hop - 1) % self.size
+            payload = _encode(
+                partial, codec=codec, lost=None if lost is None else lost[sending]
+            ).contiguous()
+            received = torch.empty_like(payload)
+            swap = [
+                dist.P2POp(dist.isend, payload, self._ranks[right], group=self._group),
+                dist.P2POp(dist.irecv, received, self._ranks[left], group=self._group),
+            ]
+            for work in dist.batch_isend_irecv(swap):
+                work.wait()
+            self._count(payload, to=right)
+            before = codec.decode(received, dtype=chunks.dtype) * (hop / (hop + 1))
+            partial = before.add_(chunks[receiving], alpha=1 / (hop + 1))
+        return partial
+
+    def all_gather(self, payload: Tensor) -> Tensor:
+        """Everyone's payload, in the order of the line; libraries send it around a ring."""
+        if self.size == 1:
+            return payload.unsqueeze(0)
+        gathered = payload.new_empty(self.size * payload.numel())
+        _all_gather(gathered, payload.flatten(), group=self._group)
+        for _ in range(self.size - 1):
+            self._count(payload, to=(self.mine + 1) % self.size)
+        return gathered.view(self.size, *payload.shape)
+
+    def _count(self, payload: Tensor, *, to: int) -> None:
+        self._of.count(self._traffic, to=self._positions[to], sent=payload.nbytes)
+
+
+class GridAllReduce:
+    """Reduce-scatter along rows, all-reduce along columns, all-gather along rows."""
+
+    def __init__(
+        self, ranks: Ranks, *, grid: topology.Grid, precision: str, traffic: Traffic
+    ) -> None:
+        row, column = ranks.position // grid.row, ranks.position % grid.row
+        self._grid = grid
+        self._precision = precision
+        self._row = Line(range(row * grid.row, (row + 1) * grid.row), of=ranks, traffic=traffic)
+        self._column = Line(
+            range(column, grid.row * grid.rows, grid.row), of=ranks, traffic=traffic
+        )
+        self.lost: dict[str, Tensor] = {}
+
+    def __call__(self, flat: Tensor, *, key: str) -> None:
+        """Row, column, and back; the column's finished bytes go along the row as they are."""
+        wire = codec_for(self._precision, dtype=flat.dtype)
+        accumulate = torch.promote_types(flat.dtype, torch.float32)
+        rows, columns = self._row.size, self._column.size
+        padding = -flat.numel() % (rows * columns * wire.multiple)
+        chunks = pad(flat, (0, padding)).to(accumulate).view(rows, -1)
+        lost = self._lost(key, chunks, wire)
+        own = None if lost is None else lost[self._row.mine].view(columns, -1)
+        mean = self._row.reduce_scatter(chunks, codec=wire, lost=lost)
+        mean = self._column.reduce_scatter(mean.view(columns, -1), codec=wire, lost=own)
+        last = None if own is None else own[self._column.mine]
+        payload = _encode(mean, codec=wire, lost=last)
+        everything = self._row.all_gather(self._column.all_gather(payload))
+        flat.copy_(wire.decode(everything, dtype=accumulate).flatten()[: flat.numel()])
+
+    def _lost(self, key: str, chunks: Tensor, wire: Codec) -> Tensor | None:
+        if not wire.feeds_back:
+            return None
+        if key not in self.lost:
+            self.lost[key] = torch.zeros_like(chunks)
+        found = self.lost[key].to(chunks)
+        if found.shape != chunks.shape:
+            raise AI500Error(
+                f"{key} has {chunks.numel()} values, error feedback kept {found.numel()} of it: "
+                "the buffers were laid out anew. Reset the collective after they have settled."
+            )
+        self.lost[key] = found
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Bytes are counted where they are handed over."""
+        return {"bytes": "counted", "grid": [self._grid.row, self._grid.rows]}
+
+
+def _encode(values: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+    """Bytes of `values`, with what was lost before; `lost` becomes what is lost now."""
+    if lost is None:
+        return codec.encode(values)
+    wanted = values + lost
+    payload = codec.encode(wanted)
+    # A step with an infinity or a NaN shows it, and leaves nothing behind for the next one.
+    lost.copy_((wanted - codec.decode(payload, dtype=values.dtype)).nan_to_num_(0, 0, 0))
+    return payload
+
+
+class Collective:
+    """Synchronous mean of gradients over the ranks of a group."""
+
+    def __init__(self, reduction: Reduction, *, traffic: Traffic, size: int, what: dict[str, Any]):
+        self.traffic = traffic
+        self._reduction = reduction
+        self._size = size
+        self._what = what
+        self._thread: ThreadPoolExecutor | None = None
+        self._streams: dict[torch.device, Any] = {}
+
+    def all_reduce_mean(self, flat: Tensor, *, key: str = "flat") -> Tensor:
+        """The mean over the group in place of a contiguous one-dimensional buffer.
+
+        Buffers reduced in turn need a `key` of their own, the same in each step.
+        """
+        if self._size > 1 and flat.numel():
+            self.traffic.calls += 1
+            self._reduction(flat, key=key)
+        return flat
+
+    def ddp_hook(
+        self,
+        state: object,
+        bucket: dist.GradBucket,  # type: ignore[name-defined]
+    ) -> torch.futures.Future[torch.Tensor]:
+        """For `DistributedDataParallel.register_comm_hook`: beside the rest of the backward pass.
+
+        Buckets are reduced one after the other, in the order in which they come on every rank.
+        """
+        buffer, key = bucket.buffer(), f"bucket {bucket.index()}"
+        if buffer.device.type == "cpu":
+            future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+            self._thread = self._thread or ThreadPoolExecutor(1, "collective")
+            self._thread.submit(self._fulfil, future, buffer, key)
+            return future
+        device_module = torch.get_device_module(buffer.device)
+        if buffer.device not in self._streams:
+            self._streams[buffer.device] = device_module.Stream(buffer.device)
+        stream = self._streams[buffer.device]
+        stream.wait_stream(device_module.current_stream(buffer.device))
+        future = torch.futures.Future(devices=[buffer.device])
+        with device_module.stream(stream):
+            self._fulfil(future, buffer, key)
+        return future
+
+    def _fulfil(self, future: torch.futures.Future[Tensor], buffer: Tensor, key: str) -> None:
+        try:
+            with torch.no_grad():
+                future.set_result(self.all_reduce_mean(buffer, key=key))
+        except Exception as error:
+            future.set_exception(error)  # type: ignore[arg-type]
+
+    def reset(self) -> None:
+        """As new: nothing sent, nothing lost. For after DDP has laid out its buckets."""
+        self.load_state_dict({"lost": {}})
+        self.traffic.inside_node = self.traffic.between_nodes = self.traffic.calls = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank's error feedback keeps: another on every rank."""
+        return {"lost": dict(self._reduction.lost)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on as the rank that `state_dict` is of."""
+        self._reduction.lost = {key: kept.clone() for key, kept in state["lost"].items()}
+
+    def describe(self) -> dict[str, Any]:
+        """What ran, for the record."""
+        return {**self._what, **self._reduction.describe(), "traffic": asdict(self.traffic)}
+
+
+def make(
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+) -> Collective:
+    """The collective of that name; all ranks of `group` call this together, in the same order."""
+    made: Collective = plugins.load("collective", mode, at="communication.mode")(
+        precision, group=group, local_size=local_size
+    )
+    return made
+
+
+def all_reduce(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
+    """One line through all ranks: the library's own, or with compression the grid of one row."""
+    return _make("all_reduce", precision, group=group, local_size=local_size)
+
+
+def hierarchical(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
+    """Inside each node, between nodes, inside each node."""
+    return _make("hierarchical", precision, group=group, local_size=local_size)
+
+
+def torus_2d(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
+    """Along the rows, the columns and the rows of a grid that is nearly a square."""
+    return _make("torus_2d", precision, group=group, local_size=local_size)
+
+
+def _make(
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+) -> Collective:
+    ranks, traffic = Ranks(group, local_size=local_size), Traffic()
+    grid = topology.GRIDS[mode](ranks.nodes)
+    reduction: Reduction
+    if mode == "all_reduce" and precision == "fp32":
+        reduction = LibraryAllReduce(ranks, traffic=traffic)
+    else:
+        reduction = GridAllReduce(ranks, grid=grid, precision=precision, traffic=traffic)
+    what = {"mode": mode, "precision": precision, "nodes": len(set(ranks.nodes))}
+    return Collective(reduction, traffic=traffic, size=len(ranks.ranks), what=what)

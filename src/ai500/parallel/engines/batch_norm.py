@@ -1,0 +1,104 @@
+"""Synchronized batch norm: statistics of the whole batch, over all data-parallel ranks.
+
+Torch's own SyncBatchNorm has no CPU kernel. This one is plain torch around one exchange, exact to
+rounding: mean first, then the squared distances from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ai500.errors import AI500Error
+from ai500.parallel.engines.mesh import Axis
+
+
+def synchronize(module: nn.Module, axis: Axis) -> None:
+    """Replace every batch norm inside `module`; names, parameters and buffers stay.
+
+    A process group of its own: gradients may be on their way at the same time.
+    """
+    ranks = dist.get_process_group_ranks(axis.group)
+    group = dist.new_group(ranks, use_local_synchronization=True)
+    axis = replace(axis, group=group)
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, _BatchNorm):
+                setattr(parent, name, SynchronizedBatchNorm(child, axis))
+
+
+class SynchronizedBatchNorm(nn.Module):
+    """Batch norm whose training statistics are those of all ranks' samples together."""
+
+    def __init__(self, of: _BatchNorm, axis: Axis) -> None:
+        super().__init__()
+        if of.momentum is None or not of.affine or not of.track_running_stats:
+            raise AI500Error(
+                "batch norm without γ and β, without running statistics or with a cumulative "
+                'average can\'t be synchronized. Set parallel.batch_norm = "replica".'
+            )
+        self.weight, self.bias = of.weight, of.bias
+        self.momentum, self.eps = of.momentum, of.eps
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(of, name))
+        self._axis = axis
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return F.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        exact = x.to(torch.promote_types(x.dtype, self.running_mean.dtype))
+        samples = x.numel() // x.shape[1] * self._axis.size
+        over = [d for d in range(x.dim()) if d != 1]
+        mean = _sum_of_all(exact.sum(over), self._axis) / samples
+        centred = exact - _per_channel(mean, x)
+        variance = _sum_of_all(centred.square().sum(over), self._axis) / samples
+        self._track(mean.detach(), variance.detach(), samples)
+        scale = self.weight * (variance + self.eps).rsqrt()
+        return (centred * _per_channel(scale, x) + _per_channel(self.bias, x)).to(x.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, variance: Tensor, samples: int) -> None:
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        unbiased = variance * (samples / (samples - 1))
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+
+
+def _per_channel(value: Tensor, x: Tensor) -> Tensor:
+    return value.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def _sum_of_all(x: Tensor, axis: Axis) -> Tensor:
+    return _SumOfAll.apply(x, axis)  # type: ignore[no-any-return]
+
+
+class _SumOfAll(Function):
+    """Each rank's own value in, the sum out: every rank's loss depends on every rank's value."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        total = x.clone()
+        dist.all_reduce(total, group=axis.group)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        total = gradient.clone()
+        dist.all_reduce(total, group=ctx.axis.group)
+        return total, None

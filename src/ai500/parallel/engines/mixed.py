@@ -1,0 +1,198 @@
+"""Data × pipeline × tensor parallelism on one mesh; pure tensor and pipeline are its edges.
+
+Each layer is first split over the tensor axis, then the model is cut into stages, then gradients
+are averaged over the data axis once the backward passes are through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ai500.errors import AI500Error
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.batch_norm import synchronize
+from ai500.parallel.engines.pipeline import Pipeline, Stage, Unit, boundaries, cut, keep_only
+from ai500.parallel.engines.replicas import (
+    described,
+    evaluating,
+    in_single_precision,
+    rank_zero_says,
+    without_weights,
+)
+from ai500.parallel.engines.state import Layout
+from ai500.parallel.engines.tensor import split_layers, split_norms
+from ai500.workloads.protocol import ParallelPlan
+
+
+class MixedParallel:
+    """Mathematically what one process computes, but for batch norm's view of the batch: per
+    replica unless synchronized, and per micro-batch where there is a pipeline."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.mesh = setting.mesh
+        self.module = setting.module
+        self._setting = setting
+        self._plan = _plan_of(setting)
+        self._whole = without_weights(setting.module)
+        self._losses: list[Tensor] = []
+        self._stages = self._cut()
+        mine = self._stages[self.mesh.pipeline.rank]
+        splits: dict[str, int] = {}
+        if self.mesh.tensor.size > 1:
+            splits = split_layers(self.module, self._plan, self.mesh.tensor)
+        keep_only(self.module, self._plan.stages, mine)
+        self._stage = Stage(self.module, mine, setting.numerics)
+        if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
+            synchronize(self.module, self.mesh.data)
+        self.layout = Layout(
+            axis=self.mesh.tensor,
+            splits=splits,
+            replica=self.mesh.data.rank,
+            scattered=self.mesh.pipeline.size * self.mesh.tensor.size > 1,
+        )
+        self._pipeline = self._make_pipeline() if self.mesh.pipeline.size > 1 else None
+
+    def _cut(self) -> list[list[Unit]]:
+        units = self._plan.stages
+        if self.mesh.pipeline.size == 1:
+            return [list(units)]
+        return cut(
+            self.whole(),
+            units,
+            stages=self.mesh.pipeline.size,
+            input_shape=self._setting.input_shape,
+        )
+
+    def _make_pipeline(self) -> Pipeline:
+        numerics, parallel = self._setting.numerics, self._setting.parallel
+
+        @cache
+        def wires(shape: torch.Size, dtype: torch.dtype) -> list[Tensor]:
+            like = torch.empty(shape, dtype=dtype, device="meta")
+            return boundaries(
+                self._whole, self._stages, numerics, like, device=self._setting.device
+            )
+
+        return Pipeline(
+            self._stage,
+            axis=self.mesh.pipeline,
+            schedule=parallel.pipeline_schedule,
+            microbatches=parallel.microbatches,
+            loss=self._scaled_loss,
+            boundaries=lambda inputs: wires(inputs.shape, inputs.dtype),
+        )
+
+    def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
+        """A micro-batch's part of the mean loss, for its backward pass; its value is kept."""
+        setting = self._setting
+        with setting.numerics.forward():
+            loss = setting.loss(outputs, labels)
+        self._losses.append(loss.detach())
+        return setting.numerics.scale(loss / (setting.accumulation * setting.parallel.microbatches))
+
+    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """All micro-steps, then the mean over the data axis."""
+        steps = self._setting.accumulation
+        self._losses.clear()
+        for some, theirs in zip(inputs.chunk(steps), labels.chunk(steps), strict=True):
+            self._micro_step(some, theirs)
+        self._average_gradients()
+        return self._mean_loss()
+
+    def _micro_step(self, inputs: Tensor, labels: Tensor) -> None:
+        if self._pipeline is not None:
+            self._pipeline.forward_backward(inputs, labels)
+        else:
+            self._scaled_loss(self._stage(inputs), labels).backward()
+
+    def _average_gradients(self) -> None:
+        collective = self._setting.collective
+        if collective is None or self.mesh.data.size == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for parameter in self.module.parameters():
+            if parameter.grad is not None:
+                by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+        for dtype, gradients in by_type.items():
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            averaged = collective.all_reduce_mean(flat, key=str(dtype))
+            parts = averaged.split([gradient.numel() for gradient in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part.view(gradient.shape))
+
+    def _mean_loss(self) -> Tensor:
+        """Known on the last stage, told to the others."""
+        axis = self.mesh.pipeline
+        last = axis.rank == axis.size - 1
+        device = self._setting.device
+        loss = torch.stack(self._losses).mean().float() if last else torch.zeros((), device=device)
+        if axis.size > 1:
+            dist.broadcast(loss, src=axis.global_rank(axis.size - 1), group=axis.group)
+        return loss
+
+    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+        """Nothing: cuts, splits and shapes are fixed from the start."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those of this rank's stage, each this rank's part."""
+        return self.module.parameters()
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Norms of split parameters are summed over the tensor axis."""
+        if hasattr(optimizer, "norms") and self.layout.splits:
+            split = {
+                id(parameter)
+                for name, parameter in self.module.named_parameters()
+                if name in self.layout.splits
+            }
+            optimizer.norms = partial(split_norms, split=split, axis=self.mesh.tensor)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Evaluation mode, with the running statistics of the first data-parallel rank."""
+        return evaluating(self.module, self.mesh.data)
+
+    def predict(self, inputs: Tensor) -> Any:
+        """Through all stages."""
+        return self._stage(inputs) if self._pipeline is None else self._pipeline.predict(inputs)
+
+    def together(self, wanted: bool) -> bool:
+        """Every rank has a part of what is saved."""
+        return rank_zero_says(wanted, self.mesh)
+
+    def whole(self) -> nn.Module:
+        """The model before it was split and cut."""
+        return in_single_precision(self._whole)
+
+    def memory(self) -> dict[str, Any]:
+        """What the collective keeps from step to step."""
+        collective = self._setting.collective
+        return {} if collective is None else collective.state_dict()
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Give it back to the collective."""
+        if self._setting.collective is not None and memory:
+            self._setting.collective.load_state_dict(memory)
+
+    def describe(self) -> dict[str, Any]:
+        """What really runs."""
+        told = described(self._setting.parallel, self.mesh, self.module)
+        if self._pipeline is not None:
+            told["pipeline_schedule"] = self._setting.parallel.pipeline_schedule
+            told["microbatches"] = self._setting.parallel.microbatches
+            told["stages"] = [[name for unit in units for name in unit] for units in self._stages]
+        if self._setting.collective is not None:
+            told["communication"] = self._setting.collective.describe()
+        return told
+
+
+def _plan_of(setting: Setting) -> ParallelPlan:
+    if setting.plan is None:
+        raise AI500Error("the workload has no parallel plan: only data parallelism is possible.")
+    return setting.plan

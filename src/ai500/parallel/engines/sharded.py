@@ -1,0 +1,111 @@
+"""Sharded data parallelism (FSDP2): a share of the batch, and a share of weights and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.batch_norm import synchronize
+from ai500.parallel.engines.replicas import (
+    described,
+    evaluating,
+    in_single_precision,
+    rank_zero_says,
+    without_weights,
+)
+from ai500.parallel.engines.state import Layout
+
+
+class ShardedDataParallel:
+    """Torch's FSDP2: weights are gathered layer by layer, gradients reduced to their owner.
+
+    FSDP2 brings its own reduce-scatter, so no other communication mode goes with it.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.mesh = setting.mesh
+        self._setting = setting
+        self._whole = without_weights(setting.module)
+        # FSDP2 takes dense tensors in the usual order only.
+        self.module = setting.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        names = [name for name, _ in self.module.named_parameters()]
+        self.layout = Layout(
+            axis=self.mesh.data, splits=dict.fromkeys(names, 0), scattered=self.mesh.size > 1
+        )
+        if self.mesh.size > 1:
+            if setting.parallel.batch_norm == "synchronized":
+                synchronize(self.module, self.mesh.data)
+            self._shard()
+
+    def _shard(self) -> None:
+        """Unit by unit, so that only one unit's weights are whole at a time."""
+        assert self.mesh.devices is not None
+        devices = self.mesh.devices["data"]
+        units = self._setting.plan.stages if self._setting.plan else ()
+        for name in (name for unit in units for name in unit):
+            unit = self.module.get_submodule(name)
+            if next(unit.parameters(), None) is not None:
+                fully_shard(unit, mesh=devices)
+        fully_shard(self.module, mesh=devices)
+
+    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss over the micro-steps; gradients are reduced in the last one."""
+        setting = self._setting
+        steps = setting.accumulation
+        losses = []
+        micro = zip(inputs.chunk(steps), labels.chunk(steps), strict=True)
+        for number, (some, theirs) in enumerate(micro, start=1):
+            if self.mesh.size > 1:
+                self.module.set_requires_gradient_sync(number == steps)
+            with setting.numerics.forward():
+                loss = setting.loss(self.module(some), theirs)
+            setting.numerics.scale(loss / steps).backward()
+            losses.append(loss.detach())
+        return torch.stack(losses).mean()
+
+    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+        """Nothing: the shards are fixed from the start."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """This rank's shards."""
+        return iter(self.module.parameters())
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Nothing: torch's own sharded tensors know their norms."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Evaluation mode, with rank 0's running statistics."""
+        return evaluating(self.module, self.mesh.data)
+
+    def predict(self, inputs: Tensor) -> Any:
+        """Each rank its own inputs; the weights come from all."""
+        with self._setting.numerics.forward():
+            return self.module(inputs)
+
+    def together(self, wanted: bool) -> bool:
+        """Every rank has a part of what is saved."""
+        return rank_zero_says(wanted, self.mesh)
+
+    def whole(self) -> nn.Module:
+        """The model before it was sharded."""
+        return in_single_precision(self._whole)
+
+    def memory(self) -> dict[str, Any]:
+        """Nothing besides the weights."""
+        return {}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Nothing to go on from."""
+
+    def describe(self) -> dict[str, Any]:
+        """What really runs."""
+        communication = {"mode": "all_reduce", "precision": "fp32", "bytes": "not counted"}
+        return described(self._setting.parallel, self.mesh, self.module) | {
+            "communication": communication
+        }

@@ -1,0 +1,41 @@
+"""Training precision by name (V3 Table 2). FP32 is the reference; the others are chosen.
+
+| name       | products (convolution, linear)             | activations | weights | loss scaling |
+|------------|--------------------------------------------|-------------|---------|--------------|
+| fp32       | IEEE FP32                                  | FP32        | FP32    | no           |
+| tf32       | TF32 in tensor cores                       | FP32        | FP32    | no           |
+| mixed-bf16 | BF16 by torch's autocast                   | autocast's  | FP32    | no           |
+| mixed-fp16 | FP16 by torch's autocast                   | autocast's  | FP32    | yes          |
+| fp16       | FP16                                       | FP16, all   | FP32    | yes          |
+| fp8        | linear, 1×1: e4m3, e5m2; others BF16       | BF16        | FP32    | no           |
+| int8       | INT8 → INT32, forward and backward         | FP32        | FP32    | no           |
+
+Weights are what the optimizer updates: FP32 master copies, rounded when a layer uses them. Batch
+norm's parameters and statistics are FP32 in every precision. mixed-fp16 leaves to autocast what is
+safe in FP16 (it keeps softmax, losses, layer norm and sums in FP32), fp16 keeps nothing.
+
+This file and `capability.py` import no torch: planning asks them where torch is not installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ai500.train.precision.capability import PRECISIONS, check, check_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from ai500.train.precision.numerics import Numerics
+
+__all__ = ["PRECISIONS", "check", "check_name", "make"]
+
+
+def make(name: str, *, device: torch.device) -> Numerics:
+    """The numerics of that name on this device, or an EnvironmentLacksError with the reason.
+
+    Sets what torch keeps per process (TF32 on or off); call it before the first layer runs.
+    """
+    from ai500.train.precision.modes import make as make_on_node
+
+    return make_on_node(name, device=device)

@@ -1,0 +1,68 @@
+"""Loss scaling: small FP16 gradients are lifted above zero, and a step that overflows is skipped.
+
+Micikevicius et al. 2018, with the constants of torch.amp.GradScaler (a test holds the two equal).
+Written out because a shard of a parallel model sees only its own gradients: whether a step
+overflowed is agreed among the member's ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+GROWTH = 2.0
+BACKOFF = 0.5
+GROWTH_INTERVAL = 2000
+"""Steps without overflow after which the scale is doubled."""
+
+
+@dataclass
+class LossScaling:
+    """The scale and its history: all of it is in the checkpoint."""
+
+    scale: float = 65536.0
+    steps_since_change: int = 0
+    skipped_steps: int = 0
+
+    def unscale(self, gradients: Sequence[Tensor]) -> bool:
+        """Divide in place; False when any rank of the member found an overflow."""
+        local = [one.to_local() if isinstance(one, DTensor) else one for one in gradients]
+        if not local:
+            return _agreed(torch.zeros(()))
+        torch._foreach_mul_(local, 1.0 / self.scale)
+        largest = torch.stack([norm.float() for norm in torch._foreach_norm(local, float("inf"))])
+        return _agreed((~torch.isfinite(largest)).any().float())
+
+    def update(self, *, finite: bool) -> None:
+        """Halve after an overflow, double after a long time without."""
+        if not finite:
+            self.scale *= BACKOFF
+            self.steps_since_change = 0
+            self.skipped_steps += 1
+            return
+        self.steps_since_change += 1
+        if self.steps_since_change == GROWTH_INTERVAL:
+            self.scale *= GROWTH
+            self.steps_since_change = 0
+
+    def state_dict(self) -> dict[str, float]:
+        """Plain numbers."""
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """What `state_dict` gave."""
+        self.scale = float(state["scale"])
+        self.steps_since_change = int(state["steps_since_change"])
+        self.skipped_steps = int(state["skipped_steps"])
+
+
+def _agreed(overflow: Tensor) -> bool:
+    """Whether no rank of the member overflowed."""
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        dist.all_reduce(overflow, op=dist.ReduceOp.MAX)
+    return not bool(overflow)

@@ -1,0 +1,191 @@
+"""The precisions by name: each a few parts put together, each tried on the device first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ai500.errors import EnvironmentLacksError
+from ai500.train.precision.capability import PRECISIONS
+from ai500.train.precision.fp8 import FP8Products
+from ai500.train.precision.int8 import Int8Products
+from ai500.train.precision.loss_scaling import LossScaling
+from ai500.train.precision.numerics import Numerics
+from ai500.train.precision.rerouted import Products, Rerouted
+
+
+def make(name: str, *, device: torch.device) -> Numerics:
+    """The numerics of that name; an EnvironmentLacksError if this device can't."""
+    if name not in PRECISIONS:
+        raise ValueError(f"precision {name!r} is not known")
+    if device.type == "cpu" and name in ("mixed-bf16", "mixed-fp16", "fp16"):
+        _avoid_amx()
+    _set_tf32(on=name == "tf32")
+    reason = _what_is_missing(name, device)
+    if reason:
+        raise EnvironmentLacksError(f'train.precision = "{name}" on {device}: {reason}.')
+    return _MAKERS[name](device)
+
+
+def _fp32(device: torch.device) -> Numerics:
+    return Numerics("fp32", "IEEE FP32", device)
+
+
+def _tf32(device: torch.device) -> Numerics:
+    return Numerics("tf32", "TF32 inputs, FP32 sums", device)
+
+
+def _mixed_bf16(device: torch.device) -> Numerics:
+    return Numerics(
+        "mixed-bf16", "BF16 by autocast", device, context=_autocast(device, torch.bfloat16)
+    )
+
+
+def _mixed_fp16(device: torch.device) -> Numerics:
+    return Numerics(
+        "mixed-fp16",
+        "FP16 by autocast",
+        device,
+        context=_autocast(device, torch.float16),
+        loss_scaling=LossScaling(),
+    )
+
+
+def _fp16(device: torch.device) -> Numerics:
+    return Numerics(
+        "fp16",
+        "FP16, and every other operation of the model as well",
+        device,
+        context=_AllInFP16,
+        loss_scaling=LossScaling(),
+    )
+
+
+def _fp8(device: torch.device) -> Numerics:
+    products = FP8Products()
+    return Numerics(
+        "fp8",
+        "FP8 e4m3, gradients e5m2, in linear and 1×1 convolution; others BF16 by autocast",
+        device,
+        context=_both(_autocast(device, torch.bfloat16), _rerouted(products)),
+        has_own_products=products.has_own,
+    )
+
+
+def _int8(device: torch.device) -> Numerics:
+    products = Int8Products()
+    return Numerics(
+        "int8",
+        "INT8 × INT8 → INT32 forward and backward; others FP32",
+        device,
+        context=_rerouted(products),
+        has_own_products=products.has_own,
+    )
+
+
+_MAKERS: dict[str, Callable[[torch.device], Numerics]] = {
+    "fp32": _fp32,
+    "tf32": _tf32,
+    "mixed-bf16": _mixed_bf16,
+    "mixed-fp16": _mixed_fp16,
+    "fp16": _fp16,
+    "fp8": _fp8,
+    "int8": _int8,
+}
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+def _autocast(device: torch.device, dtype: torch.dtype) -> Context:
+    return partial(torch.autocast, device.type, dtype=dtype)
+
+
+def _rerouted(products: Products) -> Context:
+    return partial(Rerouted, products)
+
+
+def _both(outer: Context, inner: Context) -> Context:
+    @contextmanager
+    def entered() -> Any:
+        with outer(), inner():
+            yield
+
+    return entered
+
+
+class _AllInFP16(TorchFunctionMode):
+    """Layers with weights take and give FP16, so all that lies between them is FP16, too.
+
+    Weights are rounded from their FP32 master copies, which the optimizer updates (Micikevicius
+    et al. 2018). Without master copies ResNet-50 hardly learns: docs/performance.md.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in (F.conv2d, F.linear, F.conv_transpose2d):
+            kwargs = {name: _halved(value) for name, value in (kwargs or {}).items()}
+            return func(*(_halved(value) for value in args), **kwargs)
+        return func(*args, **(kwargs or {}))
+
+
+def _halved(value: Any) -> Any:
+    return value.half() if isinstance(value, Tensor) else value
+
+
+def _set_tf32(*, on: bool) -> None:
+    """FP32 is meant: torch's own default lets convolutions round to TF32 where hardware can."""
+    chosen = "tf32" if on else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = chosen
+    torch.backends.cudnn.conv.fp32_precision = chosen  # type: ignore[attr-defined]
+    torch.backends.cudnn.rnn.fp32_precision = chosen  # type: ignore[attr-defined]
+
+
+def _avoid_amx() -> None:
+    """oneDNN 3.12 dies of an illegal instruction in the AMX gradient of a strided BF16 convolution.
+
+    And its FP16 gradients are ten times slower than torch's own. Read by oneDNN when it first runs.
+    """
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+def _what_is_missing(name: str, device: torch.device) -> str:
+    """Why this device can't, or nothing: asked of its properties, then tried."""
+    if name in _TENSOR_CORES_ONLY and (device.type != "cuda" or torch.version.hip is not None):
+        return "that arithmetic is known here on NVIDIA's tensor cores only"
+    if name in _LEAST_CAPABILITY and device.type == "cuda" and torch.version.hip is None:
+        least, found = _LEAST_CAPABILITY[name], torch.cuda.get_device_capability(device)
+        if found < least:
+            return (
+                f"it needs compute capability {least[0]}.{least[1]}, "
+                f"{torch.cuda.get_device_name(device)} has {found[0]}.{found[1]}"
+            )
+    try:
+        _try_out(_MAKERS[name](device))
+    except (RuntimeError, NotImplementedError) as error:
+        return f"torch {torch.__version__} can't there: {str(error).splitlines()[0]}"
+    return ""
+
+
+_TENSOR_CORES_ONLY = ("tf32", "fp8")
+_LEAST_CAPABILITY = {"tf32": (8, 0), "mixed-bf16": (8, 0), "fp8": (8, 9)}
+"""Of NVIDIA's; older chips compute BF16 by emulation, if at all."""
+
+
+def _try_out(numerics: Numerics) -> None:
+    """A convolution and a linear layer, forward and backward, once; random numbers stay unused."""
+    device = numerics.device
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        layers = nn.Sequential(nn.Conv2d(4, 16, 1), nn.Flatten(), nn.Linear(16 * 16, 8))
+        tried = numerics.model(layers.to(device))
+        with numerics.forward():
+            loss = tried(torch.ones(2, 4, 4, 4, device=device)).float().mean()
+        numerics.scale(loss).backward()

@@ -1,0 +1,60 @@
+"""Loss scaling over gloo: an overflow on one rank is an overflow of the member."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SOURCE
+
+SCRIPT = """
+import torch, torch.distributed as dist
+from torch import nn
+from ai500.train import precision
+from ai500.train.precision.loss_scaling import LossScaling
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+numerics = precision.make("fp32", device=torch.device("cpu"))
+numerics.loss_scaling = LossScaling(scale=8.0)
+weight = nn.Parameter(torch.ones(3))  # a shard: each rank has its own
+optimizer = torch.optim.SGD([weight], lr=1.0)
+stepped = []
+for step in range(4):
+    weight.grad = torch.full((3,), float("inf") if (rank, step) == (1, 2) else 4.0)
+    stepped.append(numerics.step(optimizer))
+empty = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)  # a stage without gradients
+stepped.append(numerics.step(empty if rank == 0 else optimizer))
+told = [None] * dist.get_world_size()
+dist.all_gather_object(told, (stepped, numerics.state_dict(), weight.tolist()))
+if rank == 0:
+    print("TOLD", told)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.timeout(300)
+def test_all_ranks_skip_the_step_in_which_one_overflows(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         str(script)],
+        env={"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("TOLD"))
+    told = eval(line.removeprefix("TOLD "), {"nan": float("nan")})
+    for stepped, state, _ in told:
+        assert stepped == [True, True, False, True, True]
+        assert (state["scale"], state["skipped_steps"]) == (4.0, 1)
+    # Gradients of 4 at scale 8 are 0.5, after the halving 1; rank 1's last one was divided again.
+    assert told[0][2] == [1 - 0.5 - 0.5 - 1.0] * 3
+    assert told[1][2] == [1 - 0.5 - 0.5 - 1.0 - 0.25] * 3
