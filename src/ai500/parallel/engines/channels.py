@@ -89,16 +89,16 @@ class _Own(Function):
 
 
 def _all_reduced(x: Tensor, axis: Axis) -> Tensor:
-    total = _in_memory_order(x).clone()
-    dist.all_reduce(total, group=axis.group)
-    return _in_model_order(total)
+    total = x.clone(memory_format=_memory_format(x))
+    dist.all_reduce(_as_it_lies(total), group=axis.group)
+    return total
 
 
 def _all_gathered(x: Tensor, axis: Axis) -> Tensor:
-    mine = _in_memory_order(x)
+    mine = x.contiguous(memory_format=_memory_format(x))
     parts = [torch.empty_like(mine) for _ in range(axis.size)]
-    dist.all_gather(parts, mine, group=axis.group)
-    return _in_model_order(torch.cat(parts, dim=-1))
+    dist.all_gather([_as_it_lies(part) for part in parts], _as_it_lies(mine), group=axis.group)
+    return torch.cat(parts, CHANNELS)
 
 
 def _own_channels(x: Tensor, axis: Axis) -> Tensor:
@@ -106,10 +106,11 @@ def _own_channels(x: Tensor, axis: Axis) -> Tensor:
     return x.chunk(axis.size, CHANNELS)[axis.rank].clone()
 
 
-def _in_memory_order(x: Tensor) -> Tensor:
-    """Channels last and dense, as models keep images: what is sent has no gaps."""
-    return x.movedim(CHANNELS, -1).contiguous()
+def _memory_format(x: Tensor) -> torch.memory_format:
+    """Images have their channels last in memory, as the models keep them."""
+    return torch.channels_last if x.dim() == 4 else torch.contiguous_format
 
 
-def _in_model_order(x: Tensor) -> Tensor:
-    return x.movedim(-1, CHANNELS)
+def _as_it_lies(x: Tensor) -> Tensor:
+    """The same memory as a contiguous tensor, which is what can be sent."""
+    return x.movedim(CHANNELS, -1) if x.dim() == 4 else x

@@ -68,7 +68,7 @@ class DataParallel:
         micro = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
         losses = []
         for number, (some, theirs) in enumerate(micro, start=1):
-            with self._averaging(last=number == steps):
+            with self._averaging(last=number == len(micro)):
                 losses.append(self._micro_step(some, theirs))
         return torch.stack(losses).mean()
 
