@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from tests.slurm.cluster import Cluster
+from tests.slurm.running import run_ensemble, shared_store, submit, undisturbed, undisturbed_pairs
+
+# Imported here and nowhere else: a fixture that two modules import is made twice.
+__all__ = ["run_ensemble", "shared_store", "submit", "undisturbed", "undisturbed_pairs"]
 
 HERE = Path(__file__).parent
 

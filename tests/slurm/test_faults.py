@@ -24,19 +24,13 @@ from tests.slurm.running import (
     member_log,
     queue,
     results,
-    run_ensemble,
     seen,
-    shared_store,
     starts,
-    submit,
     told,
-    undisturbed,
     until,
     was_sent,
     workers,
 )
-
-__all__ = ["run_ensemble", "shared_store", "submit", "undisturbed"]
 
 MakeCluster = Callable[..., Cluster]
 
@@ -137,13 +131,23 @@ def test_a_member_that_fails_each_time_is_reported(
     assert "INCOMPLETE" in (run / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "still",
+    [
+        pytest.param((0, 1, 2), id="all go on afterwards"),
+        # Their jobs' next step waits a minute for Slurm.
+        pytest.param((0,), id="two end meanwhile", marks=pytest.mark.long),
+    ],
+)
 def test_a_restarted_slurm_controller_is_waited_for(
-    cluster: Cluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path
-) -> None:
+    cluster: Cluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path,
+    still: tuple[int, ...],
+) -> None:  # fmt: skip
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
-    seen(command, member_log(run, 0), "first_batch")
-    with halted(run, 0):
+    for member in still:
+        seen(command, member_log(run, member), "first_batch")
+    with halted(run, *still):
         cluster.stop_controller()
         seen(command, run / "events.jsonl", "scheduler_unreachable")
         cluster.start_controller()
@@ -206,19 +210,23 @@ def test_a_member_writes_a_checkpoint_before_its_time_is_up(
 def read_only(cluster: Cluster, folder: Path) -> Iterator[None]:
     """The folder can't be written, here and on all nodes; what is open already stays open."""
 
-    def everywhere(*command: str) -> None:
+    def everywhere(*command: str | Path) -> None:
         subprocess.run(command, check=True)
         for pid in node_processes(cluster):
             enter = ["nsenter", f"--target={pid}", "--mount", "--pid"]
             subprocess.run([*enter, *command], check=True)
 
-    path = str(folder)
-    everywhere("mount", "--bind", path, path)
-    everywhere("mount", "-o", "remount,bind,ro", path)
+    # A mount that somebody writes through can't be made read-only: it is made so beside.
+    beside = folder.with_name("read-only")
+    beside.mkdir()
+    everywhere("mount", "--bind", folder, beside)
+    everywhere("mount", "-o", "remount,bind,ro", beside)
+    everywhere("mount", "--bind", beside, folder)
     try:
         yield
     finally:
-        everywhere("umount", "--lazy", path)
+        everywhere("umount", "--lazy", folder)
+        everywhere("umount", "--lazy", beside)
 
 
 def node_processes(cluster: Cluster) -> list[int]:

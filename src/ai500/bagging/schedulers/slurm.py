@@ -109,6 +109,12 @@ class SlurmScheduler:
             # them failed with counts only when the gang has ended.
             if one in jobs and (code == 0 or states[one].state not in ("pending", "running")):
                 states[one] = _ended_with(code, gang=states[one])
+        if self._cancelled.exists():  # who is asked to stop ends as it can: that is no failure
+            states |= {
+                one: replace(status, state="cancelled")
+                for one, status in states.items()
+                if status.state in ("failed", "lost")
+            }
         gone = JobStatus("cancelled", reason="cancelled before it started")
         return states | {one: gone for one, base in jobs.items() if base in cancelled}
 
