@@ -50,7 +50,7 @@ class Image:
 def image() -> Iterator[Image]:
     """Made once; its storage goes with the session."""
     # Not under pytest's folder: sockets in there would have too long a name.
-    folder = Path(tempfile.mkdtemp(prefix="ai500-podman-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="ai500-podman-", dir="/var/tmp"))
     try:
         yield _make(folder)
     finally:

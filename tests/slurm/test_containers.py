@@ -17,7 +17,9 @@ import pytest
 from ai500.bagging.launchers import Container, podman
 from ai500.rundir import RunFolder
 from tests.conftest import Start, wait_for
+from tests.slurm.cluster import Cluster
 from tests.slurm.image import Image, image
+from tests.slurm.running import Results, Submit, arguments, results
 
 __all__ = ["image"]
 
@@ -157,20 +159,45 @@ def _until(true: Callable[[], bool], *, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+def in_containers(image: Image) -> dict[str, object]:
+    """The settings that make jobs run in the image."""
+    return {
+        "scheduler.launcher": "podman",
+        "container.image": image.name,
+        "container.python": image.python,
+        "container.runtime": image.runtime,
+        "container.flags": image.flags,
+        "container.mounts": image.mounts,
+        "container.environment": ["PYTHONPATH"],
+    }
+
+
+@pytest.mark.long
+def test_slurm_schedules_containers(
+    image: Image, cluster: Cluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path
+) -> None:
+    run = shared_folder / "run; in 'containers'"
+    scratch = {"data.scratch": "/tmp"}  # each node's own
+    command = run_ensemble(cluster, run, in_containers(image) | scratch)
+    assert command.wait(500) == 0, command.err
+    assert results(run) == undisturbed
+    assert "podman" in (run / "trials/01/slurm/001.sh").read_text()
+    assert image.containers() == ""
+
+
 def test_an_ensemble_trains_in_containers(
     image: Image, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     folder = tmp_path / "a run; in 'containers'"
-    lists = {"runtime": image.runtime, "flags": image.flags, "mounts": image.mounts}
-    chosen = [f"container.{key}={json.dumps(words)}" for key, words in lists.items()]
-    command = start(
-        "run", "--out", folder, "--data", tiny_store,
-        "--set", "train.epochs=3", "--set", "ensemble.size=2", "--set", "parallel.degree=1",
-        "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
-        "--set", "scheduler.launcher=podman", "--set", f"container.image={image.name}",
-        "--set", f"container.python={image.python}",
-        *(word for key in chosen for word in ("--set", key)),
-    )  # fmt: skip
+    settings: dict[str, object] = {
+        "train.epochs": 3,
+        "ensemble.size": 2,
+        "parallel.degree": 1,
+        "system.accelerators_per_node": 2,
+        "system.cores_per_slot": 1,
+        **in_containers(image),
+    }
+    command = start("run", "--out", folder, *arguments(tiny_store, settings))
     told = RunFolder(folder).trial(1).member(0).events
     wait_for(told, "first_batch", timeout=240)
     command.interrupt()
