@@ -54,7 +54,9 @@ class ParallelConfig:
     )
     pipeline_degree: int | None = option(None, "with mixed: stages of a pipeline", minimum=1)
     tensor_degree: int | None = option(None, "with mixed: ranks that share each layer", minimum=1)
-    pipeline_schedule: Literal["1f1b", "gpipe"] = option("1f1b", "order of the micro-batches")
+    pipeline_schedule: Literal["1f1b", "gpipe"] | None = option(
+        None, "order of the micro-batches of a pipeline; left out: 1f1b"
+    )
     microbatches: int | None = option(
         None, "parts of a batch in a pipeline; left out: one for each stage", minimum=1
     )

@@ -58,7 +58,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     precision.check(
         hyper.precision,
         device_type=device,
-        machine=machine if config.system.nodes is None else None,
+        # Neither a planned machine nor a login node's own accelerator is what will train.
+        machine=machine if cluster is None and config.system.nodes is None else None,
     )
     global_batch = hyper.images_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)

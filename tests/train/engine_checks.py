@@ -96,6 +96,7 @@ def _four() -> Iterator[Case]:
         yield Case(parallel("mixed", 2, 1, 2, batch_norm=norm))
     yield Case(parallel("mixed", 2, 2, 1), communication="hierarchical")
     yield Case(parallel("mixed", 2, 1, 2), communication="hierarchical")
+    yield Case(parallel("mixed", 2, 1, 2), precision="int8")
     for precision in ("fp16", "bf16", "int8"):
         yield Case(parallel("data", 4, 1, 1), precision=precision)
     for schedule in ("1f1b", "gpipe"):

@@ -72,6 +72,10 @@ REFUSED: list[tuple[int, dict[str, Any], str]] = [
     (4, {"mode": "pipeline", "microbatches": 2}, "takes at least 4"),
     (4, {"microbatches": 2}, "only a pipeline has them"),
     (4, {"mode": "pipelined"}, "did you mean 'pipeline'?"),
+    (4, {"mode": "mixed", "data_degree": 4}, 'that is parallel.mode = "data"'),
+    (1, {"sharded": True}, "nobody to share with"),
+    (2, {"mode": "tensor", "batch_norm": "synchronized"}, "a member is one replica here"),
+    (4, {"pipeline_schedule": "gpipe"}, "there is no pipeline"),
 ]  # fmt: skip
 
 

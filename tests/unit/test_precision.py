@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ai500.config import load
 from ai500.errors import ConfigError, EnvironmentLacksError
 from ai500.planning import make_plan
-from ai500.records import System
+from ai500.records import Cluster, System
 from ai500.train import precision
 from ai500.train.precision import fp8
 from ai500.train.precision.loss_scaling import LossScaling
@@ -64,6 +64,9 @@ def test_what_a_cpu_can_do(name: str) -> None:
         ("mixed-bf16", "Tesla V100-SXM2-32GB", False),
         ("mixed-fp16", "Tesla V100-SXM2-32GB", True),
         ("fp8", "an accelerator of next year", True),
+        ("fp8", "NVIDIA RTX 2000 Ada Generation", True),
+        ("fp8", "NVIDIA RTX 3000 Ada Generation Laptop GPU", True),
+        ("fp8", "NVIDIA GeForce RTX 3090", False),
     ],
 )
 def test_the_plan_knows_accelerators_by_name(name: str, accelerator: str, allowed: bool) -> None:
@@ -75,6 +78,16 @@ def test_the_plan_knows_accelerators_by_name(name: str, accelerator: str, allowe
     else:
         with pytest.raises(ConfigError, match="has no such arithmetic"):
             plan()
+
+
+def test_a_login_node_s_accelerator_is_not_the_cluster_s() -> None:
+    cluster = Cluster(
+        name="c", partition="p", nodes=("n1", "n2"), unusable={}, cpus_per_node=64,
+        accelerators_per_node=8, memory_bytes_per_node=None, max_array_size=1001, max_seconds=None,
+        accounting=False, version="22.05",
+    )  # fmt: skip
+    config = load(overrides={"train.precision": "mixed-bf16", "scheduler.kind": "slurm"})
+    assert make_plan(config, gpu_machine("Tesla T4"), cluster).system_scale == 16
 
 
 def test_another_machine_is_not_judged_by_this_one() -> None:
@@ -133,6 +146,23 @@ def test_the_scale_grows_after_a_long_time() -> None:
     assert scaling.scale == 8.0
     scaling.update(finite=True)
     assert (scaling.scale, scaling.steps_since_change) == (16.0, 0)
+
+
+def test_the_scale_of_a_loss_in_fp16_stays_within_fp16() -> None:
+    scaling = precision.make("fp16", device=CPU).loss_scaling
+    assert scaling is not None
+    for _ in range(4000):
+        scaling.update(finite=True)
+    assert scaling.scale < torch.finfo(torch.float16).max
+
+
+def test_a_rank_without_gradients_or_with_empty_ones_takes_part() -> None:
+    scaling = LossScaling(scale=4.0)
+    assert scaling.unscale([])
+    assert scaling.unscale([torch.empty(0, 3)])
+    gradient = torch.tensor([8.0])
+    assert scaling.unscale([torch.empty(0), gradient])
+    assert gradient.item() == 2.0
 
 
 def test_loss_scaling_goes_on_where_it_was() -> None:

@@ -293,7 +293,7 @@ class Collective:
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank's error feedback keeps: another on every rank."""
-        return {"lost": dict(self._reduction.lost)}
+        return {"lost": {key: kept.cpu() for key, kept in self._reduction.lost.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on as the rank that `state_dict` is of."""

@@ -22,6 +22,7 @@ def inside_member(
     wanted = config.parallel
     data, pipeline, tensor = member_degrees(wanted, degree=degree)
     _check_sharded(config)
+    _check_effect(wanted, data=data, pipeline=pipeline, tensor=tensor)
     if wanted.mode not in ("data", "sharded"):
         _check_plan(config, plan, pipeline=pipeline, tensor=tensor)
     return Parallelism(
@@ -30,7 +31,7 @@ def inside_member(
         data_degree=data,
         pipeline_degree=pipeline,
         tensor_degree=tensor,
-        pipeline_schedule=wanted.pipeline_schedule,
+        pipeline_schedule=wanted.pipeline_schedule or "1f1b",
         microbatches=_microbatches(wanted, stages=pipeline, batch=batch_size * pipeline * tensor),
         batch_norm=wanted.batch_norm,
     )
@@ -103,6 +104,30 @@ def _check_sharded(config: Config) -> None:
         )
 
 
+def _check_effect(wanted: ParallelConfig, *, data: int, pipeline: int, tensor: int) -> None:
+    """A choice that would change nothing is a misunderstanding."""
+    if wanted.mode == "mixed" and pipeline == tensor == 1:
+        raise ConfigError(
+            'parallel.mode = "mixed" with neither a pipeline nor tensor parallelism: that is '
+            'parallel.mode = "data". Set it, or parallel.pipeline_degree or tensor_degree.'
+        )
+    if wanted.sharded and data == 1:
+        raise ConfigError(
+            "parallel.sharded = true with parallel.degree = 1: there is nobody to share with. "
+            "Set parallel.degree = 2 or more, or leave sharded out."
+        )
+    if wanted.batch_norm == "synchronized" and data == 1:
+        raise ConfigError(
+            'parallel.batch_norm = "synchronized": a member is one replica here, its statistics '
+            "are those of the whole batch already. Leave it out."
+        )
+    if wanted.pipeline_schedule is not None and pipeline == 1:
+        raise ConfigError(
+            f'parallel.pipeline_schedule = "{wanted.pipeline_schedule}": there is no pipeline. '
+            'Leave it out, or set parallel.mode = "pipeline".'
+        )
+
+
 def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, tensor: int) -> None:
     if plan is None:
         raise ConfigError(
@@ -141,7 +166,7 @@ def _microbatches(wanted: ParallelConfig, *, stages: int, batch: int) -> int:
             f"parallel.microbatches = {wanted.microbatches} does not divide the {batch} images "
             "that a pipeline takes in a step (train.batch_size × its accelerators)."
         )
-    if wanted.pipeline_schedule == "1f1b" and wanted.microbatches < stages:
+    if wanted.pipeline_schedule != "gpipe" and wanted.microbatches < stages:
         raise ConfigError(
             f"parallel.microbatches = {wanted.microbatches}: 1F1B keeps all {stages} stages busy, "
             f'so it takes at least {stages}. Set more, or parallel.pipeline_schedule = "gpipe".'

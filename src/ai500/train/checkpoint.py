@@ -86,7 +86,7 @@ def restore(
         mine = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
         engine.remember(mine["engine"])
         numerics.load_state_dict(mine["numerics"])
-    except (KeyError, TypeError, RuntimeError, ValueError, EOFError) as error:
+    except (KeyError, IndexError, TypeError, RuntimeError, ValueError, EOFError) as error:
         raise DataError(f"{path} is not a checkpoint of this run: {error}. Delete it.") from error
     return position
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 
 from ai500 import atomic, schema
 from ai500.bagging.data_sampler import Counts, epoch_order
 from ai500.errors import AI500Error
 from ai500.events import EventLog
-from ai500.parallel.engines import Engine
+from ai500.parallel.engines import Engine, Wish
 from ai500.randomness import Stream, derive
 from ai500.records import Progress, Task
 from ai500.rundir import MemberFolder
@@ -81,14 +82,15 @@ def epochs(member: Member) -> Iterator[int]:
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
         images_per_second = _train_epoch(member, position, order, rate)
-        _check_finite(position)
+        loss_sum = _over_replicas(member, position.loss_sum)
+        _check_finite(position.epoch, loss_sum)
         finished = position.epoch + 1
         member.emit(
             "epoch",
             epoch=finished,
             images=position.images,
             steps=position.step,
-            loss=position.loss_sum / position.images,
+            loss=loss_sum / position.images,
             learning_rate=rate(finished * task.steps_per_epoch - 1),
         )
         if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
@@ -138,12 +140,14 @@ def _train_epoch(
         loss_sum += loss.double() * global_batch
         position.step += 1
         position.images += global_batch
-        due = clock.every(task.checkpoint_seconds, "checkpoint") or member.stop_requested()
-        if member.engine.together(due):
+        due = clock.every(task.checkpoint_seconds, "checkpoint")
+        wish = Wish.STOP if member.stop_requested() else Wish.SAVE if due else Wish.GO_ON
+        wish = member.engine.together(wish)
+        if wish != Wish.GO_ON:
             position.loss_sum += float(loss_sum)
             loss_sum.zero_()
             _save(member, position)
-            if member.stop_requested():
+            if wish == Wish.STOP:
                 member.emit("interrupted", epoch=position.epoch, step=position.step)
                 raise Interrupted
         if clock.every(PROGRESS_SECONDS, "progress"):
@@ -163,10 +167,22 @@ def _seed_step(member: Member, position: checkpoint.Position) -> None:
         torch.get_device_module(feed.device).manual_seed(seed)
 
 
-def _check_finite(position: checkpoint.Position) -> None:
-    if not math.isfinite(position.loss_sum):
+def _over_replicas(member: Member, loss_sum: float) -> float:
+    """The mean of what the replicas saw, each of its own images; the same on every rank.
+
+    In an epoch that was resumed, the part before is the first replica's: it wrote the checkpoint.
+    """
+    data = member.engine.mesh.data
+    mean = torch.tensor(loss_sum / data.size, dtype=torch.float64)
+    if data.size > 1:
+        dist.all_reduce(mean, group=data.group)
+    return float(mean)
+
+
+def _check_finite(epoch: int, loss_sum: float) -> None:
+    if not math.isfinite(loss_sum):
         raise AI500Error(
-            f"training diverged in epoch {position.epoch + 1}: the loss is {position.loss_sum}. "
+            f"training diverged in epoch {epoch + 1}: the loss is {loss_sum}. "
             "Set a smaller train.base_learning_rate or a longer train.warmup_epochs."
         )
 

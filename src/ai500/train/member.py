@@ -192,12 +192,13 @@ def _finish(member: Member) -> None:
     predictions = member.evaluator.predict(shared, indices)
     weights = whole_weights(member.engine.module, member.engine.layout)
     groups = _optimizer_groups(member)
+    described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if predictions is None or weights is None:
         return
     atomic.write_array(member.folder.out_of_bag, predictions)
     operations = _count_operations(member)
     member.emit("operations", **schema.encode(operations))
-    effective = _effective(member) | {"groups": groups}
+    effective = _effective(member, described or []) | {"groups": groups}
     record = _record(member, operations, effective, sha256=weights_sha256(weights))
     rundir.write(member.folder.record, record)
 
@@ -268,7 +269,7 @@ def _optimizer_groups(member: Member) -> list[dict[str, Any]]:
     return groups
 
 
-def _effective(member: Member) -> dict[str, Any]:
+def _effective(member: Member, described: list[dict[str, Any]]) -> dict[str, Any]:
     """What really ran, told by those who ran it."""
     return {
         "optimizer": type(member.optimizer).__name__,
@@ -277,9 +278,19 @@ def _effective(member: Member) -> dict[str, Any]:
         "accumulation": member.task.hyperparameters.accumulation,
         "dtype": str(next(member.engine.module.parameters()).dtype),
         "threads": torch.get_num_threads(),
-        "parallel": member.engine.describe(),
+        "parallel": described[0] | _traffic_of_all(described),
         "numerics": member.numerics.describe(),
     }
+
+
+def _traffic_of_all(described: list[dict[str, Any]]) -> dict[str, Any]:
+    """Bytes of all ranks by link class: one rank's neighbours may all be on its own node."""
+    first = described[0].get("communication")
+    if not isinstance(first, dict) or "traffic" not in first:
+        return {}
+    told = [one["communication"]["traffic"] for one in described]
+    total = {key: sum(one[key] for one in told) for key in ("inside_node", "between_nodes")}
+    return {"communication": first | {"traffic": total | {"calls": first["traffic"]["calls"]}}}
 
 
 def _device_name(device: torch.device) -> str:

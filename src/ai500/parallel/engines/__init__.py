@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,14 @@ from ai500.records import Parallelism
 from ai500.workloads.protocol import ParallelPlan
 
 Loss = Callable[[Any, Tensor], Tensor]
+
+
+class Wish(IntEnum):
+    """What rank 0 wants after a step."""
+
+    GO_ON = 0
+    SAVE = 1
+    STOP = 2
 
 
 class Numerics(Protocol):
@@ -106,7 +115,7 @@ class Engine(Protocol):
     def predict(self, inputs: Tensor) -> Any:
         """The whole model's outputs; every rank that shares a model takes part, each gets them."""
 
-    def together(self, wanted: bool) -> bool:
+    def together(self, wanted: Wish) -> Wish:
         """Rank 0's wish, on every rank that has to take part in fulfilling it."""
 
     def whole(self) -> nn.Module:

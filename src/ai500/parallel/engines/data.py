@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ai500.parallel.engines import Setting
+from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.replicas import (
     described,
@@ -115,7 +115,7 @@ class DataParallel:
         with self._setting.numerics.forward():
             return self.module(inputs)
 
-    def together(self, wanted: bool) -> bool:
+    def together(self, wanted: Wish) -> Wish:
         """Rank 0 alone can save the weights; a collective's memory is every rank's own."""
         return rank_zero_says(wanted, self.mesh) if any(self.memory().values()) else wanted
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ai500.errors import AI500Error
-from ai500.parallel.engines import Setting
+from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.pipeline import Pipeline, Stage, Unit, boundaries, cut, keep_only
 from ai500.parallel.engines.replicas import (
@@ -116,13 +116,16 @@ class MixedParallel:
         collective = self._setting.collective
         if collective is None or self.mesh.data.size == 1:
             return
-        by_type: dict[torch.dtype, list[Tensor]] = {}
-        for parameter in self.module.parameters():
+        # What tensor ranks hold alike goes by itself: beside a rank's own part, compression would
+        # round it differently on each of them.
+        alike: dict[str, list[Tensor]] = {}
+        for name, parameter in self.module.named_parameters():
             if parameter.grad is not None:
-                by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
-        for dtype, gradients in by_type.items():
+                part = "split" if name in self.layout.splits else "whole"
+                alike.setdefault(f"{parameter.grad.dtype} {part}", []).append(parameter.grad)
+        for key, gradients in alike.items():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
-            averaged = collective.all_reduce_mean(flat, key=str(dtype))
+            averaged = collective.all_reduce_mean(flat, key=key)
             parts = averaged.split([gradient.numel() for gradient in gradients])
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view(gradient.shape))
@@ -162,7 +165,7 @@ class MixedParallel:
         """Through all stages."""
         return self._stage(inputs) if self._pipeline is None else self._pipeline.predict(inputs)
 
-    def together(self, wanted: bool) -> bool:
+    def together(self, wanted: Wish) -> Wish:
         """Every rank has a part of what is saved."""
         return rank_zero_says(wanted, self.mesh)
 

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
+from ai500.parallel.engines import Wish
 from ai500.parallel.engines.batch_norm import SynchronizedBatchNorm
 from ai500.parallel.engines.mesh import Axis, Mesh
 from ai500.records import Parallelism
@@ -30,13 +32,13 @@ def evaluating(module: nn.Module, data: Axis) -> Iterator[None]:
         module.train()
 
 
-def rank_zero_says(wanted: bool, mesh: Mesh) -> bool:
+def rank_zero_says(wanted: Wish, mesh: Mesh) -> Wish:
     """Rank 0's word on every rank; over the CPU, so that no accelerator is waited for."""
     if mesh.size == 1:
         return wanted
     word = torch.tensor(wanted, dtype=torch.uint8)
     dist.broadcast(word, src=0)
-    return bool(word)
+    return Wish(int(word))
 
 
 def without_weights(module: nn.Module) -> nn.Module:
@@ -61,7 +63,7 @@ def described(parallel: Parallelism, mesh: Mesh, module: nn.Module) -> dict[str,
     synchronized = any(isinstance(one, SynchronizedBatchNorm) for one in module.modules())
     return {
         "mode": parallel.mode,
-        "sharded": parallel.sharded,
+        "sharded": any(isinstance(one, DTensor) for one in module.parameters()),
         "data_degree": mesh.data.size,
         "pipeline_degree": mesh.pipeline.size,
         "tensor_degree": mesh.tensor.size,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
-from ai500.parallel.engines import Setting
+from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.replicas import (
     described,
@@ -88,7 +88,7 @@ class ShardedDataParallel:
         with self._setting.numerics.forward():
             return self.module(inputs)
 
-    def together(self, wanted: bool) -> bool:
+    def together(self, wanted: Wish) -> Wish:
         """Every rank has a part of what is saved."""
         return rank_zero_says(wanted, self.mesh)
 

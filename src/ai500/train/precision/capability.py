@@ -19,8 +19,8 @@ _TENSOR_CORES_ONLY = {
 }
 """Precision → why a CPU has none of it."""
 
-_BEFORE_AMPERE = r"P4|P40|P100|V100S?|T4|TITAN|GTX|RTX 20\d\d|Quadro"
-_BEFORE_ADA = _BEFORE_AMPERE + r"|RTX 30\d\d|A\d{1,4}[GX]?"
+_BEFORE_AMPERE = r"P4|P40|P100|V100S?|T4|TITAN|GTX|RTX 20[5-8]0|Quadro"
+_BEFORE_ADA = _BEFORE_AMPERE + r"|RTX 30[5-9]0|A\d{1,4}[GX]?"
 _TOO_OLD = {"tf32": _BEFORE_AMPERE, "mixed-bf16": _BEFORE_AMPERE, "fp8": _BEFORE_ADA}
 """Names of NVIDIA's that lack a precision. A name that is not known passes: the node decides."""
 

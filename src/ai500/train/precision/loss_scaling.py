@@ -7,8 +7,9 @@ overflowed is agreed among the member's ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -28,10 +29,13 @@ class LossScaling:
     scale: float = 65536.0
     steps_since_change: int = 0
     skipped_steps: int = 0
+    largest: float = math.inf
+    """The scale grows no further."""
 
     def unscale(self, gradients: Sequence[Tensor]) -> bool:
         """Divide in place; False when any rank of the member found an overflow."""
         local = [one.to_local() if isinstance(one, DTensor) else one for one in gradients]
+        local = [one for one in local if one.numel()]  # a shard of few rows may be empty
         if not local:
             return _agreed(torch.zeros(()))
         torch._foreach_mul_(local, 1.0 / self.scale)
@@ -47,12 +51,13 @@ class LossScaling:
             return
         self.steps_since_change += 1
         if self.steps_since_change == GROWTH_INTERVAL:
-            self.scale *= GROWTH
+            self.scale = min(self.scale * GROWTH, self.largest)
             self.steps_since_change = 0
 
     def state_dict(self) -> dict[str, float]:
         """Plain numbers."""
-        return asdict(self)
+        names = ("scale", "steps_since_change", "skipped_steps")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """What `state_dict` gave."""
@@ -63,6 +68,7 @@ class LossScaling:
 
 def _agreed(overflow: Tensor) -> bool:
     """Whether no rank of the member overflowed."""
+    overflow = overflow.cpu()  # also from a rank without gradients, which has no other device
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(overflow, op=dist.ReduceOp.MAX)
     return not bool(overflow)

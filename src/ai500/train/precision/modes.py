@@ -65,7 +65,8 @@ def _fp16(device: torch.device) -> Numerics:
         "FP16, and every other operation of the model as well",
         device,
         context=_AllInFP16,
-        loss_scaling=LossScaling(),
+        # The loss itself is FP16: a larger scale than its largest number would always overflow.
+        loss_scaling=LossScaling(scale=32768.0, largest=32768.0),
     )
 
 
