@@ -291,6 +291,11 @@ class Collective:
         self.load_state_dict({"lost": {}})
         self.traffic.inside_node = self.traffic.between_nodes = self.traffic.calls = 0
 
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether error feedback is at work."""
+        return bool(self._reduction.lost)
+
     def state_dict(self) -> dict[str, Any]:
         """What this rank's error feedback keeps: another on every rank."""
         return {"lost": {key: kept.cpu() for key, kept in self._reduction.lost.items()}}

@@ -45,6 +45,10 @@ class Numerics(Protocol):
 class Collective(Protocol):
     """How gradients are averaged over data-parallel ranks."""
 
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether it keeps something from step to step."""
+
     def all_reduce_mean(self, flat: Tensor, *, key: str) -> Tensor:
         """The mean over the ranks, on every rank; `key` names the buffer from step to step."""
 

@@ -117,7 +117,9 @@ class DataParallel:
 
     def together(self, wanted: Wish) -> Wish:
         """Rank 0 alone can save the weights; a collective's memory is every rank's own."""
-        return rank_zero_says(wanted, self.mesh) if any(self.memory().values()) else wanted
+        collective = self._setting.collective
+        remembers = collective is not None and collective.keeps_memory
+        return rank_zero_says(wanted, self.mesh) if remembers else wanted
 
     def whole(self) -> nn.Module:
         """The model before DDP and synchronized batch norm."""
