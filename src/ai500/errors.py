@@ -2,6 +2,8 @@
 
     AI500Error                 1  the benchmark ran, but something in it failed
     ├── JobError               1  a member crashed or was cancelled
+    │   ├── RunCancelledError  130  a person ended the run; what was done is kept
+    │   └── RunLeftError       0  the run's jobs go on without this process: no failure
     ├── RuleError              1  a rule of the benchmark is broken
     ├── InputError             2  a mistake of the user's: configuration, arguments, data
     │   ├── ConfigError           a key of ai500.toml, or a combination of keys
@@ -24,6 +26,22 @@ class AI500Error(Exception):
 
 class JobError(AI500Error):
     """A member crashed or was cancelled."""
+
+
+class RunCancelledError(JobError):
+    """A person ended the run; what was done is kept."""
+
+    exit_code = 130
+
+
+class RunLeftError(JobError):
+    """This process leaves a run whose jobs go on by themselves."""
+
+    exit_code = 0
+
+
+class Disconnected(BaseException):
+    """The person went away; jobs that can go on without this process shall."""
 
 
 class RuleError(AI500Error):

@@ -30,7 +30,15 @@ from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.data.class_data import class_source, generate_store
 from ai500.data.store import Store
-from ai500.errors import AI500Error, DataError, EnvironmentLacksError, JobError
+from ai500.errors import (
+    AI500Error,
+    DataError,
+    Disconnected,
+    EnvironmentLacksError,
+    JobError,
+    RunCancelledError,
+    RunLeftError,
+)
 from ai500.metrics.trials import score_trial
 from ai500.parallel import placement
 from ai500.parallel.parallelism_controller import members_by_node
@@ -61,22 +69,6 @@ class Observer(Protocol):
 
     def members(self, views: Sequence[MemberView]) -> None:
         """Where the members are."""
-
-
-class RunCancelledError(JobError):
-    """A person ended the run; what was done is kept."""
-
-    exit_code = 130
-
-
-class Disconnected(BaseException):
-    """The person went away; jobs that can go on without this process shall."""
-
-
-class RunLeftError(JobError):
-    """This process leaves a run whose jobs go on by themselves."""
-
-    exit_code = 0
 
 
 @dataclass

@@ -63,7 +63,6 @@ class Cluster:
     """Node → why not."""
     cpus_per_node: int
     accelerators_per_node: int
-    memory_bytes_per_node: int | None
     max_array_size: int
     max_seconds: int | None
     accounting: bool

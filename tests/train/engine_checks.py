@@ -115,6 +115,7 @@ def _eight() -> Iterator[Case]:
         yield Case(parallel("mixed", 2, 2, 2, batch_norm=norm))
     yield Case(parallel("mixed", 2, 2, 2), communication="hierarchical", optimizer="lamb")
     yield Case(parallel("mixed", 4, 1, 2), communication="torus_2d")
+    yield Case(parallel("mixed", 4, 2, 1), communication="torus_2d")
     yield Case(parallel("mixed", 4, 2, 1), communication="torus_2d", precision="fp16")
 
 

@@ -106,7 +106,7 @@ def plan_ensemble(members: int, *, nodes: int, start: str = "array") -> tuple[Co
     cluster = Cluster(
         name="simulated", partition="batch", nodes=tuple(f"n{i}" for i in range(nodes)),
         unusable={}, cpus_per_node=8, threads_per_core=1, accelerators_per_node=8,
-        memory_bytes_per_node=None, max_array_size=1001, max_seconds=None, accounting=False,
+        max_array_size=1001, max_seconds=None, accounting=False,
         version="22.05",
     )  # fmt: skip
     config = load(

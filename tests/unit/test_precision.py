@@ -83,7 +83,7 @@ def test_the_plan_knows_accelerators_by_name(name: str, accelerator: str, allowe
 def test_a_login_node_s_accelerator_is_not_the_cluster_s() -> None:
     cluster = Cluster(
         name="c", partition="p", nodes=("n1", "n2"), unusable={}, cpus_per_node=64,
-        accelerators_per_node=8, memory_bytes_per_node=None, max_array_size=1001, max_seconds=None,
+        accelerators_per_node=8, max_array_size=1001, max_seconds=None,
         accounting=False, version="22.05",
     )  # fmt: skip
     config = load(overrides={"train.precision": "mixed-bf16", "scheduler.kind": "slurm"})

@@ -244,15 +244,14 @@ def test_constraint_on_a_node_with_bar_and_baz(constraint: str | None, expected:
 def test_the_default_partition_and_the_clusters_limits() -> None:
     cluster = _cluster()
     assert (cluster.name, cluster.partition, cluster.version) == ("lab", "all", "22.05.8")
-    assert (cluster.max_seconds, cluster.default_seconds) == (None, None)
-    assert (cluster.max_array_size, cluster.min_job_age_seconds) == (10001, 600)
+    assert (cluster.max_seconds, cluster.max_array_size) == (None, 10001)
     assert cluster.accounting is False
     assert [node.name for node in cluster.nodes] == ["gpu01", "gpu02"]
 
 
 def test_a_named_partition_and_a_constraint() -> None:
     cluster = _cluster(partition="gpu", constraint="a100&ib")
-    assert (cluster.max_seconds, cluster.default_seconds) == (172_800, 3600)
+    assert cluster.max_seconds == 172_800
     assert [node.name for node in cluster.nodes] == ["gpu01"]
 
 

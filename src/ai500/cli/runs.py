@@ -29,7 +29,7 @@ from ai500.cli.start import (
     load_config,
 )
 from ai500.cli.terminal import Terminal, console, members_table, show_score
-from ai500.errors import AI500Error, InputError
+from ai500.errors import AI500Error, Disconnected, InputError
 from ai500.records import Finding, JobRecord, Plan, Score
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder
@@ -99,7 +99,7 @@ def _as_interrupt(number: int, frame: object) -> None:
 
 
 def _as_disconnection(number: int, frame: object) -> None:
-    raise pipeline.Disconnected
+    raise Disconnected
 
 
 def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:

@@ -290,7 +290,6 @@ class SlurmKind:
             cpus_per_node=min(node.cpus for node in usable),
             threads_per_core=max(node.threads_per_core for node in usable),
             accelerators_per_node=usable[0].gpus,
-            memory_bytes_per_node=usable[0].memory_bytes,
             max_array_size=told.max_array_size,
             max_seconds=told.max_seconds,
             accounting=told.accounting,

@@ -64,11 +64,8 @@ class Cluster:
     max_array_size: int
     """The largest index of an array task is one less."""
     max_seconds: int | None
-    default_seconds: int | None
     accounting: bool
     version: str
-    min_job_age_seconds: int = 300
-    """How long squeue still knows a job that has ended."""
 
 
 def read_config(text: str) -> dict[str, str]:
@@ -169,10 +166,8 @@ def cluster_from(
         nodes=tuple(members),
         max_array_size=int(settings.get("MaxArraySize", 1001)),
         max_seconds=seconds_of(chosen.get("MaxTime", "")),
-        default_seconds=seconds_of(chosen.get("DefaultTime", "")),
         accounting=has_accounting(settings),
         version=settings.get("SLURM_VERSION", ""),
-        min_job_age_seconds=int(settings.get("MinJobAge", "300 sec").split()[0]),
     )
 
 
