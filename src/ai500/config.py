@@ -16,13 +16,27 @@ from ai500.errors import ConfigError
 from ai500.schema import SchemaError, decode, encode, nearest, option
 from ai500.train import precision
 
+MOST = 200_000
+"""No machine has as many nodes; a slip of three digits shall not make a plan for hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
     """How often, and from which seed."""
 
-    trials: int = option(1, "full trials in turn, each with its own seed", minimum=1)
+    trials: int | Literal["valid"] = option(
+        1,
+        "full trials in turn, each with its own seed; 'valid': the least runs of the class",
+        minimum=1,
+        less_than=MOST,
+    )
     seed: int = option(1, "every random draw of the run is derived from it", minimum=0)
+    meter_seconds: float = option(
+        1.0,
+        "between two samples of power, load and traffic on each node; 0: no meters",
+        minimum=0,
+        less_than=30,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +44,16 @@ class EnsembleConfig:
     """Bagging: how many base models, on which bootstraps."""
 
     size: int | None = option(
-        None, "M of V3 Eq. 4; left out: Sys_scale / P_degree, at least the class's own", minimum=1
+        None,
+        "M of V3 Eq. 4; left out: Sys_scale / P_degree, at least the class's own",
+        minimum=1,
+        less_than=MOST,
     )
     members_per_accelerator: int = option(
-        1, "members that share one accelerator [D11]; M = k × Sys_scale / P_degree", minimum=1
+        1,
+        "members that share one accelerator [D11]; M = k × Sys_scale / P_degree",
+        minimum=1,
+        less_than=1000,
     )
     sampler: str = option("bootstrap", "how a member's samples are drawn: bootstrap, poisson")
 
@@ -82,15 +102,19 @@ class SystemConfig:
     """The machine. What is left out is read from it."""
 
     device: str | None = option(None, "torch's device type: cpu, cuda, xpu, …")
-    nodes: int | None = option(None, "number of nodes", minimum=1)
+    nodes: int | None = option(None, "number of nodes", minimum=1, less_than=MOST)
     accelerators_per_node: int | None = option(
-        None, "accelerators of one node; without any: CPU slots [D8]", minimum=1
+        None, "accelerators of one node; without any: CPU slots [D8]", minimum=1, less_than=1000
     )
     scale: int | None = option(
         None, "Sys_scale of V3 Eq. 5, in accelerators; left out: all of the system", minimum=1
     )
     cores_per_slot: int | None = option(
         None, "CPU cores of a slot without accelerators; left out: half of the node's", minimum=1
+    )
+    notes: dict[str, str] = field(
+        default_factory=dict,
+        metadata={"doc": 'what no command knows of it, such as {network = "fat tree, 2:1"}'},
     )
 
 
@@ -295,7 +319,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. `ai500 init` writes one.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own errors are ValueErrors, too
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
@@ -366,4 +390,7 @@ def _toml(value: Any) -> str:
         return f'"{escaped}"'
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     return repr(value)

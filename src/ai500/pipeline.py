@@ -39,6 +39,7 @@ from ai500.errors import (
     RunCancelledError,
     RunLeftError,
 )
+from ai500.metrics.meters.log import read_meters
 from ai500.metrics.trials import score_trial
 from ai500.parallel import placement
 from ai500.parallel.parallelism_controller import members_by_node
@@ -158,9 +159,8 @@ def run_trial(session: Session, number: int) -> list[str]:
     session.observer.stage("aggregating predictions and scoring")
     result = combine(session, trial, store=store, bootstraps=bootstraps)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
-    rundir.write(
-        trial.score, score_trial(session.plan, events.read(session.run.events), trial=number)
-    )
+    told, meters = events.read(session.run.events), read_meters(trial.meters)
+    rundir.write(trial.score, score_trial(session.plan, told, trial=number, meters=meters))
     if not failed:
         _remove_staged(session, placements)
     return [_failure(session.run, number, member) for member in failed]

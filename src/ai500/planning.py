@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from ai500 import plugins, system
-from ai500.config import Config
+from ai500.config import MOST, Config
 from ai500.data.store import Store
 from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
@@ -53,6 +53,11 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         least_ensemble_size=problem_class.ensemble_size,
         members_per_accelerator=config.ensemble.members_per_accelerator,
     )
+    if degrees.ensemble_size >= MOST:
+        raise ConfigError(
+            f"ensemble of {degrees.ensemble_size} members: less than {MOST} can be planned. "
+            "Set ensemble.size, or a larger parallel.degree."
+        )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
     precision.check(
@@ -74,12 +79,14 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     seconds, basis = _estimate(
         problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device
     )
+    wanted = config.run.trials
+    trials = problem_class.least_runs if wanted == "valid" else wanted
     return Plan(
         workload=config.workload,
         problem_class=config.problem_class,
         definition=problem_class,
         seed=config.run.seed,
-        trials=config.run.trials,
+        trials=trials,
         ensemble_size=degrees.ensemble_size,
         parallel_degree=degrees.parallel_degree,
         system_scale=degrees.system_scale,
@@ -116,8 +123,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             ensemble_size=degrees.ensemble_size,
         ),
         bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
-        estimated_seconds=seconds and seconds * config.run.trials,
-        estimated_node_hours=seconds and seconds * config.run.trials * len(nodes) / 3600,
+        estimated_seconds=seconds and seconds * trials,
+        estimated_node_hours=seconds and seconds * trials * len(nodes) / 3600,
         estimate_basis=basis,
     )
 
@@ -240,6 +247,11 @@ def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...
 
 def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
     available = sum(len(node.slots) for node in nodes)
+    if available >= 10 * MOST:
+        raise ConfigError(
+            f"system.nodes × system.accelerators_per_node = {available}: less than {10 * MOST} "
+            "can be planned."
+        )
     scale = config.system.scale or available
     if scale > available:
         raise ConfigError(

@@ -27,6 +27,7 @@ Kind = Literal[
     "collective",
     "optimizer",
     "learning_rate",
+    "meter",
 ]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
@@ -69,6 +70,17 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "cosine": "ai500.train.learning_rate:cosine",
         "step": "ai500.train.learning_rate:step_decay",
         "polynomial": "ai500.train.learning_rate:polynomial",
+    },
+    "meter": {
+        "nvml": "ai500.metrics.meters.nvml:open_meter",
+        "drm": "ai500.metrics.meters.drm:open_meter",
+        "rapl": "ai500.metrics.meters.rapl:open_meter",
+        "cray": "ai500.metrics.meters.cray:open_meter",
+        "ipmi": "ai500.metrics.meters.ipmi:open_meter",
+        "slurm": "ai500.metrics.meters.slurm:open_meter",
+        "host": "ai500.metrics.meters.host:open_meter",
+        "disk": "ai500.metrics.meters.disk:open_meter",
+        "network": "ai500.metrics.meters.network:open_meter",
     },
 }
 

@@ -229,6 +229,8 @@ class Task:
     folder: str
     checkpoint_seconds: float
     convention: str
+    meter_seconds: float = 0.0
+    """Between two samples of the node's meters; 0: no meters."""
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
@@ -333,6 +335,21 @@ class Score:
     """The largest offset of a node's wall clock that was corrected; None: not measured."""
     clock_uncertainty_seconds: float | None
     """How far the window may be off for it; None: not measured on every node."""
+    energy_joules: float | None = None
+    """What the metered parts of all nodes drew in the window; None: not measured."""
+    watts: float | None = None
+    flops_per_watt: float | None = None
+    vflops_per_watt: float | None = None
+    power_coverage: str | None = None
+    """What the power meters cover, such as `accelerators` or `whole nodes`."""
+    epochs_to_target: int | None = None
+    """Of one trial: the evaluation at which the members' mean first reached the target."""
+    kept_trials: tuple[int, ...] = ()
+    """Of a run: the trials whose mean it is; the others are shown beside it."""
+    score_variation: float | None = None
+    """Of a run: sample standard deviation / mean of VFLOPS over all complete trials."""
+    epochs_to_target_variation: float | None = None
+    """The same of the epochs to the target (V2 Table 2); None where a trial did not reach it."""
     trials: tuple[Score, ...] = ()
 
 
@@ -345,6 +362,36 @@ class Finding:
     source: str
     severity: Literal["note", "violation"]
     message: str
+    reference: str | None = None
+    """What the class or the rule asks for; None: nothing to compare with."""
+    run: str | None = None
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerVerdict:
+    """One of the nine layers against the reference, at a level."""
+
+    layer: int
+    verdict: Literal["same", "allowed", "forbidden"]
+    """The same as the reference; changed, as the level allows; changed, which it forbids."""
+    facts: tuple[tuple[str, str | None, str | None], ...]
+    """What, the reference's value (None: free to choose), the run's (None: not recorded)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a rule set says of a run at a level of benchmarking."""
+
+    rule_set: str
+    level: str
+    layers: tuple[LayerVerdict, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def broken(self) -> bool:
+        """Whether a rule is."""
+        return any(one.severity == "violation" for one in self.findings)
 
 
 @dataclass(frozen=True, slots=True)

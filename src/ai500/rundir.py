@@ -2,11 +2,12 @@
 
     runs/<name>/
       run.json  config.toml  plan.json  system.json  events.jsonl  score.json  report.html
-      findings.json
+      findings.json  judgement.json
       trials/01/
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
         placements/NODE-000.json  meeting_point.json  slurm/001.sh      (on a cluster)
+        meters/HOST-000.jsonl
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
@@ -62,10 +63,15 @@ class TrialFolder:
         self.meeting_point = path / "meeting_point.json"
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
+        self.meters = path / "meters"
 
     def placed(self, node: str, member: int) -> Path:
         """What a job of the member placed on one node, told by that node."""
         return self.path / "placements" / f"{node}-{member:03d}.json"
+
+    def system_of(self, host: str) -> Path:
+        """One node, described by itself before and after training."""
+        return self.path / "systems" / f"{host}.json"
 
     def bootstrap(self, member: int) -> Path:
         """The member's repeat counts."""
@@ -88,6 +94,7 @@ class RunFolder:
         self.events = path / "events.jsonl"
         self.score = path / "score.json"
         self.findings = path / "findings.json"
+        self.judgement = path / "judgement.json"
         self.report = path / "report.html"
         self.lock_file = path / ".lock"
         self.cancel_request = path / ".cancel"

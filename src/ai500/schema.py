@@ -12,6 +12,7 @@ import difflib
 import math
 import types
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ai500.errors import InputError
@@ -95,7 +96,7 @@ def _decode_record(kind: Any, value: Any, at: str) -> Any:
     for key in value:
         if key not in fields:
             raise SchemaError(_join(at, key), f"unknown key; {nearest(str(key), list(fields))}")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     decoded: dict[str, Any] = {}
     for name, field in fields.items():
         if name in value:
@@ -104,6 +105,11 @@ def _decode_record(kind: Any, value: Any, at: str) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise SchemaError(_join(at, name), "missing")
     return kind(**decoded)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
@@ -149,9 +155,13 @@ def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: st
 
 def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise SchemaError(at, f"expected a finite number, found {value}")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError as error:
+            raise SchemaError(at, "expected a number below 1e308, found a larger one") from error
+        if not math.isfinite(number):
+            raise SchemaError(at, f"expected a finite number, found {number}")
+        return number
     if kind is int and isinstance(value, bool):
         raise SchemaError(at, f"expected a whole number, found {_name(value)}")
     if isinstance(value, kind):

@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from ai500 import events, plugins, rundir
-from ai500.bagging.job_controller import train_record
+from ai500 import events, rundir
 from ai500.errors import JobError
+from ai500.events import Event
+from ai500.metrics.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials, score_trial
-from ai500.records import Finding, Placement, Plan, Score
+from ai500.records import Judgement, Plan, Score
 from ai500.rules import checks as checks  # registers the rules
-from ai500.rules.layers import Evidence, judge
+from ai500.rules.evidence import evidence_of
+from ai500.rules.layers import Level, judge
 from ai500.rundir import RunFolder
 
 
 def score_run(run: RunFolder) -> Score:
-    """The run's score and findings, recomputed from the events."""
-    plan = rundir.read(Plan, run.plan)
-    told = list(events.read(run.events))
-    done = sorted({int(e.get("trial", 0)) for e in told if e["event"] == "aggregate"})
-    if not done:
-        raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
-    try:
-        trials = [score_trial(plan, told, trial=number) for number in done]
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobError(f"{run.events} is damaged: an event lacks {error}.") from error
-    for number, one in zip(done, trials, strict=True):
-        rundir.write(run.trial(number).score, one)
-    score = mean_of_trials(trials)
+    """The run's score and findings, recomputed from the events and written down."""
+    plan, told, score = computed(run)
+    for one in score.trials:
+        rundir.write(run.trial(one.trial or 0).score, one)
     rundir.write(run.score, score)
-    rundir.write(run.findings, find(run, plan, score))
+    judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
+    rundir.write(run.findings, judgement.findings)
+    rundir.write(run.judgement, judgement)
     return score
 
 
-def find(run: RunFolder, plan: Plan, score: Score) -> list[Finding]:
-    """What the rules say of the run."""
-    members, placements = [], []
-    for one in score.trials:
-        assert one.trial is not None
-        trial = run.trial(one.trial)
-        placements += rundir.read_all(Placement, trial.placement)
-        folders = [trial.member(member) for member in range(plan.ensemble_size)]
-        members += [train_record(folder) for folder in folders if folder.record.exists()]
-    reference = plugins.workload(plan.workload).problem_classes[plan.problem_class]
-    return judge(
-        Evidence(
-            reference=reference, plan=plan, score=score, placements=placements, members=members
-        )
-    )
+def judge_run(
+    run: RunFolder, *, level: Level = "hardware", rules: str | None = None
+) -> tuple[Score, Judgement]:
+    """The score recomputed, and what a rule set says at a level; nothing is written."""
+    plan, told, score = computed(run)
+    evidence = evidence_of(run, plan=plan, score=score, events=told)
+    return score, judge(evidence, level=level, rules=rules)
+
+
+def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
+    """The run's score from its events; nothing is written."""
+    plan = rundir.read(Plan, run.plan)
+    told = list(events.read(run.events))
+    results = [event.get("trial") for event in told if event["event"] == "aggregate"]
+    if not results:
+        raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
+    try:
+        numbers = _numbers(results, planned=plan.trials)
+        trials = [
+            score_trial(plan, told, trial=number, meters=read_meters(run.trial(number).meters))
+            for number in numbers
+        ]
+        _check_finite(trials)
+        return plan, told, mean_of_trials(trials, least_runs=plan.definition.least_runs)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
+
+
+def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:
+    """The trials that have a result, in order."""
+    for number in results:
+        if type(number) is not int or not 1 <= number <= planned:
+            raise ValueError(f"a result of trial {number!r}; planned are {planned}")
+    return sorted(set(results))
+
+
+def _check_finite(trials: Sequence[Score]) -> None:
+    for trial in trials:
+        for field in dataclasses.fields(Score):
+            value = getattr(trial, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
 
 
 def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:

@@ -8,9 +8,10 @@ import platform
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ai500.inventory import host
+from ai500.inventory.software import operating_system, package_version
 from ai500.records import Slot, System
 
 # Any of these says that there may be an accelerator, of whichever vendor; only then is torch
@@ -52,17 +53,18 @@ def usable_cores() -> tuple[int, ...]:
 def describe() -> System:
     """The system under test."""
     kind, names = accelerators()
+    root = Path("/")
     return System(
         hostname=platform.node(),
-        operating_system=_operating_system(),
+        operating_system=operating_system() or platform.platform(),
         kernel=platform.release(),
         python=platform.python_version(),
-        cpu=_cpu_model(),
+        cpu=host.processors(root).model or platform.processor() or platform.machine(),
         cores=len(usable_cores()),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=host.memory_bytes(root),
         accelerator=kind,
         accelerators=names,
-        libraries={name: _version(name) for name in ("ai500", "numpy", "torch")},
+        libraries={name: package_version(name) for name in ("ai500", "numpy", "torch")},
     )
 
 
@@ -84,35 +86,3 @@ def default_cpu_slots(cores_per_slot: int | None, *, cores: int | None = None) -
     """Two slots a node (one on a single core), or as many as fit at the stated size [D8]."""
     cores = cores or len(usable_cores())
     return max(1, cores // cores_per_slot) if cores_per_slot else min(2, cores)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _operating_system() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, KeyError):
-        return platform.platform()
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from ai500 import events, rundir, schema
+from ai500 import events, plugins, rundir, schema
 from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.operations.shipped import shipped, shipped_model
 from ai500.parallel.parallelism_controller import Degrees, map_members
+from ai500.randomness import Stream, derive
 from ai500.records import (
     BootstrapRecord,
     Communication,
     EnsembleResult,
     JobRecord,
+    Judgement,
     Node,
     Operations,
     Parallelism,
@@ -30,9 +33,12 @@ from ai500.records import (
     Slot,
     System,
     TrainRecord,
+    TrialRecord,
 )
 from ai500.rules import checks  # noqa: F401 - registers the rules
-from ai500.rules.layers import Evidence, judge
+from ai500.rules.evidence import evidence_of
+from ai500.rules.facts import OPTIMIZER_CLASSES
+from ai500.rules.layers import judge
 from ai500.rundir import RunFolder
 from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
@@ -86,6 +92,9 @@ class Shape:
     host: str = "host"
     config: str = 'workload = "image_classification"\nproblem_class = "smoke"\n'
     batch_size: int = 32
+    definition: ProblemClass = CLASS
+    operations: Operations = OPERATIONS
+    graph_sha256: str = "0" * 64
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -100,10 +109,31 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
         _write_trial(run, shape, plan, trial)
     told = list(events.read(run.events))
     trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
-    score = mean_of_trials(trials)
+    score = mean_of_trials(trials, least_runs=plan.definition.least_runs)
     rundir.write(run.score, score)
-    rundir.write(run.findings, _findings(run, plan, score))
+    judgement = _judgement(run, plan, score)
+    rundir.write(run.findings, judgement.findings)
+    rundir.write(run.judgement, judgement)
     return run
+
+
+def official_shape() -> Shape:
+    """A run of the real class `smoke` that no rule objects to."""
+    definition = plugins.workload("image_classification").problem_classes["smoke"]
+    counted, model = (find("image_classification", "smoke") for find in (shipped, shipped_model))
+    assert counted is not None
+    assert model is not None
+    return Shape(
+        members=2,
+        trials=definition.least_runs,
+        epochs=definition.reference.epochs,
+        batch_size=definition.reference_at(1).batch_size,
+        definition=definition,
+        operations=Operations(
+            "aiperf", counted.forward, counted.backward, counted.update, counted.parameters
+        ),
+        graph_sha256=model.graph_sha256,
+    )
 
 
 def make_system(shape: Shape) -> System:
@@ -124,7 +154,10 @@ def make_system(shape: Shape) -> System:
 
 def make_plan(shape: Shape) -> Plan:
     """The plan of `CLASS` on the shape's machine."""
-    hyper = dataclasses.replace(CLASS.reference, epochs=shape.epochs, batch_size=shape.batch_size)
+    definition = shape.definition
+    hyper = dataclasses.replace(
+        definition.reference, epochs=shape.epochs, batch_size=shape.batch_size
+    )
     width = len(str(shape.nodes))
     names = [f"{shape.host}{i:0{width}d}" for i in range(1, shape.nodes + 1)]
     slots = tuple(Slot(i, "cpu", (i,)) for i in range(shape.slots))
@@ -136,7 +169,7 @@ def make_plan(shape: Shape) -> Plan:
     return Plan(
         workload="image_classification",
         problem_class="smoke",
-        definition=CLASS,
+        definition=definition,
         seed=1,
         trials=shape.trials,
         ensemble_size=shape.members,
@@ -145,7 +178,7 @@ def make_plan(shape: Shape) -> Plan:
         members_per_accelerator=shape.members_per_accelerator,
         waves=degrees.waves,
         sampler="bootstrap",
-        parallel=Parallelism(mode="data"),
+        parallel=Parallelism(mode="data", data_degree=shape.degree),
         communication=Communication(),
         scheduler="local",
         launcher="bare",
@@ -156,9 +189,9 @@ def make_plan(shape: Shape) -> Plan:
         hyperparameters=hyper,
         global_batch_size=batch,
         learning_rate=hyper.base_learning_rate * batch / hyper.reference_batch_size,
-        steps_per_epoch=CLASS.train_samples // batch,
+        steps_per_epoch=definition.train_samples // batch,
         stage=True,
-        operations=OPERATIONS,
+        operations=shape.operations,
         operations_per_trial=None,
         apc=None,
         bytes_per_node={node.name: 1_000_000 for node in nodes},
@@ -182,7 +215,7 @@ def loss(member: int, epoch: int) -> float:
 def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     folder = run.trial(trial)
     began = BEGAN + 10_000.0 * trial
-    told: list[events.Event] = [_event("trial_start", began, shape, trial=trial, seed=trial)]
+    told: list[events.Event] = [_event("trial_start", began, shape, trial=trial, seed=_seed(trial))]
     finished = [m for m in range(shape.members) if m not in shape.failed]
     for one in plan.mapping:
         wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
@@ -204,7 +237,9 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     )
     events.append(run.events, told)
     rundir.write(folder.ensemble, result)
-    rundir.write(folder.bootstraps, [_bootstrap(plan, m) for m in range(shape.members)])
+    sha256 = plan.definition.store_sha256 or "0" * 64
+    rundir.write(folder.trial, TrialRecord(trial, _seed(trial), sha256))
+    rundir.write(folder.bootstraps, [_bootstrap(plan, m, trial) for m in range(shape.members)])
     rundir.write(folder.placement, [_placement(plan.definition, node) for node in plan.nodes])
     rundir.write(
         folder.jobs,
@@ -243,7 +278,8 @@ def _member_events(
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
         tell("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
              loss=loss(member, epoch), learning_rate=0.1)  # fmt: skip
-        tell("quality", epoch=epoch, quality=quality(member, epoch, trial), images=1000)
+        tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
+             images=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
             return told
         if epoch == 3 and member in shape.resumed:
@@ -252,7 +288,7 @@ def _member_events(
             submit()
             tell("resumed", epoch=epoch, step=0)
     tell("end", epoch=shape.epochs)
-    tell("operations", **schema.encode(OPERATIONS))
+    tell("operations", **schema.encode(shape.operations))
     return told
 
 
@@ -261,9 +297,14 @@ def _event(kind: str, now: float, shape: Shape, **fields: object) -> events.Even
             "boot": BOOT, "sequence": 0, **fields}  # fmt: skip
 
 
-def _bootstrap(plan: Plan, member: int) -> BootstrapRecord:
+def _seed(trial: int) -> int:
+    return derive(1, Stream.TRIAL, trial)
+
+
+def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    return BootstrapRecord(member, "", samples, samples, round(samples * 0.632) + member, "0" * 64)
+    distinct = round(samples * 0.632) + member
+    return BootstrapRecord(member, "", samples, samples, distinct, f"{1000 * trial + member:064x}")
 
 
 def _placement(definition: ProblemClass, node: Node) -> Placement:
@@ -273,11 +314,9 @@ def _placement(definition: ProblemClass, node: Node) -> Placement:
 
 def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
     steps = plan.steps_per_epoch * shape.epochs
-    hyper = plan.hyperparameters
-    group = {"weight_decay": hyper.weight_decay, "momentum": hyper.momentum, "parameters": 29}
     return TrainRecord(
         member=member,
-        parameters=OPERATIONS.parameters,
+        parameters=shape.operations.parameters,
         images=steps * plan.global_batch_size,
         steps=steps,
         epochs=shape.epochs,
@@ -286,24 +325,51 @@ def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
         device_name="x86_64",
         quality=quality(member, shape.epochs, trial),
         weights_sha256="0" * 64,
-        operations=OPERATIONS,
-        effective={"optimizer": "SGD", "groups": [group]},
+        operations=shape.operations,
+        effective=what_ran(plan, shape, member, trial),
         versions={"ai500": "0.0", "torch": "2.0"},
     )
 
 
-def _findings(run: RunFolder, plan: Plan, score: Score) -> Sequence[object]:
-    records = run.path.glob("trials/*/members/*/record.json")
-    return judge(
-        Evidence(
-            reference=plan.definition,
-            plan=plan,
-            score=score,
-            placements=[
-                one
-                for trial in score.trials
-                for one in rundir.read_all(Placement, run.trial(trial.trial or 0).placement)
-            ],
-            members=[rundir.read(TrainRecord, path) for path in sorted(records)],
-        )
-    )
+def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any]:
+    """What a worker records of a member that does as it is told."""
+    hyper, parameters = plan.hyperparameters, shape.operations.parameters
+    kinds = {"batch norm bias": 9, "batch norm weight": 9, "convolution weight": 11}
+    group = {
+        "weight_decay": hyper.weight_decay, "momentum": hyper.momentum, "parameters": 29,
+        "elements": parameters, "kinds": kinds,
+    }  # fmt: skip
+    communication = {"mode": "all_reduce", "precision": "fp32"} if shape.degree > 1 else {}
+    definition = plan.definition
+    return {
+        "optimizer": "SGD",
+        "optimizer_class": OPTIMIZER_CLASSES[hyper.optimizer],
+        "batch_size": hyper.batch_size,
+        "global_batch_size": plan.global_batch_size,
+        "groups": [group],
+        "hyperparameters": schema.encode(hyper),
+        "learning_rate": {"policy": "ai500.train.learning_rate.cosine", "source": None},
+        "evaluation_epochs": list(range(1, shape.epochs + 1)),
+        "model": {"graph_sha256": shape.graph_sha256, "parameters": parameters},
+        "framework": {"name": "pytorch", "version": "2.0"},
+        "communication": {"backend": None, "version": None},
+        "parallel": {
+            "mode": "data", "sharded": False, "data_degree": shape.degree, "pipeline_degree": 1,
+            "tensor_degree": 1, "batch_norm": "replica", "communication": communication,
+        },
+        "numerics": {"precision": "fp32", "products": "IEEE FP32"},
+        "data": {
+            "store_sha256": definition.store_sha256 or "0" * 64,
+            "samples": {
+                "train": definition.train_samples,
+                "validation": definition.validation_samples,
+            },
+        },
+        "seeds": {"trial": trial, "seed": _seed(trial)},
+    }  # fmt: skip
+
+
+def _judgement(run: RunFolder, plan: Plan, score: Score) -> Judgement:
+    """By the class the shape names, which need not be one that is registered."""
+    evidence = evidence_of(run, plan=plan, score=score, events=list(events.read(run.events)))
+    return judge(dataclasses.replace(evidence, reference=plan.definition, model=None))

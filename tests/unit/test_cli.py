@@ -117,7 +117,10 @@ def test_plan_json_of_the_default(ai500: Run) -> None:
         (["plan", "--data", "nowhere"], "is no store"),
         (["run", "--class", "full"], "needs your own data"),
         (["run", "--scheduler", "pbs"], "no such scheduler"),
-        (["run", "--runs", "0"], "--runs"),
+        (["run", "--runs", "0"], "--runs 0: a whole number from 1 on, or 'valid'"),
+        (["plan", "--runs", "many"], "--runs many"),
+        (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; at least 1"),
+        (["plan", "--set", "run.trials=all"], "run.trials: expected a whole number or"),
         (["status", "nowhere"], "not a run folder"),
         (["resume", "nowhere"], "not a run folder"),
         (["score", "nowhere"], "not a run folder"),
@@ -135,6 +138,20 @@ def test_a_mistake_is_one_message_and_exit_code_2(
     code, _, err = ai500(*arguments)
     assert code == 2, err
     assert says in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("problem_class", "least"), [("smoke", 3), ("workstation", 5), ("full", 10)]
+)
+def test_runs_valid_are_the_least_runs_of_the_class(
+    ai500: Run, problem_class: str, least: int
+) -> None:
+    machine = ("--set", "system.nodes=1", "--set", "system.accelerators_per_node=2")
+    common = ("plan", "--json", "--class", problem_class, *machine)
+    _, out, _ = ai500(*common, "--runs", "valid")
+    assert json.loads(out)["trials"] == least
+    _, out, _ = ai500(*common, "--set", 'run.trials="valid"')
+    assert json.loads(out)["trials"] == least
 
 
 def test_a_plan_for_other_machines_does_not_run_here(ai500: Run) -> None:

@@ -111,8 +111,10 @@ def test_the_members_own_rates_sum_to_the_score_s(tmp_path: Path) -> None:
 def test_every_trial_is_shown_raw(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape(trials=3))
     for trial in rundir.read(Score, run.score).trials:
-        assert f"{trial.trial} {human_si(trial.vflops)}FLOPS" in page.text
-    assert "Every figure here is the mean of the trials." in page.text
+        dropped = "" if trial.trial == 2 else ", dropped"
+        assert f"{trial.trial}{dropped} {human_si(trial.vflops)}FLOPS" in page.text
+    assert "Every figure here is the mean of 1 trial of them." in page.text
+    assert "Means of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
     assert "VFLOPS of every trial" in page.text
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from ai500.config import load
 from ai500.errors import JobError
-from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.metrics.trials import mean_of_trials, score_trial, variation
 from ai500.planning import make_plan
-from ai500.records import EnsembleResult, Plan, System
+from ai500.records import EnsembleResult, Plan, Score, System
 from ai500.schema import encode
 
 MACHINE = System(
@@ -157,8 +157,85 @@ def test_an_epoch_lost_by_the_log_is_an_error_not_a_smaller_count(plan: Plan) ->
 def test_the_run_is_the_mean_of_its_trials_with_them_in_it(plan: Plan) -> None:
     one = score_trial(plan, whole(plan), trial=1)
     two = dataclasses.replace(one, trial=2, flops=3 * one.flops, time_to_target_seconds=None)
-    run = mean_of_trials([one, two])
+    run = mean_of_trials([one, two], least_runs=3)
     assert run.flops == pytest.approx(2 * one.flops)
     assert run.trials == (one, two)
     assert (run.trial, run.seed) == (None, None)
     assert run.time_to_target_seconds is None  # one of them never got there
+
+
+def trials_of(plan: Plan, vflops: list[float], **changes: Any) -> list[Score]:
+    """Complete trials that differ in VFLOPS, and in their time by ten times the trial's number."""
+    one = score_trial(plan, whole(plan), trial=1)
+    return [
+        dataclasses.replace(one, trial=number, vflops=value, seconds=10.0 * number, **changes)
+        for number, value in enumerate(vflops, 1)
+    ]
+
+
+def test_the_highest_and_the_lowest_by_vflops_are_dropped(plan: Plan) -> None:
+    """V2 §5.3.2; every figure is the mean of the same trials."""
+    trials = trials_of(plan, [5.0, 1.0, 9.0, 3.0])
+    run = mean_of_trials(trials, least_runs=3)
+    assert run.kept_trials == (1, 4)
+    assert run.vflops == 4.0
+    assert run.seconds == 25.0
+    assert [one.trial for one in run.trials] == [1, 2, 3, 4]
+
+
+def test_fewer_than_the_least_runs_are_the_plain_mean_of_all(plan: Plan) -> None:
+    """[D3]: shown, and marked as not valid by the rule `enough trials`."""
+    run = mean_of_trials(trials_of(plan, [5.0, 1.0, 9.0, 3.0]), least_runs=5)
+    assert (run.kept_trials, run.vflops) == ((1, 2, 3, 4), 4.5)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_one_or_two_trials_none_is_dropped(plan: Plan, count: int) -> None:
+    """A class of somebody else's may ask for as few."""
+    run = mean_of_trials(trials_of(plan, [2.0, 4.0][:count]), least_runs=1)
+    assert len(run.kept_trials) == count
+    assert run.vflops == 1.0 + count
+
+
+def test_of_equal_trials_exactly_two_are_dropped(plan: Plan) -> None:
+    assert mean_of_trials(trials_of(plan, [2.0] * 5), least_runs=3).kept_trials == (2, 3, 4)
+
+
+def test_an_incomplete_trial_is_never_in_a_valid_mean(plan: Plan) -> None:
+    trials = trials_of(plan, [5.0, 1.0, 9.0, 3.0])
+    trials.append(dataclasses.replace(trials[0], trial=5, complete=False, vflops=4.0))
+    run = mean_of_trials(trials, least_runs=3)
+    assert run.kept_trials == (1, 4)
+    assert not run.complete
+
+
+def test_variations_are_sample_deviation_over_mean_of_all_trials(plan: Plan) -> None:
+    """Dropped trials vary too: V2 Table 2 is over all runs."""
+    trials = trials_of(plan, [2.0, 4.0, 6.0])
+    trials = [
+        dataclasses.replace(t, epochs_to_target=e) for t, e in zip(trials, (9, 10, 11), strict=True)
+    ]
+    run = mean_of_trials(trials, least_runs=3)
+    assert run.score_variation == pytest.approx(2 / 4)
+    assert run.epochs_to_target_variation == pytest.approx(1 / 10)
+    assert run.epochs_to_target is None
+
+
+def test_a_trial_that_did_not_reach_the_target_leaves_no_variation_of_epochs(plan: Plan) -> None:
+    trials = trials_of(plan, [2.0, 4.0, 6.0])
+    trials[1] = dataclasses.replace(trials[1], epochs_to_target=None)
+    run = mean_of_trials(trials, least_runs=3)
+    assert run.epochs_to_target_variation is None
+    assert run.score_variation is not None
+
+
+def test_a_single_trial_has_no_variation(plan: Plan) -> None:
+    assert mean_of_trials(trials_of(plan, [2.0]), least_runs=3).score_variation is None
+    assert variation([0.0, 0.0]) is None
+
+
+def test_epochs_to_target_are_those_of_the_members_mean(plan: Plan) -> None:
+    score = score_trial(plan, whole(plan), trial=1)
+    assert score.epochs_to_target == 2
+    told = [e | ({"quality": 0.99} if e["event"] == "quality" else {}) for e in whole(plan)]
+    assert score_trial(plan, told, trial=1).epochs_to_target == 1

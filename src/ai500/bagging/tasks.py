@@ -53,6 +53,7 @@ def member_tasks(
                 folder=str(RunFolder(root).trial(trial).member(member).path),
                 checkpoint_seconds=config.train.checkpoint_minutes * 60,
                 convention=OFFICIAL_CONVENTION,
+                meter_seconds=config.run.meter_seconds,
             )
         )
     return tasks

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from ai500.cli import data, flops, runs, start
+from ai500.cli import data, flops, judging, ranking, runs, start, submitting, system
 from ai500.errors import AI500Error
 
 app = typer.Typer(
@@ -26,7 +26,14 @@ for command in (
     runs.resume,
     runs.score,
     runs.report,
+    judging.check,
+    judging.diff,
     flops.flops,
+    system.system,
+    submitting.submit,
+    submitting.verify,
+    submitting.keygen,
+    ranking.rank,
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")

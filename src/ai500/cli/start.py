@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,10 @@ WorkloadName = Annotated[
 ClassName = Annotated[
     str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
 ]
-Runs = Annotated[int | None, typer.Option("--runs", help="Number of full trials.", min=1)]
+Runs = Annotated[
+    str | None,
+    typer.Option("--runs", help="Full trials: a number, or 'valid', the least runs of the class."),
+]
 DataPath = Annotated[
     Path | None, typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
 ]
@@ -76,12 +80,12 @@ def init(
 def load_config(
     path: Path | None,
     *,
-    workload: str | None,
-    problem_class: str | None,
-    runs: int | None,
-    data: Path | None,
-    scheduler: str | None,
-    settings: list[str] | None,
+    workload: str | None = None,
+    problem_class: str | None = None,
+    runs: str | None = None,
+    data: Path | None = None,
+    scheduler: str | None = None,
+    settings: list[str] | None = None,
 ) -> Config:
     """The file, then --set, then the flags of their own."""
     overrides: dict[str, Any] = dict(
@@ -90,13 +94,19 @@ def load_config(
     flags = {
         "workload": workload,
         "problem_class": problem_class,
-        "run.trials": runs,
+        "run.trials": None if runs is None else _trials(runs),
         "data.path": None if data is None else str(data),
         "scheduler.kind": scheduler,
     }
     overrides |= {key: value for key, value in flags.items() if value is not None}
     default = Path("ai500.toml")
     return configuration.load(path or (default if default.exists() else None), overrides=overrides)
+
+
+def _trials(text: str) -> int | str:
+    if not re.fullmatch(r"valid|[1-9][0-9]{0,8}", text):
+        raise InputError(f"--runs {text}: a whole number from 1 on, or 'valid'.")
+    return text if text == "valid" else int(text)
 
 
 def plan(

@@ -159,6 +159,30 @@ def _skew(score: Score) -> str:
     return f"{skew} over the nodes; their clocks: {window}"
 
 
+def _trials(score: Score) -> str:
+    """Which are kept, and how much they vary."""
+    kept = ", ".join(map(str, score.kept_trials))
+    dropped = [str(one.trial) for one in score.trials if one.trial not in score.kept_trials]
+    varies = [
+        f"{name} varies by {100 * value:.2g} %"
+        for name, value in (
+            ("the score", score.score_variation),
+            ("epochs to target", score.epochs_to_target_variation),
+        )
+        if value is not None
+    ]
+    out = f", dropped {', '.join(dropped)}" if dropped else ""
+    return "; ".join([f"mean of {kept}{out}", *varies])
+
+
+def _power(score: Score) -> str:
+    if score.watts is None or score.flops_per_watt is None or score.vflops_per_watt is None:
+        return "not measured (the report says why)"
+    valid, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
+    drawn = f"{human_si(score.watts)}W of {score.power_coverage}"
+    return f"{drawn}; {valid}VFLOPS and {plain}FLOPS per watt"
+
+
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
     """The score for a person: the official figure first, then what it is made of."""
     target = score.time_to_target_seconds
@@ -176,8 +200,10 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
                 f"{score.members_mean_quality:.4f} members' mean, out of bag "
                 + ("not measured" if out_of_bag is None else f"{out_of_bag:.4f}"),
             ),
+            ("power", _power(score)),
             ("time to quality", human_seconds(score.time_to_quality_seconds)),
             ("time to target", "not reached" if target is None else human_seconds(target)),
+            *([("trials", _trials(score))] if len(score.trials) > 1 else []),
             ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
             (
                 "beside it",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 from ai500 import plugins, schema
@@ -17,6 +17,8 @@ from ai500.errors import JobError
 from ai500.events import Event
 from ai500.metrics import score as equations
 from ai500.metrics.clocks import Clocks, host_of, on_one_clock
+from ai500.metrics.energy import Window, per_watt, sample_times, trial_energy
+from ai500.metrics.meters.log import NodeLog
 from ai500.records import EnsembleResult, Operations, Plan, Score
 
 TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
@@ -46,15 +48,23 @@ class MemberSpan:
         return self.images * per_image + self.steps * count.update_per_step
 
 
-def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
-    """One trial's score, from its events alone."""
+def score_trial(
+    plan: Plan, events: Iterable[Event], *, trial: int, meters: Iterable[NodeLog] = ()
+) -> Score:
+    """One trial's score, from its events alone, and its energy from what the meters recorded."""
     mine = [event for event in events if event.get("trial") == trial]
     result = _last_aggregate(mine)
     clock = clock_of(mine)
     told, clocks = mine, Clocks(mine)
     mine = list(on_one_clock(told, clock))
     epochs = plan.hyperparameters.epochs
-    spans = [_span(mine, member, clock=clock, epochs=epochs) for member in result.members]
+    by_member: dict[int, list[Event]] = {member: [] for member in result.members}
+    for event in mine:
+        if event.get("member") in by_member:
+            by_member[event["member"]].append(event)
+    spans = [
+        _span(told_of, member, clock=clock, epochs=epochs) for member, told_of in by_member.items()
+    ]
     problem_class = plan.definition
     workload = plugins.workload(plan.workload)
     first, last = min(s.start for s in spans), max(s.end for s in spans)
@@ -67,8 +77,17 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
         direction=workload.quality_direction,
     )
     flops = equations.flops(operations, seconds=seconds)
+    vflops = equations.vflops(flops, penalty_coefficient=penalty)
+    window = Window(first, last, sample_times(told, clock))
+    nodes = {one.member: len(one.shares) for one in plan.mapping if one.member in result.members}
+    energy = trial_energy(meters, window, nodes_of_members=nodes)
     first_wave = {one.member for one in plan.mapping if one.wave == 0}
     starts = [span.start for span in spans if span.member in first_wave]
+    reached = _target_reached(
+        spans,
+        target=problem_class.target_quality,
+        lower_is_better=workload.quality_direction == "lower",
+    )
     return Score(
         workload=plan.workload,
         problem_class=plan.problem_class,
@@ -77,7 +96,7 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
         trial=trial,
         seed=next((e["seed"] for e in mine if e["event"] == "trial_start"), None),
         flops=flops,
-        vflops=equations.vflops(flops, penalty_coefficient=penalty),
+        vflops=vflops,
         penalty_coefficient=penalty,
         target_quality=problem_class.target_quality,
         quality_name=workload.quality_name,
@@ -86,12 +105,8 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
         out_of_bag_quality=result.out_of_bag_quality,
         seconds=seconds,
         time_to_quality_seconds=seconds,
-        time_to_target_seconds=_time_to_target(
-            spans,
-            first=first,
-            target=problem_class.target_quality,
-            lower_is_better=workload.quality_direction == "lower",
-        ),
+        time_to_target_seconds=None if reached is None else reached[1] - first,
+        epochs_to_target=None if reached is None else reached[0],
         operations=float(operations),
         validation_operations=float(
             sum(s.validation_images * s.operations.forward_per_image for s in spans)
@@ -114,6 +129,7 @@ def score_trial(plan: Plan, events: Iterable[Event], *, trial: int) -> Score:
         clock_uncertainty_seconds=0.0
         if clock == "monotonic"
         else _uncertainty(clocks, spans, told),
+        **per_watt(energy, flops=flops, vflops=vflops),
     )
 
 
@@ -128,8 +144,53 @@ def _uncertainty(
     return clocks.uncertainty(starts[0], ends[-1])
 
 
-def mean_of_trials(trials: Sequence[Score]) -> Score:
-    """The run's score: the plain mean of its trials, with them in it."""
+def mean_of_trials(trials: Sequence[Score], *, least_runs: int) -> Score:
+    """The run's score: the mean of the kept trials, every trial raw beside it (SPEC §5).
+
+    The variations are over all complete trials, as V2 Table 2's are over all runs.
+    """
+    kept = kept_trials(trials, least_runs=least_runs)
+    complete = [trial for trial in trials if trial.complete]
+    return dataclasses.replace(
+        kept[0],
+        **_means(kept)
+        | {
+            "trial": None,
+            "seed": None,
+            "epochs_to_target": None,
+            "complete": all(trial.complete for trial in trials),
+            "kept_trials": tuple(trial.trial for trial in kept if trial.trial is not None),
+            "score_variation": variation([trial.vflops for trial in complete]),
+            "epochs_to_target_variation": variation([one.epochs_to_target for one in complete]),
+            "trials": tuple(trials),
+        },
+    )
+
+
+def kept_trials(trials: Sequence[Score], *, least_runs: int) -> list[Score]:
+    """Those whose mean is the score: without the highest and the lowest by VFLOPS (V2 §5.3.2).
+
+    Only complete trials compete, and only if there are at least the least runs of the class;
+    fewer are no valid result [D3], and all of them are shown as their plain mean. What is left
+    is never nothing: of one or two trials none is dropped.
+    """
+    complete = [trial for trial in trials if trial.complete]
+    if len(complete) < max(least_runs, 3):
+        return complete if len(complete) >= least_runs else list(trials)
+    ranked = sorted(range(len(complete)), key=lambda at: complete[at].vflops)
+    dropped = {ranked[0], ranked[-1]}
+    return [trial for at, trial in enumerate(complete) if at not in dropped]
+
+
+def variation(values: Sequence[float | None]) -> float | None:
+    """Sample standard deviation (n − 1) / mean; None: fewer than two, or one is not known."""
+    known = [value for value in values if value is not None]
+    if len(known) < max(2, len(values)) or not fmean(known):
+        return None
+    return stdev(known) / fmean(known)
+
+
+def _means(trials: Sequence[Score]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for field in dataclasses.fields(Score):
         values = [getattr(trial, field.name) for trial in trials]
@@ -138,16 +199,7 @@ def mean_of_trials(trials: Sequence[Score]) -> Score:
         elif None in values:
             # A mean over only those trials that got there would flatter the run.
             merged[field.name] = None
-    return dataclasses.replace(
-        trials[0],
-        **merged
-        | {
-            "trial": None,
-            "seed": None,
-            "complete": all(trial.complete for trial in trials),
-            "trials": tuple(trials),
-        },
-    )
+    return merged
 
 
 def _last_aggregate(events: Sequence[Event]) -> EnsembleResult:
@@ -164,10 +216,9 @@ def clock_of(events: Sequence[Event]) -> Literal["monotonic", "wall"]:
 
 
 def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> MemberSpan:
-    mine = [event for event in events if event.get("member") == member]
-    training = [event for event in mine if event["event"] in TRAINING_EVENTS]
+    training = [event for event in events if event["event"] in TRAINING_EVENTS]
     by_kind: dict[str, list[Event]] = {}
-    for event in mine:
+    for event in events:
         by_kind.setdefault(event["event"], []).append(event)
     for kind in ("first_batch", "end", "operations", "epoch"):
         if kind not in by_kind:
@@ -195,15 +246,18 @@ def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> M
     )
 
 
-def _time_to_target(
-    spans: Sequence[MemberSpan], *, first: float, target: float, lower_is_better: bool
-) -> float | None:
-    """When the members' mean first reached the target at an evaluation; None: not reached."""
+def _target_reached(
+    spans: Sequence[MemberSpan], *, target: float, lower_is_better: bool
+) -> tuple[int, float] | None:
+    """Epoch and time at which the members' mean first reached the target; None: it did not.
+
+    The epoch is that of an evaluation: it is known no finer than the class evaluates [D14].
+    """
     common = set.intersection(*(set(span.qualities) for span in spans))
     for epoch in sorted(common):
         mean = fmean(span.qualities[epoch][1] for span in spans)
         if mean <= target if lower_is_better else mean >= target:
-            return max(span.qualities[epoch][0] for span in spans) - first
+            return epoch, max(span.qualities[epoch][0] for span in spans)
     return None
 
 

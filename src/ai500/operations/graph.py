@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 Shape = tuple[int, ...]
 
@@ -72,3 +75,30 @@ def with_loss(trace: Trace, kind: str) -> Trace:
     """The trace followed by an operator over the model's first output: `softmax` of its logits."""
     shapes = Shapes(inputs=trace.outputs[:1], outputs=trace.outputs[:1])
     return replace(trace, ops=(*trace.ops, Op(kind, shapes, module=LOSS, operator=kind)))
+
+
+#: The batch a graph's identity is taken at: a layer may refuse a batch of one.
+IDENTITY_BATCH = 2
+_TWO_FACTORS = {"convolution", "dense", "matmul", "attention"}
+
+
+def graph_sha256(trace: Trace) -> str:
+    """Identity of a model's graph, the same in every framework and precision that computes it.
+
+    Of each operator: kind, the shapes of what it reads and writes, windows, and how many
+    parameters it brings. Not its name, nor copies and casts, nor statistics that one backend
+    returns and another does not. Operators that nobody knows count by name.
+    """
+    rows: list[list[Any]] = []
+    for op in trace.ops:
+        if op.kind == "data_movement":
+            continue
+        parameters = op.attributes.get("parameters", 0)
+        if op.kind == "bias":  # some backends add it by itself, others inside the layer
+            rows[-1][-1] += parameters
+            continue
+        factors = op.shapes.inputs[: 2 if op.kind in _TWO_FACTORS else 1]
+        windows = [op.attributes.get(name, 0) for name in ("kernel", "transposed")]
+        name = op.operator if op.kind == UNKNOWN else op.kind
+        rows.append([name, factors, op.shapes.outputs[:1], windows, parameters])
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

@@ -10,7 +10,7 @@ from typing import Any
 from ai500 import plugins
 from ai500.operations.count import count_trace
 from ai500.operations.countable import Countable, of_workload
-from ai500.operations.graph import with_loss
+from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
 from ai500.operations.rules import CONVENTIONS
 from ai500.operations.shipped import FILE_NAME
 
@@ -24,16 +24,18 @@ def models_to_ship() -> Iterator[tuple[str, str, Countable]]:
 
 
 def row(model: Countable) -> dict[str, Any]:
-    """What ships of one model: parameters, and operations per image in each convention."""
+    """What ships of one model: its identity, and operations per image in each convention."""
     from ai500.operations.torch_trace import trace
 
     assert model.input_shape is not None
-    traced = trace(model.model(), (1, *model.input_shape))
+    traced = trace(model.model(), (IDENTITY_BATCH, *model.input_shape))
+    identity = graph_sha256(traced)
     traced = with_loss(traced, model.loss) if model.loss else traced
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}
     return {
         "input": list(model.input_shape),
         "parameters": traced.parameters,
+        "graph_sha256": identity,
         "per_image": {
             name: {
                 "forward": count.forward_per_image,

@@ -44,3 +44,17 @@ def shipped(workload: str, problem_class: str, convention: str = "aiperf") -> Pe
         return None
     name = convention_named(convention).name
     return PerImage(convention=name, parameters=row["parameters"], **row["per_image"][name])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What a class's model is known by."""
+
+    parameters: int
+    graph_sha256: str
+
+
+def shipped_model(workload: str, problem_class: str) -> ModelIdentity | None:
+    """The identity of a built-in class's model; None for somebody else's."""
+    row = _table().get(workload, {}).get(problem_class)
+    return None if row is None else ModelIdentity(row["parameters"], row["graph_sha256"])

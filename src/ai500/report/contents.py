@@ -6,6 +6,7 @@ trials and members is not read whole. A record that is missing (a member that fa
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import TypeVar
 
 from ai500 import events, rundir
 from ai500.errors import RunFolderError
+from ai500.inventory.description import NodeDescription
+from ai500.inventory.summary import recorded_nodes
 from ai500.metrics.clocks import on_one_clock
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
     Finding,
     JobRecord,
+    Judgement,
     Placement,
     Plan,
     RunState,
@@ -27,6 +31,7 @@ from ai500.records import (
     TrainRecord,
 )
 from ai500.report.history import MemberHistory, member_histories
+from ai500.report.meter_view import MeterView, read_meter_view
 from ai500.rundir import RunFolder
 
 T = TypeVar("T")
@@ -41,7 +46,11 @@ class Contents:
     plan: Plan
     system: System
     findings: Sequence[Finding]
+    judgement: Judgement | None
+    """None: judged by an older version, which did not write it down."""
     config: str
+    notes: Mapping[str, str]
+    """What a person added to the system's description."""
     began: float | None
     """Wall clock of the first trial's start."""
     missing: Mapping[int, Sequence[int]]
@@ -53,6 +62,9 @@ class Contents:
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
     jobs: Mapping[int, JobRecord]
+    meters: MeterView
+    nodes: Sequence[NodeDescription]
+    """The nodes that trained, described by themselves; none in runs of older versions."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -63,19 +75,20 @@ def read_contents(run: RunFolder) -> Contents:
     number = shown.trial or 1
     trial = run.trial(number)
     folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
+    histories = member_histories(on_one_clock(told, shown.clock), trial=number, clock=shown.clock)
     return Contents(
         state=rundir.read(RunState, run.state),
         score=score,
         plan=plan,
         system=rundir.read(System, run.system),
         findings=_all(Finding, run.findings),
+        judgement=rundir.read(Judgement, run.judgement) if run.judgement.exists() else None,
         config=_text(run.config),
+        notes=_notes(_text(run.config)),
         began=next((event.get("wall") for event in told if event["event"] == "trial_start"), None),
         missing=_missing(run, score),
         shown=shown,
-        histories=member_histories(
-            on_one_clock(told, shown.clock), trial=number, clock=shown.clock
-        ),
+        histories=histories,
         members={
             member: rundir.read(TrainRecord, folder.record)
             for member, folder in folders.items()
@@ -84,6 +97,8 @@ def read_contents(run: RunFolder) -> Contents:
         bootstraps={one.member: one for one in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
+        meters=read_meter_view(trial.meters, told, plan=plan, shown=shown, histories=histories),
+        nodes=recorded_nodes(run),
     )
 
 
@@ -98,6 +113,15 @@ def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:
 
 def _all(kind: type[T], path: Path) -> list[T]:
     return rundir.read_all(kind, path) if path.exists() else []
+
+
+def _notes(config: str) -> dict[str, str]:
+    """A person's notes; a file that is no TOML has none, and is shown as it is."""
+    try:
+        notes = tomllib.loads(config).get("system", {}).get("notes", {})
+    except tomllib.TOMLDecodeError:
+        return {}
+    return {str(name): str(text) for name, text in notes.items()}
 
 
 def _text(path: Path) -> str:

@@ -7,9 +7,11 @@ print and colour-blind eyes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+
+from markupsafe import Markup
 
 from ai500.report import svg
 from ai500.report.svg import Frame, Point, Scale
@@ -22,6 +24,15 @@ LEAST_LABELLED_ROW = svg.LARGEST_TEXT + 1
 
 Curves = Mapping[int, Sequence[tuple[int, float]]]
 """Member → (epoch, value) in order."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with what it says; `svg` None: `caption` says why there is none."""
+
+    title: str
+    svg: Markup | None
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ def epochs_figure(
         parts.append(svg.polyline(points, "mean"))
         parts += [svg.dot(point, "mean") for point in points[:: max(1, len(points) // 30)]]
         labels.append((mean[-1][1], f"mean {mean[-1][1]:.3g}", "mean"))
-    parts += _right_labels(frame, labels)
+    parts += right_labels(frame, labels)
     return svg.document(parts, height=336, title=title)
 
 
@@ -110,7 +121,7 @@ def _members(frame: Frame, curves: Curves) -> list[str]:
     ]
 
 
-def _right_labels(frame: Frame, labels: Sequence[tuple[float, str, str]]) -> list[str]:
+def right_labels(frame: Frame, labels: Sequence[tuple[float, str, str]]) -> list[str]:
     """Names at the right edge, moved apart where they would touch."""
     wanted = [frame.y(value) for value, _, _ in labels]
     placed = svg.spread(wanted, gap=svg.LABEL_GAP, low=frame.top, high=frame.bottom)
@@ -219,13 +230,15 @@ def learning_rate_figure(
     )
 
 
-def trials_figure(vflops: Mapping[int, float], *, mean: float, title: str) -> str:
-    """Each trial's VFLOPS as a dot, and their mean."""
+def trials_figure(
+    vflops: Mapping[int, float], *, mean: float, title: str, dropped: Collection[int] = ()
+) -> str:
+    """Each trial's VFLOPS as a dot, and the mean of those that are not dropped."""
     factor, prefix = si_prefix(max(vflops.values()))
     row_height = min(26.0, TALLEST_TIMELINE / len(vflops))
     bottom = 50 + row_height * len(vflops)
     ticks = svg.nice_ticks(min(vflops.values()) / factor, max(vflops.values()) / factor, most=5)
-    frame = Frame(x=Scale(ticks.low, ticks.high, 84, svg.WIDTH - 40), y=Scale(0, 1, bottom, 44))
+    frame = Frame(x=Scale(ticks.low, ticks.high, 124, svg.WIDTH - 40), y=Scale(0, 1, bottom, 44))
     x = frame.x(mean / factor)
     parts = [
         svg.x_axis(frame, ticks, title=f"VFLOPS, in {prefix}FLOPS"),
@@ -236,8 +249,10 @@ def trials_figure(vflops: Mapping[int, float], *, mean: float, title: str) -> st
     for index, (trial, value) in enumerate(vflops.items()):
         y = frame.top + row_height * (index + 0.5)
         if y - last_label >= svg.LABEL_GAP:
-            parts.append(svg.text((frame.left - 10, y + 5), f"trial {trial}", "tick", anchor="end"))
+            name = f"{trial}, dropped" if trial in dropped else f"trial {trial}"
+            parts.append(svg.text((frame.left - 10, y + 5), name, "tick", anchor="end"))
             last_label = y
         parts.append(svg.line((frame.left, y), (frame.right, y), "grid"))
-        parts.append(svg.dot((frame.x(value / factor), y), "ensemble", radius=5))
+        css = "mean" if trial in dropped else "ensemble"
+        parts.append(svg.dot((frame.x(value / factor), y), css, radius=5))
     return svg.document(parts, height=bottom + 54, title=title)

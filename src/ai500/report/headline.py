@@ -75,7 +75,9 @@ def sentences(contents: Contents) -> list[str]:
     models = "one model" if score.ensemble_size == 1 else f"{score.ensemble_size:,} models"
     waves = f", in {counted(score.waves, 'wave')}" if score.waves > 1 else ""
     times = "once" if trials == 1 else f"{trials} times"
-    mean = "" if trials == 1 else " Every figure here is the mean of the trials."
+    kept = len(score.kept_trials) or trials
+    which = "the trials" if kept == trials else f"{counted(kept, 'trial')} of them"
+    mean = "" if trials == 1 else f" Every figure here is the mean of {which}."
     return [
         f"An ensemble of {models} was trained for {plan.workload.replace('_', ' ')}, problem class "
         f"{plan.problem_class}, {times}, on {hardware(contents)}{waves}. Training took "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -11,9 +10,9 @@ from markupsafe import Markup
 from ai500.atomic import write_text
 from ai500.errors import AI500Error
 from ai500.records import Mapping
-from ai500.report import figures, headline, sections
+from ai500.report import figures, headline, judged, meter_figures, sections, system_sections
 from ai500.report.contents import Contents, read_contents
-from ai500.report.figures import Bar, Level, Row
+from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
 from ai500.rundir import RunFolder
 from ai500.train import learning_rate
@@ -21,15 +20,6 @@ from ai500.units import human_seconds
 
 ROWS_SHOWN = 40
 """Longer tables fold the rest away."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with what it says; `svg` None: `caption` says why there is none."""
-
-    title: str
-    svg: Markup | None
-    caption: str
 
 
 def write_report(run: RunFolder) -> None:
@@ -50,7 +40,10 @@ def render(contents: Contents) -> str:
         contents=contents,
         headline=headline,
         sections=sections,
+        judged=judged,
+        system_sections=system_sections,
         figures=run_figures(contents),
+        meters=meter_figures,
         rows_shown=ROWS_SHOWN,
         expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
         began=_date(contents.began),
@@ -181,7 +174,8 @@ def trials_figure(contents: Contents) -> Figure:
     """VFLOPS of every trial."""
     score, title = contents.score, "VFLOPS of every trial"
     vflops = {one.trial or 0: one.vflops for one in score.trials}
-    svg = figures.trials_figure(vflops, mean=score.vflops, title=title)
+    dropped = set(vflops) - set(score.kept_trials) if score.kept_trials else set()
+    svg = figures.trials_figure(vflops, mean=score.vflops, title=title, dropped=dropped)
     return Figure(title, Markup(svg), "The axis need not begin at zero. Dashed: the run's score.")
 
 

@@ -18,6 +18,11 @@ from ai500.workloads.protocol import Hyperparameters
 
 NOT_MEASURED = "not measured"
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SHOWN_OF_EFFECTIVE = (
+    "optimizer", "batch_size", "global_batch_size", "accumulation", "dtype", "threads", "groups",
+    "parallel", "numerics", "framework", "communication",
+)  # fmt: skip
+"""What else a worker recorded stands beside the reference, with the findings."""
 EXPECTED_DISTINCT = 1 - 1 / math.e
 """Share of the samples that occur in a bootstrap: 63.2 % (V3 §3.3)."""
 
@@ -58,6 +63,10 @@ def score_table(contents: Contents) -> Table:
          "last end − first start, with the quality above", "V2 §4.4, SPEC §5"),
         ("Time to target", "not reached" if target is None else human_seconds(target),
          "until the members' mean first met the target at an evaluation", "SPEC §5"),
+        ("Variation of the score", share(score.score_variation),
+         "sample standard deviation / mean of VFLOPS, all complete trials", "V2 §2.3, SPEC §5"),
+        ("Variation of the epochs to target", share(score.epochs_to_target_variation),
+         "the same of the epochs at which the members' mean met the target", "V2 Table 2"),
         ("Operations", flop(score.operations),
          f"training, all members, convention {score.convention}", "AIPerf Tables I, II; [D12]"),
         ("Operations of validation", flop(score.validation_operations),
@@ -72,6 +81,11 @@ def score_table(contents: Contents) -> Table:
         ("Clock", score.clock, _clock(score), "[D6]"),
     ]  # fmt: skip
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+
+
+def share(value: float | None) -> str:
+    """A variation; None: there are too few trials, or one did not get there."""
+    return NOT_MEASURED if value is None else f"{100 * value:.3g} %"
 
 
 def _clock(score: Score) -> str:
@@ -112,7 +126,7 @@ def trials_table(score: Score) -> Table:
     """Every trial, raw."""
     rows = [
         (
-            f"{one.trial}" if one.complete else f"{one.trial}, INCOMPLETE",
+            _trial(one, score),
             flops(one.vflops),
             flops(one.flops),
             f"{one.penalty_coefficient:.4f}",
@@ -120,9 +134,7 @@ def trials_table(score: Score) -> Table:
             quality(one.members_mean_quality),
             quality(one.out_of_bag_quality),
             human_seconds(one.seconds),
-            "not reached"
-            if one.time_to_target_seconds is None
-            else human_seconds(one.time_to_target_seconds),
+            _to_target(one),
             NOT_MEASURED if one.seed is None else f"{one.seed}",
         )
         for one in score.trials
@@ -132,6 +144,21 @@ def trials_table(score: Score) -> Table:
         "time to quality", "time to target", "seed",
     )  # fmt: skip
     return Table(columns, rows, numbers=tuple(range(10)))
+
+
+def _to_target(one: Score) -> str:
+    if one.time_to_target_seconds is None:
+        return "not reached"
+    epoch = "" if one.epochs_to_target is None else f", epoch {one.epochs_to_target}"
+    return f"{human_seconds(one.time_to_target_seconds)}{epoch}"
+
+
+def _trial(one: Score, run: Score) -> str:
+    """Its number, and whether it counts."""
+    if not one.complete:
+        return f"{one.trial}, INCOMPLETE"
+    kept = not run.kept_trials or one.trial in run.kept_trials
+    return f"{one.trial}" if kept else f"{one.trial}, dropped"
 
 
 def members_table(contents: Contents) -> Table:
@@ -296,26 +323,6 @@ def operations_table(contents: Contents) -> Table:
     return Table(columns, rows, numbers=(1,))
 
 
-def system_table(contents: Contents) -> Table:
-    """The machine, as it described itself."""
-    system = contents.system
-    memory = NOT_MEASURED if system.memory_bytes is None else human_bytes(system.memory_bytes)
-    accelerators = [
-        f"{system.accelerators.count(name)} × {name} ({system.accelerator})"
-        for name in dict.fromkeys(system.accelerators)
-    ]
-    rows = [
-        ("host", system.hostname),
-        ("CPU", f"{system.cpu}, {counted(system.cores, 'usable core')}"),
-        ("memory", memory),
-        ("accelerators", "; ".join(accelerators) or "none"),
-        ("operating system", f"{system.operating_system}, kernel {system.kernel}"),
-        ("Python", system.python),
-        *((name, version or "not installed") for name, version in system.libraries.items()),
-    ]
-    return Table(("", ""), rows)
-
-
 def versions_table(contents: Contents) -> Table:
     """What the members themselves say they ran with; a column for each different answer."""
     said: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -331,7 +338,11 @@ def _said(record: TrainRecord) -> tuple[tuple[str, str], ...]:
         *sorted(record.versions.items()),
         ("device", f"{record.device_name} ({record.device.partition(':')[0]})"),
         ("processes", f"{record.world_size}"),
-        *((name.replace("_", " "), _effective(value)) for name, value in record.effective.items()),
+        *(
+            (name.replace("_", " "), _effective(record.effective[name]))
+            for name in SHOWN_OF_EFFECTIVE
+            if name in record.effective
+        ),
     )
 
 

@@ -7,23 +7,22 @@ here, by the process that ran it, not taken from the configuration.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
 import platform
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-import ai500
 from ai500 import atomic, events, plugins, rundir, schema
 from ai500.bagging.aggregate import out_of_bag_indices
 from ai500.bagging.data_sampler import load_bootstrap
 from ai500.data.store import Store
 from ai500.errors import AI500Error
+from ai500.inventory.node import record_after, record_before
+from ai500.metrics.meters.recorder import recorder_of
 from ai500.operations import count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
@@ -32,8 +31,8 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
 from ai500.randomness import Stream, derive
 from ai500.records import Operations, Task, TrainRecord
-from ai500.rundir import MemberFolder
-from ai500.train import precision
+from ai500.rundir import MemberFolder, RunFolder
+from ai500.train import precision, what_ran
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
@@ -59,19 +58,37 @@ def run(
     if rank.world_size > 1:
         # The other ranks wait here for rank 0 while it waits for the rest of a gang.
         dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
+    meters = recorder_of(task, local_rank=rank.local_rank)
     try:
         held = _only_one(task) if rank.rank == 0 else None
+        meters.start()
         member = assemble(task, rank=rank, device=device, stop=stop)
+        if rank.local_rank == 0:
+            record_before(_description(task))
         meeting = Meeting(task, rank, member.emit)
-        member.on_ready = meeting.begin
+
+        def ready() -> None:
+            meeting.begin()
+            meters.mark()
+
+        member.on_ready = ready
         for _ in epochs(member):
             pass
+        meters.mark()
         meeting.end()
+        if rank.local_rank == 0:
+            record_after(_description(task))
         _finish(member)
         del held  # until here nobody else trains this member
     finally:
+        meters.close()
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _description(task: Task) -> Path:
+    """Where this node is described: once for all members that train on it."""
+    return RunFolder(Path(task.run)).trial(task.trial).system_of(platform.node())
 
 
 def _backends(device: torch.device) -> str:
@@ -191,14 +208,15 @@ def _finish(member: Member) -> None:
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
     weights = whole_weights(member.engine.module, member.engine.layout)
-    groups = _optimizer_groups(member)
+    groups = what_ran.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if predictions is None or weights is None:
         return
     atomic.write_array(member.folder.out_of_bag, predictions)
     operations = _count_operations(member)
     member.emit("operations", **schema.encode(operations))
-    effective = _effective(member, described or []) | {"groups": groups}
+    told = list(events.read(member.folder.events))
+    effective = what_ran.effective(member, groups=groups, described=described or [], told=told)
     record = _record(member, operations, effective, sha256=weights_sha256(weights))
     rundir.write(member.folder.record, record)
 
@@ -217,17 +235,12 @@ def _record(
         epochs=len(epochs),
         world_size=member.engine.mesh.size,
         device=str(device),
-        device_name=_device_name(device),
+        device_name=what_ran.device_name(device),
         quality=[event["quality"] for event in told if event["event"] == "quality"][-1],
         weights_sha256=sha256,
         operations=operations,
         effective=effective,
-        versions={
-            "ai500": ai500.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-        },
+        versions=what_ran.versions(),
     )
 
 
@@ -246,54 +259,3 @@ def _count_operations(member: Member) -> Operations:
         update_per_step=counted.update,
         parameters=counted.parameters,
     )
-
-
-def _optimizer_groups(member: Member) -> list[dict[str, Any]]:
-    """The optimizer's groups as they were, with the parameters of all ranks; every rank calls."""
-    names = {id(p): name for name, p in member.engine.module.named_parameters()}
-    mine = [
-        [names[id(parameter)] for parameter in group["params"]]
-        for group in member.optimizer.param_groups
-    ]
-    everyones = gather_objects(mine, size=member.engine.mesh.size)
-    groups = []
-    for number, group in enumerate(member.optimizer.param_groups if everyones else []):
-        held = sorted({name for one in everyones or [] for name in one[number]})
-        plain = {
-            key: value
-            for key, value in group.items()
-            if value is None or isinstance(value, bool | int | float | str)
-        }
-        digest = hashlib.sha256("\n".join(held).encode()).hexdigest()
-        groups.append({**plain, "parameters": len(held), "names_sha256": digest})
-    return groups
-
-
-def _effective(member: Member, described: list[dict[str, Any]]) -> dict[str, Any]:
-    """What really ran, told by those who ran it."""
-    return {
-        "optimizer": type(member.optimizer).__name__,
-        "batch_size": member.task.hyperparameters.batch_size,
-        "global_batch_size": member.feed.global_batch_size,
-        "accumulation": member.task.hyperparameters.accumulation,
-        "dtype": str(next(member.engine.module.parameters()).dtype),
-        "threads": torch.get_num_threads(),
-        "parallel": described[0] | _traffic_of_all(described),
-        "numerics": member.numerics.describe(),
-    }
-
-
-def _traffic_of_all(described: list[dict[str, Any]]) -> dict[str, Any]:
-    """Bytes of all ranks by link class: one rank's neighbours may all be on its own node."""
-    first = described[0].get("communication")
-    if not isinstance(first, dict) or "traffic" not in first:
-        return {}
-    told = [one["communication"]["traffic"] for one in described]
-    total = {key: sum(one[key] for one in told) for key in ("inside_node", "between_nodes")}
-    return {"communication": first | {"traffic": total | {"calls": first["traffic"]["calls"]}}}
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cpu":
-        return platform.processor() or platform.machine()
-    return str(torch.get_device_module(device).get_device_name(device))

@@ -1,0 +1,85 @@
+"""`ai500 system`: the system under test, described by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ai500 import config as configuration
+from ai500 import plugins, schema
+from ai500.atomic import write_json
+from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.terminal import console, rows
+from ai500.errors import EnvironmentLacksError
+from ai500.inventory import cluster, node, summary
+from ai500.inventory.description import NodeDescription
+from ai500.rundir import RunFolder
+
+
+def system(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run folder: the nodes that trained. Default: this one.")
+    ] = None,
+    config: ConfigPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the description as JSON, too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe this node, all nodes of the cluster, or those of a run, and how they differ.
+
+    What no command knows goes into [system.notes] of ai500.toml.
+    Example: ai500 system --scheduler slurm --set 'system.notes.network="fat tree, 2:1"'
+    """
+    if run is not None:
+        nodes, notes = _of_run(run)
+    else:
+        resolved = load_config(config, scheduler=scheduler, settings=settings)
+        notes = resolved.system.notes
+        survey = plugins.scheduler(resolved.scheduler.kind).survey(resolved)
+        nodes = [node.describe()] if survey is None else cluster.describe(resolved, survey)
+    told = {"notes": notes, "nodes": [schema.encode(one) for one in nodes]}
+    if out is not None:
+        write_json(out, told)
+    if as_json:
+        print(json.dumps(told, indent=2))
+        return
+    show(nodes, notes)
+
+
+def _of_run(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
+    folder = RunFolder.open(path)
+    nodes = summary.recorded_nodes(folder)
+    if not nodes:
+        raise EnvironmentLacksError(
+            f"{path} has no description of a node yet: each is left when training begins there."
+        )
+    return nodes, configuration.load(folder.config).system.notes
+
+
+def show(nodes: Sequence[NodeDescription], notes: Mapping[str, str]) -> None:
+    """The kinds of nodes there are, each once, and what sets them apart."""
+    found = summary.kinds(nodes)
+    if len(nodes) > 1:
+        rows("cluster", summary.totals(nodes))
+    for number, kind in enumerate(found):
+        console.print(f"{_names(kind.hostnames)}", style="bold", soft_wrap=True)
+        if number == 0:
+            for title, pairs in summary.sections(kind.description):
+                rows(title, pairs)
+        for name, here, elsewhere in kind.differences:
+            console.print(f"  {name}: {here}, elsewhere {elsewhere}", soft_wrap=True)
+    if notes:
+        rows("told by a person", list(notes.items()))
+
+
+def _names(hostnames: Sequence[str]) -> str:
+    if len(hostnames) <= 4:
+        return ", ".join(hostnames)
+    return f"{hostnames[0]} … {hostnames[-1]} ({len(hostnames):,} nodes alike)"

@@ -1,0 +1,109 @@
+"""Student's t distribution, and the two tests by which a repeated result is judged.
+
+- Welch's test: may two sets of runs have the same mean? It does not need equal variances.
+- TOST (two one-sided tests, Schuirmann 1987): is the difference of the means surely within a
+  margin? Not to find a difference in few runs is no proof that there is none; this is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+_TINY = 1e-300
+_ENOUGH = 1e-15
+
+
+@dataclass(frozen=True, slots=True)
+class Welch:
+    """The difference of two means, its standard error, and its degrees of freedom."""
+
+    difference: float
+    """Mean of the second − mean of the first."""
+    standard_error: float
+    degrees: float
+    """By Welch and Satterthwaite."""
+    p_value: float
+    """Two-sided: of a difference at least this large between sets of one mean."""
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
+    """Welch's t-test of two sets, each of at least two values."""
+    a, b = variance(first) / len(first), variance(second) / len(second)
+    difference = fmean(second) - fmean(first)
+    spread = a**2 / (len(first) - 1) + b**2 / (len(second) - 1)
+    if spread == 0:
+        # The values of each set are the same: the difference is known exactly.
+        degrees = float(len(first) + len(second) - 2)
+        return Welch(difference, 0.0, degrees, 1.0 if difference == 0 else 0.0)
+    degrees = (a + b) ** 2 / spread
+    error = math.sqrt(a + b)
+    p_value = 2 * student_cdf(-abs(difference) / error, degrees=degrees)
+    return Welch(difference, error, degrees, p_value)
+
+
+def equivalence_p_value(test: Welch, *, margin: float) -> float:
+    """TOST: the larger p-value of "difference ≤ −margin" and "difference ≥ margin"."""
+    if test.standard_error == 0:
+        return 0.0 if abs(test.difference) < margin else 1.0
+    t = (abs(test.difference) - margin) / test.standard_error
+    return student_cdf(t, degrees=test.degrees)
+
+
+def student_cdf(t: float, *, degrees: float) -> float:
+    """P(T ≤ t) of Student's t with so many degrees of freedom."""
+    tail = 0.5 * incomplete_beta(degrees / (degrees + t * t), a=degrees / 2, b=0.5)
+    return tail if t <= 0 else 1 - tail
+
+
+def student_quantile(probability: float, *, degrees: float) -> float:
+    """The t with P(T ≤ t) = probability, by bisection."""
+    low, high = -1.0, 1.0
+    while student_cdf(low, degrees=degrees) > probability:
+        low *= 2
+    while student_cdf(high, degrees=degrees) < probability:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if student_cdf(middle, degrees=degrees) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def incomplete_beta(x: float, *, a: float, b: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), by its continued fraction.
+
+    NIST DLMF 8.17.22, evaluated by Lentz's method on the side where it converges quickly.
+    """
+    if x <= 0:
+        return 0.0
+    if x >= 1:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(1 - x, a=b, b=a)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front += a * math.log(x) + b * math.log1p(-x)
+    return math.exp(front) / (a * _beta_fraction(x, a=a, b=b))
+
+
+def _beta_fraction(x: float, *, a: float, b: float) -> float:
+    """1 + d₁/(1 + d₂/(1 + …)), the coefficients of DLMF 8.17.23."""
+    value, c, d = 1.0, 1.0, 0.0
+    for n in range(1, 10_000):
+        m = n // 2
+        if n % 2:
+            coefficient = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            coefficient = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 + coefficient * d
+        c = 1 + coefficient / c
+        d = 1 / (d if abs(d) > _TINY else _TINY)
+        c = c if abs(c) > _TINY else _TINY
+        value *= c * d
+        if abs(c * d - 1) < _ENOUGH:
+            break
+    return value

@@ -1,0 +1,476 @@
+"use strict";
+// The list and the comparison, all in the browser. Data comes by <script src>, because a page
+// opened from a file may not fetch. Text goes into the page as text nodes, never as HTML.
+
+const ai500 = (() => {
+  const PAGE_ROWS = 50;
+  const LINK_AFTER_MILLISECONDS = 200;
+  const FILTERS = ["workload", "problem_class", "level", "edition", "organization", "accelerator"];
+  const SEARCHED = ["system", "organization", "name", "edition", "level", "workload",
+    "problem_class", "accelerator", "precision", "framework", "id"];
+  const NOT_MEASURED = "not measured";
+  const byId = id => document.getElementById(id);
+
+  function element(name, properties = {}, ...children) {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...children);
+    return made;
+  }
+
+  // Numbers as ai500.units writes them.
+  const PREFIXES = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const digits = (value, count) => String(Number(value.toPrecision(count)));
+  function rate(value, unit) {
+    const rounded = Math.abs(Number(value.toPrecision(4)));
+    const [factor, prefix] = PREFIXES.find(([least]) => rounded >= least) ?? [1, ""];
+    return `${digits(value / factor, 4)} ${prefix}${unit}`;
+  }
+  function duration(seconds) {
+    if (seconds < 0.9995) return seconds ? `${digits(seconds * 1000, 3)} ms` : "0 s";
+    if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
+    const whole = seconds % 2 === 0.5 ? seconds - 0.5 : Math.round(seconds); // halves: to even
+    let minutes = Math.floor(whole / 60);
+    const rest = whole % 60;
+    if (minutes < 100) return `${minutes} min ${String(rest).padStart(2, "0")} s`;
+    const hours = Math.floor(minutes / 60);
+    minutes %= 60;
+    return `${hours} h ${String(minutes).padStart(2, "0")} min`;
+  }
+  const KINDS = {
+    flops: value => rate(value, "FLOPS"),
+    per_watt: value => rate(value, "").trim(), // the column's name is the unit
+    seconds: duration,
+    count: value => value.toLocaleString("en"),
+    text: value => value,
+    short: value => value,
+    yes: value => (value ? "yes" : "no"),
+  };
+
+  // --- the data ---------------------------------------------------------------------------
+  let entries = [];
+  const entryById = new Map();
+  const layers = new Map();
+  const waiting = new Map();
+
+  function list({ columns, rows }) {
+    entries = rows.map(row => {
+      const entry = {};
+      columns.forEach((name, index) => { entry[name] = row[index]; });
+      entry.list = [entry.workload, entry.problem_class, entry.level].join(" · ");
+      entry.text = SEARCHED.map(name => entry[name]).join("\n").toLowerCase();
+      entryById.set(entry.id, entry);
+      return entry;
+    });
+    if (byId("list")) startList();
+    if (byId("result")) startComparison();
+  }
+
+  function entry(told) {
+    layers.set(told.id, told.layers);
+    waiting.get(told.id)?.();
+  }
+
+  const listName = one => one.list.replaceAll("_", " ");
+  const words = text => text.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = (one, wanted) => wanted.every(word => one.text.includes(word));
+
+  function searchBySlash() {
+    document.addEventListener("keydown", event => {
+      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)
+        && document.activeElement.type !== "checkbox";
+      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      byId("search").focus();
+      byId("search").select();
+    });
+  }
+
+  // --- the list ---------------------------------------------------------------------------
+  let state;
+  let headers;
+  let shown = [];
+  let drawn = new Map();
+  let writing;
+  const orders = new Map();
+
+  // The longest list stands first: it is what a visitor sees without choosing.
+  function initial() {
+    const [first] = entries;
+    return { q: "", sort: "place", dir: "up", page: 1, every: false, pick: [],
+      workload: first.workload, problem_class: first.problem_class, level: first.level,
+      edition: "*", organization: "*", accelerator: "*" };
+  }
+
+  function readHash() {
+    const told = new URLSearchParams(location.hash.slice(1));
+    const next = initial();
+    for (const name of ["q", "sort", ...FILTERS]) if (told.has(name)) next[name] = told.get(name);
+    if (!headers.some(header => header.dataset.key === next.sort)) next.sort = "place";
+    next.dir = told.get("dir") === "down" ? "down" : "up";
+    next.page = Math.max(1, Number.parseInt(told.get("page"), 10) || 1);
+    next.every = told.get("every") === "1";
+    next.pick = (told.get("pick") ?? "").split(",").filter(id => entryById.has(id)).slice(0, 2);
+    return next;
+  }
+
+  // Only what differs from the first view is in the link.
+  function writeHash() {
+    const plain = initial();
+    const told = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) {
+      const text = name === "pick" ? value.join(",") : name === "every" ? (value ? "1" : "") : value;
+      const usual = name === "pick" || name === "every" ? "" : plain[name];
+      if (String(text) !== String(usual)) told.set(name, text);
+    }
+    history.replaceState(null, "", `#${told}`);
+  }
+
+  const placeOf = one => (state.edition === "*" ? one.place : one.edition_place);
+
+  function value(one, key) {
+    if (key === "place") return placeOf(one);
+    const found = one[key];
+    return typeof found === "string" ? found.toLowerCase() : found;
+  }
+
+  // All entries in the wanted order, kept: a key press then only filters.
+  function ordered() {
+    const key = `${state.sort} ${state.dir} ${state.sort === "place" && state.edition !== "*"}`;
+    if (!orders.has(key)) {
+      const sign = state.dir === "up" ? 1 : -1;
+      const values = new Map(entries.map(one => [one, value(one, state.sort)]));
+      // What was not measured stands last in either direction; equal ones keep the list's order.
+      orders.set(key, [...entries].sort((a, b) => {
+        const [x, y] = [values.get(a), values.get(b)];
+        if (x === null || y === null) return (x === null) - (y === null);
+        return x < y ? -sign : x > y ? sign : 0;
+      }));
+    }
+    return orders.get(key);
+  }
+
+  function filtered() {
+    const wanted = words(state.q);
+    const chosen = FILTERS.filter(name => state[name] !== "*");
+    return ordered().filter(one => chosen.every(name => one[name] === state[name])
+      && (state.every || placeOf(one) !== null) && matches(one, wanted));
+  }
+
+  function update(change) {
+    Object.assign(state, "page" in change ? {} : { page: 1 }, change);
+    show();
+    // Browsers limit how often an address may change; nobody copies it while typing.
+    clearTimeout(writing);
+    writing = setTimeout(writeHash, LINK_AFTER_MILLISECONDS);
+  }
+
+  function show() {
+    shown = filtered();
+    const pages = Math.max(1, Math.ceil(shown.length / PAGE_ROWS));
+    state.page = Math.min(state.page, pages);
+    const first = (state.page - 1) * PAGE_ROWS;
+    const lists = new Set(shown.map(one => one.list));
+    for (const header of headers) {
+      header.removeAttribute("aria-sort");
+      if (header.dataset.key === state.sort)
+        header.setAttribute("aria-sort", state.dir === "up" ? "ascending" : "descending");
+    }
+    draw(shown.slice(first, first + PAGE_ROWS), lists.size > 1);
+    const count = shown.length.toLocaleString("en");
+    byId("count").textContent = `${count} ${shown.length === 1 ? "entry" : "entries"}`
+      + (lists.size > 1 ? ` of ${lists.size} lists: ranks compare only within one list` : "")
+      + (lists.size === 1 ? `: ${listName(shown[0])}` : "");
+    byId("empty").hidden = shown.length > 0;
+    byId("page").textContent = `page ${state.page} of ${pages}`;
+    byId("previous").disabled = state.page <= 1;
+    byId("next").disabled = state.page >= pages;
+    byId("previous").parentElement.hidden = pages <= 1;
+    showPicked();
+    showControls();
+  }
+
+  // A row that was there before is kept: most key presses change few of them, or none.
+  function draw(page, naming) {
+    const kind = `${naming} ${state.edition !== "*"}`;
+    const rows = new Map(page.map(one => {
+      const key = `${one.id} ${kind}`;
+      return [key, drawn.get(key) ?? tableRow(one, naming)];
+    }));
+    if ([...rows.keys()].join() !== [...drawn.keys()].join() || !rows.size)
+      byId("list").tBodies[0].replaceChildren(...rows.values());
+    drawn = rows;
+    for (const [key, row] of rows)
+      row.querySelector("input").checked = state.pick.includes(key.split(" ")[0]);
+  }
+
+  function tableRow(one, naming) {
+    const row = element("tr");
+    row.setAttribute("role", "row");
+    for (const header of headers) {
+      const cell = element("td", { className: header.className });
+      cell.dataset.label = header.textContent.trim();
+      if (header.dataset.kind === "system" || header.dataset.kind === "text")
+        cell.classList.add("wide");
+      cell.append(...content(one, header.dataset));
+      row.append(cell);
+    }
+    if (naming) row.querySelector("small").after(element("small", {}, listName(one)));
+    const box = element("input", { type: "checkbox" });
+    box.setAttribute("aria-label", `compare ${one.system}, ${one.edition}`);
+    box.addEventListener("change", () => pick(one.id, box.checked));
+    const cell = element("td", { className: "pick" }, box);
+    cell.dataset.label = "Compare";
+    row.append(cell);
+    for (const made of row.cells) made.setAttribute("role", "cell");
+    return row;
+  }
+
+  function content(one, { key, kind }) {
+    if (key === "place") return [placeOf(one)?.toLocaleString("en") ?? "—"];
+    if (kind === "system")
+      return [element("a", { href: `entries/${one.id}.html` }, one.system || "(no name)"),
+        element("small", {}, one.organization)];
+    if (kind === "quality") return [quality(one)];
+    if (one[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
+    return [KINDS[kind](one[key])];
+  }
+
+  function quality(one) {
+    const met = one.quality_ratio >= 1;
+    const title = `${one.quality_name}; target ${met ? "met" : "missed"}`;
+    return element("span", { className: met ? "met" : "missed", title },
+      `${one.quality.toFixed(4)} / ${one.target_quality} ${met ? "✓" : "✗"}`);
+  }
+
+  function pick(id, wanted) {
+    const pick = state.pick.filter(other => other !== id);
+    update({ pick: wanted ? [...pick, id].slice(-2) : pick, page: state.page });
+  }
+
+  function showPicked() {
+    byId("picked").hidden = state.pick.length === 0;
+    const names = state.pick.map(id => entryById.get(id))
+      .map(one => `${one.system} (${one.edition})`);
+    byId("picked-names").textContent = names.join(" and ")
+      + (names.length === 1 ? ": choose a second one" : "");
+    const [a, b = ""] = state.pick;
+    byId("compare").href = `compare.html#${new URLSearchParams(b ? { a, b } : { a: a ?? "" })}`;
+  }
+
+  function showControls() {
+    for (const select of document.querySelectorAll("[data-filter]"))
+      select.value = state[select.dataset.filter];
+    if (document.activeElement !== byId("search")) byId("search").value = state.q;
+    byId("every").checked = state.every;
+  }
+
+  function fillFilters() {
+    for (const select of document.querySelectorAll("[data-filter]")) {
+      const name = select.dataset.filter;
+      const found = [...new Set(entries.map(one => one[name]))].sort();
+      if (name === "edition") found.reverse();
+      for (const one of found)
+        select.append(element("option", { value: one }, one.replaceAll("_", " ") || "(none)"));
+      select.addEventListener("change", () => update({ [name]: select.value }));
+    }
+  }
+
+  const EVERYTHING = { q: "", every: true, ...Object.fromEntries(FILTERS.map(name => [name, "*"])) };
+
+  function startList() {
+    headers = [...document.querySelectorAll("#list th[data-key]")];
+    state = readHash();
+    fillFilters();
+    byId("controls").addEventListener("submit", event => event.preventDefault());
+    byId("search").addEventListener("input", event => update({ q: event.target.value }));
+    byId("every").addEventListener("change", event => update({ every: event.target.checked }));
+    byId("reset").addEventListener("click", () => { byId("search").value = ""; update(initial()); });
+    byId("clear").addEventListener("click", () => { byId("search").value = ""; update(EVERYTHING); });
+    byId("unpick").addEventListener("click", () => update({ pick: [], page: state.page }));
+    byId("previous").addEventListener("click", () => turn(-1));
+    byId("next").addEventListener("click", () => turn(1));
+    byId("csv").addEventListener("click", () => download("csv", "text/csv", asCsv()));
+    byId("json").addEventListener("click", () => download("json", "application/json", asJson()));
+    for (const header of headers)
+      header.querySelector("button").addEventListener("click", () => sortBy(header));
+    window.addEventListener("hashchange", () => { state = readHash(); show(); });
+    window.addEventListener("pagehide", writeHash);
+    searchBySlash();
+    show();
+  }
+
+  function turn(pages) {
+    update({ page: state.page + pages });
+    byId("list").scrollIntoView();
+  }
+
+  function sortBy(header) {
+    const { key, first } = header.dataset;
+    const other = { up: "down", down: "up" };
+    update({ sort: key, dir: state.sort === key ? other[state.dir] : first });
+  }
+
+  // --- downloads of the shown list --------------------------------------------------------
+  const plainRow = ({ text, list: _, ...columns }) => columns;
+  const asJson = () => JSON.stringify(shown.map(plainRow), null, 2) + "\n";
+
+  function asCsv() {
+    const names = Object.keys(plainRow(entries[0]));
+    const lines = [names, ...shown.map(one => names.map(name => one[name]))];
+    return lines.map(line => line.map(csvCell).join(",")).join("\r\n") + "\r\n";
+  }
+
+  // A stranger's text that begins like a formula must stay text in a spreadsheet.
+  function csvCell(value) {
+    if (value === null) return "";
+    if (typeof value !== "string") return String(value);
+    const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  }
+
+  function download(extension, type, text) {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    element("a", { href: url, download: `ai500-list.${extension}` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  // --- the comparison ---------------------------------------------------------------------
+  const LAYERS = ["hardware", "operating system", "communication libraries",
+    "AI accelerators and their libraries", "AI framework", "programming model", "workload",
+    "hyper-parameters", "problem domain"];
+  const MEASURED = [
+    ["VFLOPS", "vflops", "flops", 1], ["FLOPS", "flops", "flops", 1],
+    ["time to quality", "time_to_quality_seconds", "seconds", -1],
+    ["time to target", "time_to_target_seconds", "seconds", -1],
+    ["VFLOPS per watt", "vflops_per_watt", "per_watt", 1],
+    ["FLOPS per watt", "flops_per_watt", "per_watt", 1],
+    ["quality", "quality_ratio", "quality", 1],
+    ["M", "ensemble_size", "count", 0], ["P_degree", "parallel_degree", "count", 0],
+    ["Sys_scale", "system_scale", "count", 0], ["nodes", "nodes", "count", 0],
+    ["trials", "trials", "count", 0], ["list", "list", "text", 0], ["edition", "edition", "text", 0],
+    ["signed", "signed", "yes", 0],
+  ];
+  const sides = { a: null, b: null };
+
+  function startComparison() {
+    for (const side of ["a", "b"]) {
+      const input = document.querySelector(`[data-side="${side}"] input`);
+      input.addEventListener("input", () => offer(side, input.value));
+      input.addEventListener("focus", () => offer(side, input.value));
+    }
+    byId("swap").addEventListener("click", () => choose({ a: sides.b, b: sides.a }));
+    byId("differences").addEventListener("change", compare);
+    window.addEventListener("hashchange", readSides);
+    searchBySlash();
+    readSides();
+  }
+
+  function readSides() {
+    const told = new URLSearchParams(location.hash.slice(1));
+    for (const side of ["a", "b"]) sides[side] = entryById.get(told.get(side)) ?? null;
+    compare();
+  }
+
+  function offer(side, text) {
+    const wanted = words(text);
+    const found = [];
+    for (const one of entries) {
+      if (matches(one, wanted)) found.push(one);
+      if (found.length === 6) break;
+    }
+    const buttons = found.map(one => {
+      const button = element("button", { type: "button" }, describe(one));
+      button.addEventListener("click", () => choose({ ...sides, [side]: one }));
+      return element("li", {}, button);
+    });
+    const none = element("li", {}, "No entry matches.");
+    document.querySelector(`[data-side="${side}"] .found`)
+      .replaceChildren(...(buttons.length ? buttons : [none]));
+  }
+
+  const describe = one => `${one.system}, ${one.organization}, ${one.edition}: `
+    + `${KINDS.flops(one.vflops)} (${listName(one)})`;
+
+  function choose(next) {
+    Object.assign(sides, next);
+    const told = Object.entries(sides).filter(([, one]) => one).map(([side, one]) => [side, one.id]);
+    history.replaceState(null, "", `#${new URLSearchParams(told)}`);
+    for (const found of document.querySelectorAll(".found")) found.replaceChildren();
+    compare();
+  }
+
+  function load(id) {
+    if (layers.has(id)) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      waiting.set(id, resolve);
+      document.head.append(element("script", { src: `data/entries/${id}.js`, onerror: reject }));
+    });
+  }
+
+  async function compare() {
+    for (const side of ["a", "b"]) {
+      const place = document.querySelector(`[data-side="${side}"] .chosen`);
+      const one = sides[side];
+      place.replaceChildren(one ? element("a", { href: `entries/${one.id}.html` }, describe(one))
+        : "None chosen: search above.");
+    }
+    const { a, b } = sides;
+    byId("result").replaceChildren();
+    if (!a || !b) return;
+    try {
+      await Promise.all([load(a.id), load(b.id)]);
+    } catch {
+      byId("result").replaceChildren("The data of an entry can't be loaded.");
+      return;
+    }
+    if (sides.a === a && sides.b === b) byId("result").replaceChildren(...comparison(a, b));
+  }
+
+  function comparison(a, b) {
+    const sections = [...section("Results", MEASURED.map(row => measured(a, b, row)), a, b)];
+    if (a.list !== b.list) {
+      const note = "These two are of different lists: their scores do not compare.";
+      sections.unshift(element("p", { className: "verdict invalid" }, note));
+    }
+    LAYERS.forEach((name, index) => {
+      const [x, y] = [a, b].map(one => layers.get(one.id)[index + 1]);
+      const names = [...new Set([...Object.keys(x), ...Object.keys(y)])];
+      const rows = names.map(key => comparedRow(key, [x[key] ?? "—", y[key] ?? "—"], -1));
+      sections.push(...section(`Layer ${index + 1}: ${name}`, rows, a, b));
+    });
+    return sections;
+  }
+
+  function measured(a, b, [name, key, kind, sign]) {
+    const none = key === "time_to_target_seconds" ? "not reached" : NOT_MEASURED;
+    const texts = [a, b].map(one => (one[key] === null ? none
+      : kind === "quality" ? `${one.quality.toFixed(4)}, target ${one.target_quality}`
+        : KINDS[kind](one[key])));
+    const comparable = sign && a.list === b.list && a[key] !== null && b[key] !== null;
+    const better = !comparable || a[key] === b[key] ? -1 : Number(sign * (b[key] - a[key]) > 0);
+    return comparedRow(name, texts, better);
+  }
+
+  function comparedRow(name, texts, better) {
+    const head = element("th", { scope: "row" }, name);
+    const cells = texts.map((text, index) =>
+      element("td", { className: index === better ? "better" : "" }, text));
+    const differs = texts[0] !== texts[1];
+    return element("tr", { className: differs ? "differs" : "" }, head, ...cells);
+  }
+
+  function section(title, rows, a, b) {
+    const different = rows.filter(row => row.className === "differs");
+    const shownRows = byId("differences").checked ? different : rows;
+    const count = different.length ? `${different.length} different` : "the same";
+    const heading = element("h2", {}, `${title} `,
+      element("span", { className: "layer-count" }, `· ${count}`));
+    if (!shownRows.length) return [heading];
+    const head = element("tr", {}, element("th", { scope: "col" }, ""),
+      ...[a, b].map(one => element("th", { scope: "col" }, `${one.system}, ${one.edition}`)));
+    return [heading, element("table", { className: "comparison" },
+      element("thead", {}, head), element("tbody", {}, ...shownRows))];
+  }
+
+  return { list, entry };
+})();

@@ -1,0 +1,113 @@
+"""What a run recorded of itself, for the rules to judge. Nothing here comes from a configuration.
+
+A record may come from a stranger or an older version: what is asked of it and is not there, or is
+of another kind, is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ai500 import plugins, rundir
+from ai500.errors import RunFolderError
+from ai500.events import Event
+from ai500.operations.shipped import ModelIdentity, shipped_model
+from ai500.records import (
+    BootstrapRecord,
+    Placement,
+    Plan,
+    Score,
+    System,
+    TrainRecord,
+    TrialRecord,
+)
+from ai500.rundir import RunFolder
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+
+@dataclass(frozen=True)
+class TrialEvidence:
+    """One scored trial."""
+
+    trial: int
+    members: Sequence[TrainRecord]
+    placements: Sequence[Placement] = ()
+    bootstraps: Sequence[BootstrapRecord] = ()
+    begun: TrialRecord | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """One run beside the class it belongs to. Two are equal only if they are the same object."""
+
+    reference: ProblemClass
+    plan: Plan
+    score: Score
+    trials: Sequence[TrialEvidence]
+    events: Sequence[Event] = ()
+    system: System | None = None
+    model: ModelIdentity | None = None
+    """The class's own; None: it does not ship with the package."""
+    lower_is_better: bool = False
+
+    @property
+    def members(self) -> list[TrainRecord]:
+        """Of all trials."""
+        return [member for trial in self.trials for member in trial.members]
+
+    @property
+    def placements(self) -> list[Placement]:
+        """Of all trials."""
+        return [one for trial in self.trials for one in trial.placements]
+
+    @property
+    def reference_hyperparameters(self) -> Hyperparameters:
+        """What the class prescribes for a member of this size."""
+        return self.reference.reference_at(self.plan.parallel_degree)
+
+
+def evidence_of(
+    run: RunFolder, *, plan: Plan, score: Score, events: Sequence[Event] = ()
+) -> Evidence:
+    """Everything the rules look at, read from a run folder that is scored."""
+    workload = plugins.workload(plan.workload)
+    if plan.problem_class not in workload.problem_classes:
+        raise RunFolderError(f"{run.plan}: {plan.workload} has no class {plan.problem_class!r}.")
+    return Evidence(
+        reference=workload.problem_classes[plan.problem_class],
+        plan=plan,
+        score=score,
+        trials=[_trial(run, one.trial) for one in score.trials if one.trial is not None],
+        events=events,
+        system=rundir.read(System, run.system) if run.system.exists() else None,
+        model=shipped_model(plan.workload, plan.problem_class),
+        lower_is_better=workload.quality_direction == "lower",
+    )
+
+
+def _trial(run: RunFolder, number: int) -> TrialEvidence:
+    trial, drawn = run.trial(number), run.trial(number).bootstraps
+    records = sorted(trial.path.glob("members/*/record.json"))
+    return TrialEvidence(
+        trial=number,
+        members=[rundir.read(TrainRecord, path) for path in records],
+        placements=rundir.read_all(Placement, trial.placement),
+        bootstraps=rundir.read_all(BootstrapRecord, drawn) if drawn.exists() else [],
+        begun=rundir.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
+    )
+
+
+def told(member: TrainRecord, *path: str) -> Any:
+    """What the worker recorded under that path; None: it did not."""
+    found: Any = member.effective
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def groups(member: TrainRecord) -> list[dict[str, Any]]:
+    """The optimizer's groups as they were when training ended."""
+    found = told(member, "groups")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

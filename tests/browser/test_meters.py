@@ -1,0 +1,54 @@
+"""The meters' figures in a real Chromium: no text touches another, on a screen and on a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from ai500 import events, rundir
+from ai500.metrics.meters.log import read_meters
+from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.records import Plan
+from ai500.report.html import write_report
+from ai500.rundir import RunFolder
+from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS
+from tests.unit.metered import GPU_NODE_COLUMNS, gpu_node, write_log
+from tests.unit.synthetic_run import BEGAN, Shape, write_synthetic_run
+
+
+@pytest.fixture(scope="module")
+def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Four members on one node of four accelerators, each with a recorder."""
+    shape = Shape(members=4, slots=4, epochs=20)
+    run = write_synthetic_run(tmp_path_factory.mktemp("metered") / "run", shape)
+    told = list(events.read(run.events))
+    began = min(event["wall"] for event in told if event["event"] == "first_batch")
+    for member in range(4):
+        write_log(
+            run.trial(1).meters, host=shape.host, member=member, period=0.5,
+            covers={"nvml": ["accelerators"]}, columns=GPU_NODE_COLUMNS, monotonic_zero=BEGAN,
+            times=[began - 2 + 0.5 * n + 0.1 * member for n in range(120)],
+            values=lambda t: gpu_node(t - began + 10),
+        )  # fmt: skip
+    plan, meters = rundir.read(Plan, run.plan), read_meters(run.trial(1).meters)
+    score = score_trial(plan, told, trial=1, meters=meters)
+    assert score.watts == pytest.approx(4 * 660, rel=0.03)
+    rundir.write(run.score, mean_of_trials([score], least_runs=3))
+    write_report(run)
+    return run
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_figures_of_meters_are_legible(metered: RunFolder, width: int) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        page.goto(metered.report.as_uri())
+        section = page.locator("section", has=page.locator("h2", has_text="Power, load"))
+        assert section.locator("figure").count() == 5
+        assert section.locator("polygon.band").count() == 3
+        assert page.evaluate(TEXT_COLLISIONS) == []
+        words = section.inner_text()
+        assert "Metered: accelerators, on every node." in words
+        assert "MFLOPS/W" in words
+        browser.close()

@@ -1,0 +1,412 @@
+"""The list in a real Chromium, from a file and from a web server.
+
+Debian's chromium is required (`apt-get install chromium`); without it these tests fail.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+
+from ai500.report.ranking.entries import Entry, Rejected
+from ai500.report.ranking.site import build
+from ai500.report.ranking.standings import by_list, standings
+from ai500.units import human_seconds, human_si
+from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS, contrast, luminance
+from tests.unit.synthetic_list import entry, identity, ranked
+
+pytestmark = pytest.mark.xdist_group("ranking")  # one browser, one site
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+FORMULA = '=HYPERLINK("x")'
+ENTRIES = [
+    *(entry(number) for number in range(400)),
+    entry(400, system=HOSTILE, organization=HOSTILE, accelerator=HOSTILE, vflops=1e12),
+    entry(405, system=FORMULA, vflops=1.1e12),
+]
+BY_ID = {one.id: one for one in ENTRIES}
+LISTS = by_list(ENTRIES)
+FIRST = next(iter(LISTS))
+PLACES = standings(ENTRIES)
+PAGES = [
+    "index.html", "compare.html", f"compare.html#a={ENTRIES[0].id}&b={ENTRIES[400].id}",
+    "history.html", "rejected.html", f"entries/{ENTRIES[400].id}.html",
+]  # fmt: skip
+ROW_IDS = """() => [...document.querySelectorAll('#list tbody a')]
+  .map(link => link.getAttribute('href').match(/[0-9a-f]{16}/)[0])"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site") / "the list"
+    rejected = Rejected("late/bad.ai500", HOSTILE, "someone", "2026-11", (HOSTILE, "a reason"))
+    build([*map(ranked, ENTRIES), rejected], path, title="Synthetic list")
+    return path
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
+    handler = partial(Quiet, directory=str(folder.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/{folder.name.replace(' ', '%20')}"
+        running.shutdown()
+
+
+@pytest.fixture(params=["file", "http"])
+def root(request: pytest.FixtureRequest, folder: Path, server: str) -> str:
+    return folder.as_uri() if request.param == "file" else server
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which a dialog, an error or a word on the console fails the test."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    said: list[str] = []
+
+    def stop(dialog: Dialog) -> None:
+        said.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", stop)
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    page.close()
+    assert said == []
+
+
+def rows(page: Page) -> list[Entry]:
+    found: list[str] = page.evaluate(ROW_IDS)
+    return [BY_ID[each] for each in found]
+
+
+def cells(page: Page, label: str) -> list[str]:
+    return page.locator(f'#list tbody td[data-label="{label}"]').all_inner_texts()
+
+
+def best(key: tuple[str, str, str]) -> list[Entry]:
+    """The ranked of a list in order."""
+    return [one for one in LISTS[key] if PLACES[one.id].place is not None]
+
+
+def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> None:
+    page.goto(f"{root}/index.html")
+    expected = best(FIRST)[:50]
+    assert rows(page) == expected
+    assert cells(page, "Rank") == [f"{PLACES[one.id].place}" for one in expected]
+    assert cells(page, "VFLOPS") == [f"{human_si(one.vflops)}FLOPS" for one in expected]
+    times = [human_seconds(one.time_to_quality_seconds) for one in expected]
+    assert cells(page, "Time to quality") == times
+    per_watt = [one.flops_per_watt for one in expected]
+    assert None in per_watt
+    assert [text == "not measured" for text in cells(page, "FLOPS/W")] == [
+        value is None for value in per_watt
+    ]
+
+
+CLICK = """key => {
+  const header = document.querySelector(`#list th[data-key="${key}"]`);
+  header.querySelector('button').click();
+  return [header.getAttribute('aria-sort'), document.querySelectorAll('[aria-sort]').length];
+}"""
+
+
+def test_every_column_sorts_both_ways(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    headers = page.eval_on_selector_all(
+        "#list th[data-key]", "all => all.map(one => [one.dataset.key, one.dataset.first])"
+    )
+    assert len(headers) == 14
+    for key, first in headers[1:]:  # the first view is by rank
+        for direction in (first, "down" if first == "up" else "up"):
+            word = "ascending" if direction == "up" else "descending"
+            assert page.evaluate(CLICK, key) == [word, 1]
+            values = [getattr(one, key) for one in rows(page)]
+            known = [v.lower() if isinstance(v, str) else v for v in values if v is not None]
+            assert known == sorted(known, reverse=direction == "down"), key
+            assert None not in values[: len(known)], "what was not measured stands last"
+
+
+def test_pages_follow_each_other(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    expected = best(FIRST)
+    assert len(expected) > 50
+    assert page.locator("#previous").is_disabled()
+    page.locator("#next").click()
+    assert rows(page) == expected[50:100]
+    assert page.locator("#page").inner_text() == f"page 2 of {-(-len(expected) // 50)}"
+    page.locator("#search").fill("synthetic")
+    assert page.locator("#page").inner_text().startswith("page 1")
+
+
+def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
+    page.goto(f"{root}/index.html")
+    page.get_by_label("Edition").select_option("2026-05")
+    page.get_by_label("Organization").select_option("Test Centre")
+    page.locator("#every").check()
+    shown = rows(page)
+    expected = [
+        one for one in LISTS[FIRST]
+        if one.edition == "2026-05" and one.organization == "Test Centre"
+    ]  # fmt: skip
+    assert sorted(one.id for one in shown) == sorted(one.id for one in expected)
+    places = [PLACES[one.id].edition_place for one in shown]
+    assert cells(page, "Rank") == [f"{place}" if place else "—" for place in places]
+    known = [place for place in places if place]
+    assert known == sorted(known)
+
+
+def test_another_list_is_a_filter_away(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    page.get_by_label("Workload").select_option("extreme_weather")
+    assert rows(page) == best(("extreme_weather", "full", "hardware"))[:50]
+    page.get_by_label("Workload").select_option("*")
+    page.get_by_label("Level").select_option("*")
+    assert "ranks compare only within one list" in page.locator("#count").inner_text()
+    assert page.locator("#list tbody tr").first.locator("small").count() == 2
+
+
+def test_search_finds_and_says_when_nothing_matches(page: Page, root: str) -> None:
+    page.goto(f"{root}/index.html")
+    page.locator("#search").fill("DEMO mi300")
+    assert rows(page) == []
+    page.locator("#search").fill("sample mi300")
+    found = rows(page)
+    assert found and all("Sample" in one.organization for one in found)
+    page.locator("#search").fill("no such thing")
+    assert page.locator("#empty").is_visible()
+    page.locator("#clear").click()
+    count = page.locator("#count").inner_text()
+    assert count.startswith(f"{len(ENTRIES)} entries")
+
+
+def test_a_view_can_be_linked(page: Page, browser: Browser, root: str) -> None:
+    page.goto(f"{root}/index.html")
+    page.get_by_label("Accelerator").select_option("Synthetic MI300")
+    page.locator("#search").fill("sample")
+    page.locator('[data-key="system_scale"] button').click()
+    page.wait_for_url("**sort=system_scale**")
+    link, seen = page.url, rows(page)
+    assert seen
+    other = browser.new_page()
+    other.goto(link)
+    assert rows(other) == seen
+    assert other.locator("#search").input_value() == "sample"
+    assert other.locator('[data-key="system_scale"]').get_attribute("aria-sort") == "descending"
+    other.close()
+    page.locator("#reset").click()
+    assert rows(page) == best(FIRST)[:50]
+    page.wait_for_url("**/index.html#")
+
+
+def test_a_strange_link_still_shows_a_list(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html#sort=__proto__&page=-7&pick=x,y&level=%3Cb%3E&dir=7")
+    assert page.locator("#empty").is_visible()
+    page.locator("#clear").click()
+    assert len(rows(page)) == 50
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_what_is_shown_can_be_downloaded(page: Page, root: str, kind: str) -> None:
+    page.goto(f"{root}/index.html#workload=*&problem_class=*&level=*&every=1&q=405")
+    page.locator("#search").fill(FORMULA)
+    page.locator("#search").fill("hyperlink")
+    with page.expect_download() as event:
+        page.locator(f"#{kind}").click()
+    assert event.value.suggested_filename == f"ai500-list.{kind}"
+    text = event.value.path().read_text(encoding="utf-8")
+    told = json.loads(text) if kind == "json" else list(csv.DictReader(text.splitlines()))
+    (row,) = told
+    assert float(row["vflops"]) == 1.1e12
+    assert row["id"] == identity(405)
+    # A spreadsheet must not run a stranger's text.
+    assert row["system"] == (FORMULA if kind == "json" else f"'{FORMULA}")
+
+
+def test_two_entries_compare_layer_by_layer(page: Page, root: str) -> None:
+    page.goto(f"{root}/index.html")
+    page.locator("#list tbody input").nth(0).check()
+    assert "choose a second one" in page.locator("#picked-names").inner_text()
+    page.locator("#list tbody input").nth(1).check()
+    a, b = rows(page)[:2]
+    page.locator("#compare").click()
+    page.locator("#result h2").nth(9).wait_for()
+    assert a.accelerator != b.accelerator
+    assert page.locator("#result h2").count() == 10
+    row = page.locator("tr", has=page.locator('th:text-is("device")'))
+    assert row.get_attribute("class") == "differs"
+    assert row.locator("td").all_inner_texts() == [a.accelerator, b.accelerator]
+    same = page.locator("tr", has=page.locator('th:text-is("operating system")'))
+    assert same.get_attribute("class") == ""
+    vflops = page.locator("tr", has=page.locator('th:text-is("VFLOPS")'))
+    assert vflops.locator("td").nth(0).get_attribute("class") == "better"
+    page.locator("#differences").check()
+    assert page.locator("#result tbody tr").count() == page.locator("#result .differs").count() > 0
+    page.locator("#swap").click()
+    page.locator("#result h2").nth(9).wait_for()
+    assert row.locator("td").all_inner_texts() == [b.accelerator, a.accelerator]
+
+
+def test_the_comparison_offers_what_is_searched(page: Page, root: str) -> None:
+    page.goto(f"{root}/compare.html")
+    for side, text in (("First", "synthetic 00003"), ("Second", "synthetic 00004")):
+        page.get_by_label(f"{side} entry", exact=True).locator("input").fill(text)
+        page.locator(".found button").first.click()
+    page.locator("#result h2").nth(9).wait_for()
+    assert "Synthetic 00003" in page.locator(".chosen").nth(0).inner_text()
+    assert "Synthetic 00004" in page.locator(".chosen").nth(1).inner_text()
+
+
+def test_entries_of_different_lists_are_not_called_better(page: Page, folder: Path) -> None:
+    a, b = LISTS[FIRST][0], LISTS["extreme_weather", "full", "hardware"][0]
+    page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
+    page.locator("#result h2").nth(9).wait_for()
+    assert "do not compare" in page.locator("#result .verdict").inner_text()
+    assert page.locator(".better").count() == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{root}/history.html")
+    assert page.locator("svg").count() == len(LISTS)
+    assert page.locator("svg polyline.ensemble").count() == len(LISTS)
+    assert page.locator("svg polyline.member").count() > 0
+    assert page.evaluate(TEXT_COLLISIONS) == []
+
+
+def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> None:
+    one = next(one for one in ENTRIES if PLACES[one.id].place is None)
+    page.goto(f"{root}/entries/{one.id}.html")
+    assert "Not ranked by itself" in page.locator(".verdict").inner_text()
+    assert page.locator("svg polyline.ensemble").count() == 1
+    page.get_by_text("compare", exact=True).click()
+    page.locator("#result h2").nth(9).wait_for()
+
+
+def visit(page: Page, root: str) -> Iterator[str]:
+    """Every kind of page, each when all of it is there."""
+    for where in PAGES:
+        page.goto("about:blank")  # a change of the hash alone loads nothing
+        page.goto(f"{root}/{where}")
+        if "#" in where:
+            page.locator("#result h2").nth(9).wait_for()
+        yield where
+
+
+def test_a_strangers_script_is_text(page: Page, root: str) -> None:
+    for where in visit(page, root):
+        if where == "index.html":
+            page.locator("#search").fill("alert(1)")
+            assert page.locator("#list tbody a").inner_text() == HOSTILE
+        assert page.locator("img").count() == 0
+        assert page.evaluate("[...document.scripts].every(script => script.src && !script.text)")
+        if where not in ("compare.html", "history.html"):
+            assert HOSTILE in page.locator("main").inner_text()
+
+
+def test_nothing_but_the_sites_own_files_is_asked_for(page: Page, root: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for _ in visit(page, root):
+        pass
+    page.wait_for_load_state("networkidle")
+    asked = [url for url in asked if not url.startswith(("data:", "about:"))]
+    assert len(asked) > len(PAGES)
+    assert [url for url in asked if not url.startswith(root)] == []
+
+
+def test_the_keyboard_alone_is_enough(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    press = page.keyboard.press
+    focused = "document.activeElement.closest('[data-key]')?.dataset.key"
+    press("/")
+    page.keyboard.type("sample/")  # the second slash is text
+    assert page.locator("#search").input_value() == "sample/"
+    press("Backspace")
+    while page.evaluate(focused) != "vflops":
+        press("Tab")
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline not in ("none", "hidden"), "focus has to be seen"
+    press("Enter")
+    assert page.locator('[data-key="vflops"]').get_attribute("aria-sort") == "descending"
+    press("Space")
+    assert page.locator('[data-key="vflops"]').get_attribute("aria-sort") == "ascending"
+    assert page.evaluate(focused) == "vflops", "sorting leaves the focus where it was"
+    first = rows(page)[0]
+    while page.evaluate("document.activeElement.tagName") != "A":
+        press("Tab")
+    press("Enter")
+    page.wait_for_url(f"**/entries/{first.id}.html")
+
+
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_no_page_scrolls_sideways(page: Page, folder: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    for where in visit(page, folder.as_uri()):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+
+
+def test_a_phone_shows_cards_that_sort(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(f"{folder.as_uri()}/index.html")
+    page.locator('[data-key="flops"] button').click()
+    shown = [one.flops for one in rows(page)]
+    assert shown == sorted(shown, reverse=True)
+    assert page.locator("#list tbody td").first.evaluate("cell => cell.offsetWidth") < 328
+
+
+INKS = """() => Object.fromEntries([...document.querySelectorAll('main *, nav *')]
+  .filter(one => one.checkVisibility() && [...one.childNodes].some(
+    node => node.nodeType === 3 && node.data.trim()))
+  .map(one => {
+    let behind = one;
+    const back = () => getComputedStyle(behind).backgroundColor;
+    while (behind.parentElement && back() === 'rgba(0, 0, 0, 0)') behind = behind.parentElement;
+    const style = getComputedStyle(one);
+    const ink = one.closest('svg') ? style.fill : style.color;
+    return [`${ink}|${back()}`, `${one.tagName}.${one.getAttribute('class')}`];
+  }))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(page: Page, folder: Path, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    for where in visit(page, folder.as_uri()):
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (luminance(background) > 0.5) == (scheme == "light")
+        found: dict[str, str] = page.evaluate(INKS)
+        assert len(found) > 2
+        for colours, element in found.items():
+            ink, behind = colours.split("|")
+            assert contrast(ink, behind) >= 4.5, f"{where}, {element}: {colours}"  # WCAG AA
+
+
+def test_paper_is_white_and_without_controls(page: Page, folder: Path) -> None:
+    page.emulate_media(color_scheme="dark", media="print")
+    page.goto(f"{folder.as_uri()}/index.html")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("#controls").is_visible()
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")

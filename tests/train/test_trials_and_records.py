@@ -1,0 +1,153 @@
+"""Trials that are killed and resumed one by one, and what their workers record, for real."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500 import events, rundir
+from ai500.operations.shipped import shipped_model
+from ai500.records import Score, TrainRecord
+from ai500.rundir import RunFolder
+from tests.conftest import SOURCE, Start, wait_for
+
+pytestmark = pytest.mark.timeout(400)
+TRICK = '''
+"""V2 §5.4: SGD whose batch norm parameters have no weight decay."""
+import torch
+
+def make(parameters, hyperparameters):
+    parameters = list(parameters)
+    vectors = [p for p in parameters if p.dim() == 1]
+    others = [p for p in parameters if p.dim() > 1]
+    groups = [{"params": others}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.SGD(groups, lr=0.1, momentum=hyperparameters.momentum,
+                           weight_decay=hyperparameters.weight_decay)
+
+def policy(step, **rest):
+    return 0.05
+'''
+
+
+def settings(store: Path, **more: object) -> list[str | Path]:
+    values: dict[str, object] = {
+        "ensemble.size": 1,
+        "parallel.degree": 1,
+        "train.epochs": 2,
+        "scheduler.poll_seconds": 0.05,
+        "system.accelerators_per_node": 1,
+        "system.cores_per_slot": 1,
+    }
+    pairs = [(key.replace("__", "."), value) for key, value in more.items()]
+    chosen = [
+        part for key, value in (*values.items(), *pairs) for part in ("--set", f"{key}={value}")
+    ]
+    return ["--data", store, *chosen]
+
+
+def record_of(run: Path, trial: int = 1) -> TrainRecord:
+    return rundir.read(TrainRecord, RunFolder(run).trial(trial).member(0).record)
+
+
+def judged(start: Start, run: Path, *arguments: str) -> dict[str, Any]:
+    command = start("check", run, "--json", *arguments)
+    command.wait()
+    told: dict[str, Any] = json.loads(command.out)
+    return told
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installed package that offers an optimizer and a learning-rate policy of its own."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "trick.py").write_text(TRICK)
+    info = site / "trick-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trick\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[ai500.optimizer]\ntrick = trick:make\n[ai500.learning_rate]\nmine = trick:policy\n"
+    )
+    return site
+
+
+@pytest.mark.long
+def test_a_killed_run_of_three_trials_repeats_only_what_is_missing(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = start("run", "--runs", "valid", "--out", run, *settings(tiny_store))
+    wait_for(RunFolder(run).trial(2).member(0).events, "first_batch")
+    command.kill()
+    first = RunFolder(run).trial(1).member(0).record
+    before = first.read_bytes(), first.stat().st_mtime_ns
+    command = start("resume", run)
+    assert command.wait() == 0, command.err
+    assert (first.read_bytes(), first.stat().st_mtime_ns) == before
+    told = list(events.read(run / "events.jsonl"))
+    trials = Counter(e["trial"] for e in told if e["event"] == "trial_start")
+    assert trials == {1: 1, 2: 1, 3: 1}
+    starts = Counter(e["trial"] for e in told if e["event"] == "start")
+    assert starts[1] == 1
+    assert starts[3] == 1
+    score = rundir.read(Score, run / "score.json")
+    assert len(score.trials) == 3
+    assert len(score.kept_trials) == 1
+    kept = score.trials[score.kept_trials[0] - 1]
+    assert sorted(one.vflops for one in score.trials)[1] == kept.vflops == score.vflops
+    assert len({one.seed for one in score.trials}) == 3
+    assert [record_of(run, n).effective["seeds"]["seed"] for n in (1, 2, 3)] == [
+        one.seed for one in score.trials
+    ]
+    broken = {
+        one["rule"] for one in judged(start, run)["findings"] if one["severity"] == "violation"
+    }
+    assert broken == {"same data", "same epochs", "same evaluations", "whole epochs"}
+
+
+def test_the_worker_records_what_ran(finished_run: Path) -> None:
+    """From the live objects, with the identity of the traced graph."""
+    record = record_of(finished_run)
+    ran, model = record.effective, shipped_model("image_classification", "smoke")
+    assert model is not None
+    assert ran["model"]["graph_sha256"] == model.graph_sha256
+    assert ran["model"]["parameters"] == model.parameters == record.parameters
+    [group] = ran["groups"]
+    assert group["elements"] == model.parameters
+    assert group["kinds"]["batch norm weight"] == group["kinds"]["batch norm bias"] == 9
+    assert ran["optimizer_class"] == "torch.optim.sgd.SGD"
+    assert ran["hyperparameters"]["momentum"] == group["momentum"] == 0.9
+    assert ran["framework"]["name"] == "pytorch"
+    assert ran["evaluation_epochs"] == ran["epochs"] == list(range(1, record.epochs + 1))
+    assert ran["learning_rate"]["policy"] == "ai500.train.learning_rate.cosine"
+    assert len(ran["learning_rate"]["at_end_of_epochs"]) == record.epochs
+    assert len(record.versions["source"]) == 64
+
+
+def test_v2_section_5_4_is_caught_from_what_ran(
+    tiny_store: Path, package: Path, start: Start, tmp_path: Path
+) -> None:
+    """An optimizer from outside takes weight decay off batch norm; the configuration is silent."""
+    run = tmp_path / "run"
+    both = settings(
+        tiny_store, train__optimizer="trick", train__schedule="mine", train__epochs=1,
+        train__warmup_epochs=0,
+    )  # fmt: skip
+    environment = {"PYTHONPATH": f"{SOURCE}:{package}"}
+    command = start("run", "--out", run, *both, **environment)
+    assert command.wait() == 0, command.err
+    told = judged(start, run)
+    said = {one["rule"]: one for one in told["findings"]}
+    assert said["weight decay on everything"]["severity"] == "violation"
+    assert (
+        "9 × batch norm bias, 9 × batch norm weight"
+        in (said["weight decay on everything"]["message"])
+    )
+    assert said["fixed hyperparameters"]["run"] == "trick"
+    # The policy is open: its source is in the record.
+    assert "return 0.05" in record_of(run).effective["learning_rate"]["source"]
+    assert "open learning rate" not in said
+    assert said["changed learning rate"]["severity"] == "note"

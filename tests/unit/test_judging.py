@@ -1,0 +1,202 @@
+"""`ai500 check` and `ai500 diff`: exit codes, both values, 80 columns, nothing written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500.rules.layers import LAYERS
+from tests.unit.submitted import WISH, packed, submittable_run
+from tests.unit.synthetic_run import Shape, official_shape, write_synthetic_run
+from tests.unit.test_cli import Run, ai500
+
+__all__ = ["ai500"]  # the fixture
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the real class that keeps every rule."""
+    return write_synthetic_run(tmp_path_factory.mktemp("runs") / "clean", official_shape()).path
+
+
+@pytest.fixture
+def clean(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "clean"))
+
+
+def change_records(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what every worker recorded."""
+    for path in run.glob("trials/*/members/*/record.json"):
+        record = json.loads(path.read_text())
+        change(record)
+        path.write_text(json.dumps(record))
+
+
+def momentum(record: dict[str, Any]) -> None:
+    record["effective"]["hyperparameters"]["momentum"] = 0.8
+
+
+def trick(record: dict[str, Any]) -> None:
+    """V2 §5.4: no weight decay on batch norm."""
+    [group] = record["effective"]["groups"]
+    other = {**group, "weight_decay": 0.0, "elements": 448, "kinds": {"batch norm weight": 9}}
+    record["effective"]["groups"] = [{**group, "elements": group["elements"] - 448}, other]
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_clean_run_exits_0_and_nothing_is_written(ai500: Run, clean: Path) -> None:
+    before = contents(clean)
+    code, out, _ = ai500("check", clean)
+    assert code == 0
+    assert "clean: no rule is broken" in out
+    for layer, name in LAYERS.items():
+        assert f"{layer} {name}: " in out
+    assert all(len(line.rstrip()) <= 80 for line in out.splitlines()[1:])
+    assert contents(clean) == before
+
+
+def test_a_broken_rule_exits_1_with_both_values_source_and_advice(ai500: Run, clean: Path) -> None:
+    change_records(clean, momentum)
+    code, out, _ = ai500("check", clean)
+    text = " ".join(out.split())
+    assert code == 1
+    assert "8 hyper-parameters: changed, FORBIDDEN (V2 §5.1.2)" in text
+    assert "momentum 0.8 reference 0.9" in text
+    assert "fixed at hardware level. Leave train.momentum out. (V2 §5.1.2, §5.4)" in text
+
+
+def test_the_trick_of_v2_section_5_4_is_caught_from_the_optimizer_s_groups(
+    ai500: Run, clean: Path
+) -> None:
+    change_records(clean, trick)
+    code, out, _ = ai500("check", clean)
+    assert code == 1
+    assert "9 × batch norm weight with weight decay 0" in " ".join(out.split())
+    assert ai500("check", clean, "--level", "system")[0] == 1
+    assert ai500("check", clean, "--level", "free")[0] == 0
+
+
+def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
+    change_records(clean, momentum)
+    code, out, _ = ai500("check", clean, "--json", "--level", "free", "--rules", "2026.1")
+    told = json.loads(out)
+    assert (code, told["broken"], told["level"], told["rule_set"]) == (0, False, "free", "2026.1")
+    assert [one["layer"] for one in told["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    assert layer["verdict"] == "allowed"
+    assert {"what": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
+    assert "fixed hyperparameters" in [one["rule"] for one in told["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "nowhere"], "no such run folder or submission"),
+        (["check", "."], "not a run folder"),
+        (["check", "{run}", "--level", "fre"], "did you mean 'free'?"),
+        (["check", "{run}", "--rules", "1999"], "no rule set '1999'; known: 2026.1"),
+        (["diff", "{run}", "nowhere"], "no such run folder or submission"),
+        (["diff", "{run}", "{run}", "--level", "x"], "no such level"),
+    ],
+)
+def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: str) -> None:
+    code, _, err = ai500(*(one.format(run=made) for one in arguments))
+    assert code == 2
+    assert says in " ".join(err.split())
+
+
+def test_a_run_without_a_result_is_told_so(ai500: Run, clean: Path) -> None:
+    (clean / "events.jsonl").write_text("")
+    code, _, err = ai500("check", clean)
+    assert code == 1
+    assert "no finished trial yet" in err
+
+
+def test_two_runs_that_keep_the_rules_compare(ai500: Run, clean: Path, made: Path) -> None:
+    system = json.loads((clean / "system.json").read_text())
+    (clean / "system.json").write_text(json.dumps(system | {"cpu": "Another CPU"}))
+    code, out, _ = ai500("diff", made, clean)
+    assert code == 0
+    text = " ".join(out.split())
+    assert "the scores may be compared" in text
+    assert "1 hardware: different, allowed" in text
+    assert "CPU Synthetic CPU, 2 cores Another CPU, 2 cores" in text
+    assert "8 hyper-parameters: same" in text
+
+
+def test_a_difference_where_a_layer_is_fixed_does_not_compare(
+    ai500: Run, clean: Path, made: Path
+) -> None:
+    change_records(clean, momentum)
+    code, out, _ = ai500("diff", made, clean, "--json")
+    told = json.loads(out)
+    assert (code, told["comparable"]) == (1, False)
+    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    [difference] = layer["differences"]
+    assert (difference["what"], difference["first"], difference["second"]) == (
+        "momentum", "0.9", "0.8",
+    )  # fmt: skip
+    assert difference["allowed"] is False
+    assert told["reasons"][0] == "layer 8 differs where it is fixed: momentum"
+    code, out, _ = ai500("diff", made, clean, "--level", "free")
+    assert code == 0
+    assert "different, allowed" in out
+
+
+def test_runs_of_different_accelerators_show_a_fact_that_one_lacks(
+    ai500: Run, clean: Path, made: Path
+) -> None:
+    change_records(clean, lambda record: record["versions"].update(cuda="12.8"))
+    code, out, _ = ai500("diff", made, clean)
+    assert code == 0
+    assert "cuda not recorded 12.8" in " ".join(out.split())
+
+
+def test_an_invalid_run_is_not_compared(ai500: Run, made: Path, tmp_path: Path) -> None:
+    few = write_synthetic_run(tmp_path / "few", Shape()).path
+    code, out, _ = ai500("diff", made, few)
+    assert code == 1
+    assert "the second breaks rules: " in " ".join(out.split())
+
+
+def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
+    ai500: Run, tmp_path: Path
+) -> None:
+    run = submittable_run(tmp_path / "run")
+    change_records(run.path, trick)
+    for level, code in (("system", 1), ("free", 0)):
+        file = packed(run, tmp_path / f"{level}.ai500", wish=replace(WISH, level=level))
+        found, out, _ = ai500("check", file, "--json")
+        told = json.loads(out)
+        assert (found, told["level"], told["problems"]) == (code, level, [])
+        assert told["signature"]
+    found, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
+    told = json.loads(out)
+    assert (found, told["level"], told["comparable"]) == (0, "free", True)
+    assert not any(layer["differences"] for layer in told["layers"])
+
+
+def test_a_submission_with_problems_is_not_judged(ai500: Run, tmp_path: Path) -> None:
+    file = packed(submittable_run(tmp_path / "run"), tmp_path / "mine.ai500")
+    data = bytearray(file.read_bytes())
+    data[data.index(b'"steps_per_epoch"') + 1] ^= 1
+    file.write_bytes(data)
+    code, out, _ = ai500("check", file)
+    assert code == 1
+    assert "plan.json" in out
+    assert "The nine layers" not in out
+    code, out, _ = ai500("check", file, "--json")
+    assert code == 1
+    assert "plan.json" in json.loads(out)["problems"][0]
+    code, _, err = ai500("diff", file, file)
+    assert code == 1
+    assert "plan.json" in err
