@@ -202,6 +202,14 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Profiling:
+    """Some steps of a member are looked at closely, instead of training it."""
+
+    steps: int
+    how: Literal["trace", "counters"] = "trace"
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """All that one member's worker needs to know; it reads nothing else."""
 
@@ -229,6 +237,7 @@ class Task:
     folder: str
     checkpoint_seconds: float
     convention: str
+    profile: Profiling | None = None
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]

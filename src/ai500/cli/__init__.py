@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from ai500.cli import data, flops, runs, start
+from ai500.cli import data, flops, profile, roofline, runs, start
 from ai500.errors import AI500Error
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ for command in (
     runs.score,
     runs.report,
     flops.flops,
+    roofline.roofline,
+    profile.profile,
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")

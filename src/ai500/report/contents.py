@@ -14,6 +14,7 @@ from typing import TypeVar
 from ai500 import events, rundir
 from ai500.errors import RunFolderError
 from ai500.metrics.clocks import on_one_clock
+from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -27,6 +28,7 @@ from ai500.records import (
     TrainRecord,
 )
 from ai500.report.history import MemberHistory, member_histories
+from ai500.roofline.records import RunPlacement
 from ai500.rundir import RunFolder
 
 T = TypeVar("T")
@@ -53,6 +55,10 @@ class Contents:
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
     jobs: Mapping[int, JobRecord]
+    roofline: RunPlacement | None
+    """None: nobody placed the run."""
+    profile: Profile | None
+    """Where `ai500 profile RUN` was run."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -84,6 +90,8 @@ def read_contents(run: RunFolder) -> Contents:
         bootstraps={one.member: one for one in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
+        roofline=rundir.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
+        profile=rundir.read(Profile, run.profile) if run.profile.exists() else None,
     )
 
 

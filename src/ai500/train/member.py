@@ -30,6 +30,7 @@ from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
+from ai500.profile.capture import capture
 from ai500.randomness import Stream, derive
 from ai500.records import Operations, Task, TrainRecord
 from ai500.rundir import MemberFolder
@@ -62,6 +63,9 @@ def run(
     try:
         held = _only_one(task) if rank.rank == 0 else None
         member = assemble(task, rank=rank, device=device, stop=stop)
+        if task.profile is not None:
+            capture(member, task.profile, rank=rank)
+            return
         meeting = Meeting(task, rank, member.emit)
         member.on_ready = meeting.begin
         for _ in epochs(member):
