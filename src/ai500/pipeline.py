@@ -302,7 +302,7 @@ def train(
             _leave(session, controller, error)
             raise
         session.observer.stage("cancelling: members write their checkpoints")
-        with _uninterrupted():
+        with uninterrupted():
             controller.cancel()
         raise
 
@@ -360,7 +360,7 @@ def _check_local(plan: Plan, machine: System) -> None:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """A second Ctrl-C does not disturb the clearing up after the first."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]

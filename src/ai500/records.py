@@ -202,6 +202,14 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Profiling:
+    """Some steps of a member are looked at closely, instead of training it."""
+
+    steps: int
+    how: Literal["trace", "counters"] = "trace"
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """All that one member's worker needs to know; it reads nothing else."""
 
@@ -231,6 +239,7 @@ class Task:
     convention: str
     meter_seconds: float = 0.0
     """Between two samples of the node's meters; 0: no meters."""
+    profile: Profiling | None = None
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]

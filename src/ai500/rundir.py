@@ -3,6 +3,8 @@
     runs/<name>/
       run.json  config.toml  plan.json  system.json  events.jsonl  score.json  report.html
       findings.json  judgement.json
+      roofline.json  roofline.html                            (`ai500 roofline --run RUN`)
+      profile/profile.json  profile.html  timeline.json.gz    (`ai500 profile RUN`)
       trials/01/
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
@@ -96,6 +98,8 @@ class RunFolder:
         self.findings = path / "findings.json"
         self.judgement = path / "judgement.json"
         self.report = path / "report.html"
+        self.roofline = path / "roofline.json"
+        self.profile = path / "profile" / "profile.json"
         self.lock_file = path / ".lock"
         self.cancel_request = path / ".cancel"
 

@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from ai500.cli import data, flops, judging, ranking, runs, start, submitting, system
+from ai500.cli import (
+    data,
+    flops,
+    judging,
+    profile,
+    ranking,
+    roofline,
+    runs,
+    start,
+    submitting,
+    system,
+)
 from ai500.errors import AI500Error
 
 app = typer.Typer(
@@ -34,6 +45,8 @@ for command in (
     submitting.verify,
     submitting.keygen,
     ranking.rank,
+    roofline.roofline,
+    profile.profile,
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")

@@ -85,7 +85,7 @@ def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> No
 def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     # `kill` and Ctrl-C mean: end the members in order, then tell. A closed terminal means the
     # same on this machine alone; jobs of a cluster go on.
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
         if not as_json:
@@ -94,7 +94,7 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     _print_score(folder, result, as_json=as_json)
 
 
-def _as_interrupt(number: int, frame: object) -> None:
+def as_interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -20,8 +20,10 @@ CHANGES_RESULTS = (
 )
 """Beginnings of the names of variables that libraries read."""
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "KEY")
-_JOB = ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME")
-_JOB += ("SLURM_CPUS_PER_TASK", "SLURM_NTASKS", "SLURM_JOB_GPUS", "SLURM_VERSION")
+_JOB = (
+    *("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
+    *("SLURM_CPUS_PER_TASK", "SLURM_NTASKS", "SLURM_JOB_GPUS", "SLURM_VERSION"),
+)
 
 
 def software(root: Path, environ: Mapping[str, str] = os.environ) -> Software:

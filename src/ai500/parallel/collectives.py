@@ -27,6 +27,7 @@ from ai500 import plugins
 from ai500.errors import AI500Error
 from ai500.parallel import topology
 from ai500.parallel.compression import Codec, codec_for
+from ai500.profile.spans import COPY_OUT, EXCHANGE, READY, REDUCE, span
 
 # Renamed in torch 2.13; the old name warns there.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -87,7 +88,9 @@ class LibraryAllReduce:
     def __call__(self, flat: Tensor, *, key: str) -> None:
         """As DistributedDataParallel does it itself, to the bit."""
         size = len(self._ranks.ranks)
-        dist.all_reduce(flat.mul_(1 / size), group=self._ranks.group)
+        flat.mul_(1 / size)
+        with span(EXCHANGE, ranks=self._ranks.ranks):
+            dist.all_reduce(flat, group=self._ranks.group)
         # The library's own matter; a ring sends this, and no algorithm sends less.
         sent = 2 * (size - 1) * flat.nbytes // size
         self._ranks.count(self._traffic, to=(self._ranks.position + 1) % size, sent=sent)
@@ -129,13 +132,15 @@ class Line:
         if lost is not None and kept is not None:
             lost[self.mine] = kept  # the rank's own chunk is not sent here
         received = torch.empty_like(payload)
-        dist.all_to_all_single(received, payload, group=self._group)
+        with span(EXCHANGE, ranks=self._ranks):
+            dist.all_to_all_single(received, payload, group=self._group)
         for place in range(self.size):
             if place != self.mine:
                 self._count(payload[place], to=place)
-        values = codec.decode(received, dtype=chunks.dtype)
-        values[self.mine] = chunks[self.mine]
-        return values.mean(0)
+        with span(COPY_OUT):
+            values = codec.decode(received, dtype=chunks.dtype)
+            values[self.mine] = chunks[self.mine]
+            return values.mean(0)
 
     def _reduce_around(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
         """A ring: each chunk starts beside its owner and is a mean of one more rank at each hop."""
@@ -151,11 +156,13 @@ class Line:
                 dist.P2POp(dist.isend, payload, self._ranks[right], group=self._group),
                 dist.P2POp(dist.irecv, received, self._ranks[left], group=self._group),
             ]
-            for work in dist.batch_isend_irecv(swap):
-                work.wait()
+            with span(EXCHANGE, ranks=(self._ranks[left], self._ranks[self.mine])):
+                for work in dist.batch_isend_irecv(swap):
+                    work.wait()
             self._count(payload, to=right)
-            before = codec.decode(received, dtype=chunks.dtype) * (hop / (hop + 1))
-            partial = before.add_(chunks[receiving], alpha=1 / (hop + 1))
+            with span(COPY_OUT):
+                before = codec.decode(received, dtype=chunks.dtype) * (hop / (hop + 1))
+                partial = before.add_(chunks[receiving], alpha=1 / (hop + 1))
         return partial
 
     def all_gather(self, payload: Tensor) -> Tensor:
@@ -163,7 +170,8 @@ class Line:
         if self.size == 1:
             return payload.unsqueeze(0)
         gathered = payload.new_empty(self.size * payload.numel())
-        _all_gather(gathered, payload.flatten(), group=self._group)
+        with span(EXCHANGE, ranks=self._ranks):
+            _all_gather(gathered, payload.flatten(), group=self._group)
         for _ in range(self.size - 1):
             self._count(payload, to=(self.mine + 1) % self.size)
         return gathered.view(self.size, *payload.shape)
@@ -201,7 +209,8 @@ class GridAllReduce:
         last = None if own is None else own[self._column.mine]
         payload = _encode(mean, codec=wire, lost=last)
         everything = self._row.all_gather(self._column.all_gather(payload))
-        flat.copy_(wire.decode(everything, dtype=accumulate).flatten()[: flat.numel()])
+        with span(COPY_OUT):
+            flat.copy_(wire.decode(everything, dtype=accumulate).flatten()[: flat.numel()])
 
     def _lost(self, key: str, chunks: Tensor, wire: Codec) -> Tensor | None:
         if not wire.feeds_back:
@@ -251,7 +260,8 @@ class Collective:
         """
         if self._size > 1 and flat.numel():
             self.traffic.calls += 1
-            self._reduction(flat, key=key)
+            with span(REDUCE, key=key):
+                self._reduction(flat, key=key)
         return flat
 
     def ddp_hook(
@@ -264,6 +274,8 @@ class Collective:
         Buckets are reduced one after the other, in the order in which they come on every rank.
         """
         buffer, key = bucket.buffer(), f"bucket {bucket.index()}"
+        with span(READY, key=key):
+            pass
         if buffer.device.type == "cpu":
             future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
             self._thread = self._thread or ThreadPoolExecutor(1, "collective")

@@ -17,6 +17,7 @@ from ai500.errors import RunFolderError
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.summary import recorded_nodes
 from ai500.metrics.clocks import on_one_clock
+from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -32,6 +33,7 @@ from ai500.records import (
 )
 from ai500.report.history import MemberHistory, member_histories
 from ai500.report.meter_view import MeterView, read_meter_view
+from ai500.roofline.records import RunPlacement
 from ai500.rundir import RunFolder
 
 T = TypeVar("T")
@@ -65,6 +67,10 @@ class Contents:
     meters: MeterView
     nodes: Sequence[NodeDescription]
     """The nodes that trained, described by themselves; none in runs of older versions."""
+    roofline: RunPlacement | None
+    """None: nobody placed the run."""
+    profile: Profile | None
+    """Where `ai500 profile RUN` was run."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -99,6 +105,8 @@ def read_contents(run: RunFolder) -> Contents:
         jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
         meters=read_meter_view(trial.meters, told, plan=plan, shown=shown, histories=histories),
         nodes=recorded_nodes(run),
+        roofline=rundir.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
+        profile=rundir.read(Profile, run.profile) if run.profile.exists() else None,
     )
 
 

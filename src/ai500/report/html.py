@@ -11,9 +11,11 @@ from ai500.atomic import write_text
 from ai500.errors import AI500Error
 from ai500.records import Mapping
 from ai500.report import figures, headline, judged, meter_figures, sections, system_sections
+from ai500.report import roofline as roofline_pages
 from ai500.report.contents import Contents, read_contents
 from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
+from ai500.report.profile_page import view_of
 from ai500.rundir import RunFolder
 from ai500.train import learning_rate
 from ai500.units import human_seconds
@@ -44,6 +46,8 @@ def render(contents: Contents) -> str:
         system_sections=system_sections,
         figures=run_figures(contents),
         meters=meter_figures,
+        roofline=roofline_pages,
+        profile=None if contents.profile is None else view_of(contents.profile),
         rows_shown=ROWS_SHOWN,
         expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
         began=_date(contents.began),

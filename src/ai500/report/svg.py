@@ -35,6 +35,15 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class LogScale(Scale):
+    """A logarithmic map; all values are positive."""
+
+    def __call__(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.first + share * (self.last - self.first)
+
+
+@dataclass(frozen=True)
 class Ticks:
     """Places on an axis, each with its text."""
 
@@ -111,6 +120,14 @@ def _tick_label(value: float, step: float) -> str:
         return human_si(value).strip()
     decimals = next((d for d in range(10) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 10)
     return f"{value:.{decimals}f}"
+
+
+def decade_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
+    """Powers of ten that enclose [low, high]; where they are many, every second, third, … one."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    step = max(1, math.ceil((last - first + 1) / most))
+    values = tuple(10.0**power for power in range(first, last + 1, step))
+    return Ticks(values, tuple(human_si(value).strip() for value in values))
 
 
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)

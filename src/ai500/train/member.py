@@ -29,6 +29,7 @@ from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
+from ai500.profile.capture import capture
 from ai500.randomness import Stream, derive
 from ai500.records import Operations, Task, TrainRecord
 from ai500.rundir import MemberFolder, RunFolder
@@ -63,6 +64,9 @@ def run(
         held = _only_one(task) if rank.rank == 0 else None
         meters.start()
         member = assemble(task, rank=rank, device=device, stop=stop)
+        if task.profile is not None:
+            capture(member, task.profile, rank=rank)
+            return
         if rank.local_rank == 0:
             record_before(_description(task))
         meeting = Meeting(task, rank, member.emit)

@@ -18,7 +18,7 @@ from ai500.bagging.on_node import CHECKPOINTED_EXIT_CODE
 from ai500.bagging.schedulers import ATTEMPT_MARK
 from ai500.config import SlurmConfig
 
-_ADDRESS_OF = """\
+ADDRESS_OF = """\
 # A node's name, or its address where the name does not resolve.
 address_of() {
   getent hosts "$1" >/dev/null && { echo "$1"; return; }
@@ -88,7 +88,7 @@ def array_script(request: Request) -> str:
             f'echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $AI500_MEMBER'
             ': job $SLURM_JOB_ID on $SLURM_JOB_NODELIST"',
             *_set_up(request),
-            *([_ADDRESS_OF, 'AI500_HEAD=$(address_of "$SLURMD_NODENAME")', "export AI500_HEAD"]
+            *([ADDRESS_OF, 'AI500_HEAD=$(address_of "$SLURMD_NODENAME")', "export AI500_HEAD"]
               if several else []),
             _member_step(request, []),
             "code=$?",
@@ -118,7 +118,7 @@ def gang_script(request: Request) -> str:
             '$SLURM_JOB_NODELIST"',
             ': >"$exits"',
             *_set_up(request),
-            _ADDRESS_OF,
+            ADDRESS_OF,
             'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
             'export AI500_MEETING="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
             _small_step(request, 1, ["--relative=0"], point)
@@ -151,8 +151,8 @@ def gang_script(request: Request) -> str:
     )
 
 
-def _head(request: Request, options: list[str]) -> list[str]:
-    slurm = request.slurm
+def site_options(slurm: SlurmConfig) -> list[str]:
+    """Where a job may run, at whose cost and how long: what every job of ours asks with."""
     named = {
         "partition": slurm.partition,
         "account": slurm.account,
@@ -161,14 +161,19 @@ def _head(request: Request, options: list[str]) -> list[str]:
         "constraint": slurm.constraint,
         "reservation": slurm.reservation,
     }
+    stated = [f"--{name}={value}" for name, value in named.items() if value is not None]
+    return [*stated, *(["--exclusive"] if slurm.exclusive else [])]
+
+
+def _head(request: Request, options: list[str]) -> list[str]:
+    slurm = request.slurm
     options = [
         f"--job-name={request.name}",
         *options,
         "--ntasks-per-node=1",
         f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
         *_gpus(request, "--gpus-per-node", request.job_slots_per_node),
-        *(f"--{name}={value}" for name, value in named.items() if value is not None),
-        *(["--exclusive"] if slurm.exclusive else []),
+        *site_options(slurm),
         "--requeue",
         f"--signal=TERM@{slurm.checkpoint_signal_seconds}",
         "--output=/dev/null",  # the script opens its own log

@@ -1,0 +1,173 @@
+"""`ai500 roofline`: what this system can do, where a run stands, and what would help."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ai500 import rundir, schema
+from ai500.atomic import write_text
+from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.terminal import Terminal, console, rows
+from ai500.errors import InputError
+from ai500.report import roofline as pages
+from ai500.report import roofline_figures as drawn
+from ai500.report.html import write_report
+from ai500.report.sections import Table
+from ai500.roofline import cluster, measure, placing
+from ai500.roofline.advice import best
+from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
+from ai500.rundir import RunFolder
+from ai500.schema import nearest
+
+FOLDER = Path("rooflines")
+SECONDS, QUICK_SECONDS = 60.0, 8.0
+SCHEDULERS = ("local", "slurm")
+
+
+def roofline(
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Default: rooflines/<host>-<date>.json.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="Place this run instead.")] = None,
+    ceilings: Annotated[
+        Path | None, typer.Option("--ceilings", help="With --run. Default: the newest.")
+    ] = None,
+    show: Annotated[
+        Path | None, typer.Option("--show", help="Print and draw a roofline again.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option("--precision", help="Only these. Default: all there are.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="torch's device type. Default: what is there.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Time for kernels and links, about.", min=0.5)
+    ] = SECONDS,
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"{QUICK_SECONDS:.0f} seconds: less exact.")
+    ] = False,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", min=1, help="Processes for links. 1: no links.")
+    ] = None,
+    scheduler: SchedulerName = None,
+    config: ConfigPath = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what this system can do, or place a run under it: V2's HPC-AI roofline.
+
+    Examples: ai500 roofline; ai500 roofline --run runs/first; ai500 roofline --scheduler slurm
+    """
+    if run is not None:
+        _place(run, ceilings, as_json=as_json)
+        return
+    if show is not None:
+        record = placing.read_record(show)
+        _print(record, show, as_json=as_json)
+        return
+    precisions = measure.check_precisions(precision or [])
+    if scheduler is not None and scheduler not in SCHEDULERS:
+        raise InputError(f"--scheduler {scheduler!r}: {nearest(scheduler, list(SCHEDULERS))}")
+    if scheduler == "slurm" and (device is not None or ranks is not None):
+        raise InputError(
+            "--device and --ranks are of this node. With --scheduler slurm: --set "
+            "system.device=…, --set system.accelerators_per_node=…"
+        )
+    path = out or _default_path(scheduler)
+    budget = QUICK_SECONDS if quick else seconds
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    with Terminal(quiet=as_json) as terminal:
+        if scheduler == "slurm":
+            resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
+                                   scheduler=scheduler, settings=settings)  # fmt: skip
+            record = cluster.on_slurm(
+                path, config=resolved, precisions=precisions, seconds=budget, observer=terminal
+            )
+        else:
+            record = measure.this_node(
+                path, device=device, precisions=precisions, seconds=budget, ranks=ranks,
+                observer=terminal,
+            )  # fmt: skip
+    _print(record, path, as_json=as_json)
+
+
+def _as_interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _default_path(scheduler: str | None) -> Path:
+    host = "cluster" if scheduler == "slurm" else platform.node()
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", host) or "host"
+    if scheduler != "slurm" and (partial := measure.interrupted(FOLDER, host=plain)) is not None:
+        return partial
+    return FOLDER / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+
+
+def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(schema.encode(record), indent=2))
+        return
+    title = f"Roofline of {record.device_name}"
+    if record.device == "cpu":
+        console.print("No accelerator here: this is the CPU's roofline.", soft_wrap=True)
+    if not record.complete:
+        console.print("PARTIAL: its measurement was interrupted.", soft_wrap=True)
+    _show(title, pages.measured_table(record), (1, 2, 3))
+    if record.unavailable:
+        rows("Not measured", [(pages.kernel_name(what), why) for what, why in record.unavailable])
+    _show("Memory and links of a node", pages.links_table(record), (1, 2, 3))
+    write_text(path.with_suffix(".svg"), drawn.standalone(drawn.record_figure(record, title=title)))
+    pages.write_page(path.with_suffix(".html"), record, None)
+    for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):
+        console.print(str(file), soft_wrap=True)
+
+
+def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
+    """Name and some columns, one row a line, within 80 columns."""
+    names = ", ".join(table.columns[i] for i in columns)
+    pairs = []
+    for row in table.rows:
+        values = [row[i].ljust(16) for i in columns[:-1]] + [row[columns[-1]]]
+        pairs.append((row[0], "".join(values).rstrip()))
+    rows(f"{title}: {names}", pairs)
+
+
+def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
+    folder = RunFolder.open(run)
+    file = ceilings or placing.newest_record(FOLDER)
+    placement = placing.place(folder, placing.read_record(file))
+    rundir.write(folder.roofline, placement)
+    pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
+    write_report(folder)
+    if as_json:
+        print(json.dumps(schema.encode(placement), indent=2))
+        return
+    console.print(f"{run} under {file}", soft_wrap=True, markup=False)
+    for warning in placement.warnings:
+        console.print(f"warning: {warning}", markup=False)
+    for one in placement.placed:
+        _show_point(placement, one)
+    console.print(pages.convention(placement), markup=False)
+    for page in (folder.roofline.with_suffix(".html"), folder.report):
+        console.print(str(page), soft_wrap=True, markup=False)
+
+
+def _show_point(placement: RunPlacement, one: Placed) -> None:
+    table = pages.placement_table(placement)
+    column = 1 + placement.placed.index(one)
+    pairs = [(row[0], row[column]) for row in table.rows]
+    rows(f"{one.what.capitalize()}, {one.model} model", pairs)
+    console.print(pages.sentence(one), markup=False)
+    rows("What would help", [("", advice.text) for advice in one.advice])
+    chosen = best(one.advice)
+    if chosen is not None:
+        console.print(f"    most to gain: {chosen.setting}", markup=False)

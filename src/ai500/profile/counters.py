@@ -1,0 +1,131 @@
+"""Hardware counters by category (V2 Fig. 10): instructions per cycle and use of DRAM, by ncu.
+
+NVIDIA's Nsight Compute runs each kernel again for its counters, which ranks that wait for each
+other do not survive: one rank alone is looked at, on this machine.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ai500.profile.categories import Category, category_of_kernel
+
+INSTRUCTIONS = "sm__inst_executed.avg.per_cycle_active"
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
+TIME = "gpu__time_duration.sum"
+STEPS = 1
+"""Every kernel is run several times: one step takes minutes."""
+_NANOSECONDS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}
+
+
+@dataclass(frozen=True, slots=True)
+class CountedKernel:
+    """One run of a kernel."""
+
+    name: str
+    nanoseconds: float
+    instructions_per_cycle: float
+    dram_utilization: float
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryCounters:
+    """Means over the kernels of a category, weighted by their time."""
+
+    instructions_per_cycle: float
+    dram_utilization: float
+
+
+def what_is_missing(*, device: str, scheduler: str) -> str | None:
+    """Why counters can't be read here, as far as one knows before trying."""
+    if device != "cuda":
+        return f"ncu reads NVIDIA's counters; the device is {device}"
+    if scheduler != "local":
+        return f"ncu is started on this machine alone; scheduler.kind is {scheduler!r}"
+    if shutil.which("ncu") is None:
+        return "ncu (NVIDIA Nsight Compute) is not on the PATH"
+    return None
+
+
+def command(log: Path) -> tuple[str, ...]:
+    """The words before a job's command that let ncu watch it."""
+    return (
+        "ncu", "--target-processes", "all", "--profile-from-start", "off",
+        "--metrics", f"{INSTRUCTIONS},{DRAM},{TIME}",
+        "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "demangled",
+        "--log-file", str(log),
+    )  # fmt: skip
+
+
+def refusal(text: str) -> str | None:
+    """What ncu says when it may not, or can't, count."""
+    if "ERR_NVGPUCTRPERM" in text:
+        return "ncu may not read the counters (ERR_NVGPUCTRPERM): the administrator has to allow it"
+    errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
+    if errors:
+        return f"ncu: {errors[0].removeprefix('==ERROR==').strip()}"
+    return None if INSTRUCTIONS in text else "ncu counted no kernel"
+
+
+def parse(text: str) -> list[CountedKernel]:
+    """The kernels of ncu's raw page as CSV: a line of names, a line of units, a line a kernel."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("==")]
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    rows = csv.DictReader(io.StringIO("\n".join(lines[start:])))
+    found, units = [], None
+    for row in rows:
+        if units is None:
+            units = row
+            continue
+        kernel = _kernel(row, units)
+        if kernel is not None:
+            found.append(kernel)
+    return found
+
+
+def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel | None:
+    """None: the counter does not exist for this kernel, ncu says n/a."""
+    try:
+        time, instructions, dram = (
+            float(row[metric].replace(",", "")) for metric in (TIME, INSTRUCTIONS, DRAM)
+        )
+    except ValueError:
+        return None
+    return CountedKernel(
+        name=row["Kernel Name"],
+        nanoseconds=time * _NANOSECONDS.get(units[TIME], 1.0),
+        instructions_per_cycle=instructions,
+        dram_utilization=dram / 100,
+    )
+
+
+def by_category(
+    counted: Iterable[CountedKernel], known: Mapping[str, Category]
+) -> dict[Category, CategoryCounters]:
+    """Means by category; `known` is what the trace, which sees operators, says of a kernel."""
+    plain = {_plain(name): category for name, category in known.items()}
+    weights: dict[Category, list[CountedKernel]] = defaultdict(list)
+    for kernel in counted:
+        category = plain.get(_plain(kernel.name)) or category_of_kernel(kernel.name)
+        if category is not None:
+            weights[category].append(kernel)
+    return {category: _mean(kernels) for category, kernels in weights.items()}
+
+
+def _mean(kernels: list[CountedKernel]) -> CategoryCounters:
+    total = sum(one.nanoseconds for one in kernels) or 1.0
+    return CategoryCounters(
+        sum(one.instructions_per_cycle * one.nanoseconds for one in kernels) / total,
+        sum(one.dram_utilization * one.nanoseconds for one in kernels) / total,
+    )
+
+
+def _plain(name: str) -> str:
+    """Two tools write the same template with other spaces."""
+    return "".join(name.split()).removeprefix("void")

@@ -1,0 +1,97 @@
+"""One timeline of all ranks in Chrome's trace format, which the Perfetto UI opens.
+
+Ranks are processes, their threads and streams are threads. Precisions stand side by side: each
+begins at time 0.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from ai500.atomic import explaining_write_errors
+from ai500.profile.trace import Event
+
+_KEPT = ("X", "M", "s", "t", "f", "i")
+
+
+class Timeline:
+    """Written rank by rank, so that never more than one trace is in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_name(f".{path.name}.part")
+        self._file: TextIO | None = None
+        self._first = True
+        self._processes: dict[tuple[str, Any], int] = {}
+
+    def __enter__(self) -> Timeline:
+        with explaining_write_errors(self._path):
+            self._file = gzip.open(self._beside, "wt", encoding="utf-8", compresslevel=5)
+        self._file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._file is not None
+        with explaining_write_errors(self._path):
+            self._file.write("\n]}\n")
+            self._file.close()
+        if error is None:
+            self._beside.replace(self._path)
+        else:
+            self._beside.unlink(missing_ok=True)
+
+    def add(self, events: Iterable[Event], *, process: str, zero_microseconds: float) -> None:
+        """The events of one rank; `zero_microseconds` of their own clock becomes time 0."""
+        assert self._file is not None
+        known = len(self._processes)
+        for event in merged(
+            events, process=process, zero=zero_microseconds, numbers=self._processes
+        ):
+            self._write(event)
+        for (name, old), number in list(self._processes.items())[known:]:
+            label = name if _is_host(old) else f"{name}, accelerator {old}"
+            for what, arguments in (
+                ("process_name", {"name": label}),
+                ("process_sort_index", {"sort_index": number}),
+            ):
+                self._write({"ph": "M", "name": what, "pid": number, "tid": 0, "args": arguments})
+
+    def _write(self, event: Event) -> None:
+        assert self._file is not None
+        self._file.write(("" if self._first else ",\n") + json.dumps(event, separators=(",", ":")))
+        self._first = False
+
+
+def merged(
+    events: Iterable[Event], *, process: str, zero: float, numbers: dict[tuple[str, Any], int]
+) -> Iterator[Event]:
+    """Events with processes, threads and flows of their own; `numbers` grows with the processes."""
+    for event in events:
+        if event.get("ph") not in _KEPT or not isinstance(event.get("pid"), int):
+            continue  # the profiler's own notes
+        if event["ph"] == "M" and event.get("name") != "thread_name":
+            continue  # named here, once for all
+        number = numbers.setdefault((process, event["pid"]), len(numbers) + 1)
+        changed = event | {"pid": number}
+        if "ts" in event and event["ph"] != "M":
+            changed["ts"] = round(event["ts"] - zero, 3)
+        elif event["ph"] == "M":
+            changed.pop("ts", None)
+        if "id" in event:
+            changed["id"] = f"{number}.{event['id']}"
+        yield changed
+
+
+def _is_host(process: object) -> bool:
+    """Accelerators are numbered from 0; a process of the host never has such a small number."""
+    return not (isinstance(process, int) and process < 256)

@@ -1,0 +1,79 @@
+"""What would help a run, and how much at most, by the model (V2 §7.5.2). Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ai500.roofline.model import Standing, at_most, never_more, traffic_factor
+from ai500.roofline.records import Advice
+
+NOTHING = 1.005
+"""Less than half a percent is nothing."""
+
+
+def advise(
+    standing: Standing,
+    *,
+    attained_flops: float,
+    wire_precision: str | None,
+    other_ceilings: Mapping[str, float],
+    hierarchical: Standing | None,
+) -> list[Advice]:
+    """Each change that is left to try, the one with most to gain first.
+
+    `wire_precision` None: gradients are not sent, or in a mode that takes no compression.
+    `other_ceilings`: training precision → ceiling; `hierarchical`: where that mode would stand.
+    """
+    changes: list[tuple[str, str, Standing, float]] = []
+    for name in ("fp16", "int8"):
+        if wire_precision is not None and traffic_factor(name) < traffic_factor(wire_precision):
+            factor = traffic_factor(wire_precision) / traffic_factor(name)
+            setting = f'communication.precision = "{name}"'
+            after = standing.with_coi_times(factor)
+            changes.append((f"{name.upper()} compression", setting, after, factor))
+    if standing.channels:
+        change, setting = "twice the batch (or accumulation)", "train.accumulation × 2"
+        changes.append((change, setting, standing.with_coi_times(2), 2.0))
+    if hierarchical is not None:
+        factor = hierarchical.channels[0].coi / standing.channels[0].coi
+        setting = 'communication.mode = "hierarchical"'
+        changes.append(("hierarchical all-reduce", setting, hierarchical, factor))
+    for precision, ceiling in other_ceilings.items():
+        setting = f'train.precision = "{precision}"'
+        changes.append((f"training in {precision}", setting, standing.under(ceiling), 1.0))
+    found = [
+        Advice(
+            change=change,
+            setting=setting,
+            coi_factor=factor,
+            ceiling_factor=after.ceiling_flops / standing.ceiling_flops,
+            bound_after=after.bound,
+            at_most=at_most(standing, after),
+            never_more=never_more(attained_flops, after),
+            text=f"{change}: {_effect(standing, after, factor)}",
+        )
+        for change, setting, after, factor in changes
+    ]
+    return sorted(found, key=lambda one: -one.at_most)
+
+
+def _effect(before: Standing, after: Standing, coi_factor: float) -> str:
+    """As in 'COI ×2, bound moves to computation, at most 1.42×'."""
+    gain, ceiling_factor = at_most(before, after), after.ceiling_flops / before.ceiling_flops
+    parts: list[str] = []
+    if coi_factor != 1:
+        parts.append(f"COI ×{coi_factor:.3g}")
+    if ceiling_factor != 1:
+        parts.append(f"ceiling ×{ceiling_factor:.3g}")
+    if gain < NOTHING:
+        reason = "lower ceiling" if ceiling_factor < 1 else f"{before.bound} bounds"
+        return ", ".join([*parts, f"nothing to gain: {reason}"])
+    moved = after.bound != before.bound
+    parts.append(f"bound moves to {after.bound}" if moved else f"{after.bound} still bounds")
+    return ", ".join([*parts, f"at most {gain:.2f}×"])
+
+
+def best(advice: Sequence[Advice]) -> Advice | None:
+    """The change with most to gain, if any gains something."""
+    first = max(advice, key=lambda one: one.at_most, default=None)
+    return first if first is not None and first.at_most >= NOTHING else None

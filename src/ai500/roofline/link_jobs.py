@@ -1,0 +1,141 @@
+"""Starts the ranks that measure links: on this node by torchrun, on several through Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ai500 import rundir
+from ai500.bagging.on_node import DIE_WITH_PARENT
+from ai500.bagging.schedulers import slurm_commands as commands
+from ai500.bagging.schedulers.slurm_script import ADDRESS_OF, site_options
+from ai500.config import Config, SlurmConfig
+from ai500.errors import EnvironmentLacksError, JobError
+from ai500.roofline.records import LinkTime
+
+LONGEST_SECONDS = 600.0
+POLL_SECONDS = 1.0
+WORKER = "ai500.roofline.link_worker"
+
+
+def inside_node(*, device: str, ranks: int, seconds: float) -> list[LinkTime]:
+    """Between so many processes of this node, each with an accelerator or a share of the cores."""
+    with tempfile.TemporaryDirectory(prefix="ai500-links-") as folder:
+        out = Path(folder) / "links.json"
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                    f"--nproc-per-node={ranks}"]  # fmt: skip
+        command = [*torchrun, "-m", WORKER, str(out), device, str(seconds)]
+        threads = max(1, (os.cpu_count() or 1) // ranks)
+        done = subprocess.run(
+            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
+        if not out.exists():
+            raise EnvironmentLacksError(
+                f"{ranks} processes could not measure the links of this node: "
+                f"{_last_error(done.stderr)}"
+            )
+        return rundir.read_all(LinkTime, out)
+
+
+def _last_error(said: str) -> str:
+    lines = [line for line in said.splitlines() if re.search(r"\w*Error\b", line)]
+    return lines[0].strip() if lines else "they ended without a word"
+
+
+def script(
+    *,
+    folder: Path,
+    nodes: int,
+    ranks: int,
+    cpus: int,
+    device: str,
+    kernels: Sequence[str],
+    seconds: float,
+    slurm: SlurmConfig,
+    python: str,
+) -> str:
+    """A step that measures the kernels of the first node, then one for the links of all."""
+    options = [
+        f"--job-name={job_name(folder)}",
+        f"--nodes={nodes}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cpus}",
+        *([f"--gpus-per-node={ranks}"] if device != "cpu" and slurm.gpus_per_task else []),
+        *site_options(slurm),
+        "--output=/dev/null",
+        *slurm.sbatch,
+    ]
+    torchrun = [python, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
+                f"--nnodes={nodes}"]  # fmt: skip
+    worker = ["-m", WORKER, str(folder / "links.json"), device, str(seconds)]
+    # The node's number is known on the node alone.
+    on_node = (
+        f'exec {shlex.join(torchrun)} --node-rank="$SLURM_NODEID" '
+        f'--master-addr="$AI500_HEAD" --master-port="$AI500_PORT" {shlex.join(worker)}'
+    )
+    step = f"--ntasks-per-node=1 --cpus-per-task={cpus} --mem=0 --mpi=none --kill-on-bad-exit=1"
+    site = shlex.join(slurm.srun)
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#SBATCH {option}" for option in options),
+            f"folder={shlex.quote(str(folder))}",
+            'exec >>"$folder/log.txt" 2>&1',
+            "export SLURM_EXPORT_ENV=ALL",
+            *slurm.setup,
+            ADDRESS_OF,
+            'AI500_HEAD=$(address_of "$SLURMD_NODENAME")',
+            "export AI500_HEAD AI500_PORT=$((20000 + SLURM_JOB_ID % 10000))",
+            f"export OMP_NUM_THREADS={max(1, cpus // ranks)}",
+            f"srun --nodes=1 --ntasks=1 {step} {site} \\",
+            f"    {shlex.join(kernels)} || exit",
+            f"srun --nodes={nodes} --ntasks={nodes} {step} {site} \\",
+            f"    bash -c {shlex.quote(on_node)}",
+            "",
+        ]
+    )
+
+
+def job_name(folder: Path) -> str:
+    """In letters that every scheduler takes."""
+    return "ai500-roofline-" + re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.name)[:40]
+
+
+def run_on_slurm(text: str, *, folder: Path, on_state: Callable[[str], None]) -> None:
+    """Submit, and wait until the job has ended; Ctrl-C cancels it."""
+    job = commands.submit_script(text, options=[f"--chdir={folder}"])
+    try:
+        while True:
+            told = commands.job_states([job])[job]
+            on_state(f"job {job}: {told.reason if told.state == 'pending' else told.state}")
+            if told.state not in ("pending", "running"):
+                break
+            time.sleep(POLL_SECONDS)
+    except BaseException:
+        commands.cancel_jobs([job])
+        raise
+    if told.state != "done":
+        raise JobError(f"job {job} ended as {told.slurm_state}: see {folder / 'log.txt'}.")
+
+
+def ranks_and_cpus(config: Config, *, cpus_per_node: int, accelerators: int) -> tuple[int, int]:
+    """Ranks on each node, and CPUs to ask for: an accelerator each, or CPU slots [D8]."""
+    if config.system.device != "cpu" and accelerators:
+        ranks = config.system.accelerators_per_node or accelerators
+        return ranks, (config.slurm.cpus_per_accelerator or cpus_per_node // ranks) * ranks
+    ranks = config.system.accelerators_per_node or min(2, cpus_per_node)
+    return ranks, (config.system.cores_per_slot or cpus_per_node // ranks) * ranks

@@ -1,0 +1,80 @@
+"""What message times say of a link: α–β model, bus bandwidth. Pure functions.
+
+    seconds = α + β · bytes       (Hockney 1994: latency, and the inverse of bandwidth)
+
+The fit is least squares on relative errors, so that a microsecond counts at a kilobyte and a
+millisecond at a megabyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ai500.roofline.records import LinkTime, RooflineRecord, Scope, links_of
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """α and 1/β, and how far the worst point lies off."""
+
+    latency_seconds: float
+    bytes_per_second: float
+    worst_relative_error: float
+
+
+def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
+    """α–β through (bytes, seconds); None: too few points, or time does not grow with size.
+
+    Minimizes Σ ((α + β x − y) / y)²; where that wants α < 0, α is 0.
+    """
+    if len({x for x, _ in points}) < 2:
+        return None
+    weights = [1 / (y * y) for _, y in points]
+    w = sum(weights)
+    wx = sum(k * x for k, (x, _) in zip(weights, points, strict=True))
+    wy = sum(k * y for k, (_, y) in zip(weights, points, strict=True))
+    wxx = sum(k * x * x for k, (x, _) in zip(weights, points, strict=True))
+    wxy = sum(k * x * y for k, (x, y) in zip(weights, points, strict=True))
+    beta = (w * wxy - wx * wy) / (w * wxx - wx * wx)
+    alpha = (wy - beta * wx) / w
+    if alpha < 0:
+        alpha, beta = 0.0, wxy / wxx
+    if beta <= 0:
+        return None
+    worst = max(abs(alpha + beta * x - y) / y for x, y in points)
+    return Fit(alpha, 1 / beta, worst)
+
+
+def bus_factor(ranks: int) -> float:
+    """Bytes that each rank sends for each byte of the buffer: 2 (n−1)/n, the least there is."""
+    return 2 * (ranks - 1) / ranks
+
+
+def sent_bytes(one: LinkTime) -> float:
+    """What one rank sends in it."""
+    return one.bytes * (bus_factor(one.ranks) if one.kind == "all_reduce" else 1)
+
+
+def bus_bandwidth(one: LinkTime) -> float:
+    """Bytes per second that one rank sends."""
+    return sent_bytes(one) / one.seconds
+
+
+def fit_of(record: RooflineRecord, *, kind: str, scope: Scope) -> Fit | None:
+    """The fit of what one rank sends, in one kind of exchange over one class of links."""
+    times = [one for one in record.links if one.kind == kind and one.scope == scope]
+    return fit([(sent_bytes(one), one.seconds) for one in times])
+
+
+def node_bandwidth(record: RooflineRecord, scope: Scope) -> float | None:
+    """What all ranks of a node together send per second at best; None: not measured.
+
+    All-reduce is what training does; it keeps all ranks of a node busy at once.
+    """
+    times = links_of(record.links, kind="all_reduce", scope=scope)
+    if not times:
+        return None
+    best = max(times, key=bus_bandwidth)
+    ranks_per_node = best.ranks if scope == "inside_node" else best.groups
+    return bus_bandwidth(best) * ranks_per_node

@@ -1,0 +1,140 @@
+"""Theoretical peaks from the hardware's own numbers, or why there is none. Needs no torch.
+
+Dense products, 2 operations a multiply-add, at the highest clock the hardware tells of: no chip
+holds that clock under full load, so these are peaks on paper, and are called theoretical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ai500.roofline.records import KERNEL_PRECISIONS, Peak
+
+NVIDIA_PER_CLOCK: Mapping[tuple[int, int], Mapping[str, int]] = {
+    (7, 0): {"fp32": 128, "fp16": 1024},
+    (7, 5): {"fp32": 128, "fp16": 1024, "int8": 2048},
+    (8, 0): {"fp32": 128, "tf32": 1024, "fp16": 2048, "bf16": 2048, "int8": 4096},
+    (9, 0): {"fp32": 256, "tf32": 2048, "fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192},
+}
+"""Operations per clock and multiprocessor by compute capability.
+
+Sources: NVIDIA's architecture whitepapers of V100, Turing, A100 and H100 (tables of peak rates),
+and the CUDA C++ Programming Guide's throughput of native arithmetic for FP32. Capabilities whose
+rate differs between products (8.6, 8.9) or that are not listed are not derived.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What /proc and /sys say of a CPU."""
+
+    vendor: str
+    family: int
+    flags: frozenset[str]
+    hertz: float | None
+    """Highest clock; None: not told, as in most virtual machines."""
+
+
+def nvidia(capability: tuple[int, int], *, multiprocessors: int, hertz: float | None) -> list[Peak]:
+    """Of one GPU."""
+    rates = NVIDIA_PER_CLOCK.get(capability)
+    known = f"compute capability {capability[0]}.{capability[1]}"
+    if rates is None:
+        return [_underivable(name, f"no rates on record for {known}") for name in KERNEL_PRECISIONS]
+    if hertz is None:
+        return [_underivable(name, "the clock is not told") for name in rates]
+    return [
+        Peak(
+            name,
+            multiprocessors * hertz * rate,
+            f"{multiprocessors} multiprocessors × {hertz / 1e9:.3g} GHz × {rate} per clock",
+        )
+        for name, rate in rates.items()
+    ]
+
+
+def cpu(processor: Processor, *, cores: int) -> list[Peak]:
+    """Of so many cores; one hardware thread is taken for a core, as the scheduler gives them."""
+    found = []
+    for name in ("fp32", "bf16", "int8"):
+        rate, how = _per_clock(processor, name)
+        if rate is None:
+            found.append(_underivable(name, how))
+        elif processor.hertz is None:
+            found.append(_underivable(name, "the machine does not tell its clock"))
+        else:
+            text = f"{cores} cores × {processor.hertz / 1e9:.3g} GHz × {rate} per clock ({how})"
+            found.append(Peak(name, cores * processor.hertz * rate, text))
+    return found
+
+
+def _per_clock(processor: Processor, precision: str) -> tuple[int | None, str]:
+    """Operations per clock of one core, and what they are made of."""
+    flags = processor.flags
+    if precision == "bf16":
+        known = "amx_bf16" in flags
+        return (1024, "AMX") if known else (None, "no BF16 unit whose rate is on record")
+    if precision == "int8":
+        known = "amx_int8" in flags
+        return (2048, "AMX") if known else (None, "no INT8 unit whose rate is on record")
+    units = _fma_units(processor)
+    if units is None:
+        return None, "the number of FMA units can't be told from what the processor says"
+    count, lanes = units
+    return count * lanes * 2, f"{count} FMA × {lanes} lanes"
+
+
+def _fma_units(processor: Processor) -> tuple[int, int] | None:
+    """How many fused multiply-add units, and FP32 lanes of each.
+
+    Intel and AMD, software optimization guides: Xeons with AMX have two units of 512 bits; of
+    Xeons before, some have one. Zen 4 (family 25 with AVX-512) feeds 512 bits in two halves.
+    """
+    flags, wide = processor.flags, "avx512f" in processor.flags
+    if processor.vendor == "GenuineIntel" and processor.family == 6:
+        if wide:
+            return (2, 16) if "amx_tile" in flags else None
+        return (2, 8) if {"avx2", "fma"} <= flags else None
+    if processor.vendor == "AuthenticAMD" and {"avx2", "fma"} <= flags:
+        return {23: (2, 8), 25: (2, 8), 26: (2, 16)}.get(processor.family)
+    return None
+
+
+def read_processor() -> Processor:
+    """This machine's."""
+    lines = _text("/proc/cpuinfo").splitlines()
+    told = {
+        name.strip(): value.strip()
+        for name, separator, value in (line.partition(":") for line in reversed(lines))
+        if separator
+    }
+    kilohertz = _text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").strip()
+    return Processor(
+        vendor=told.get("vendor_id", ""),
+        family=int(told.get("cpu family", "0")),
+        flags=frozenset(told.get("flags", "").split()),
+        hertz=float(kilohertz) * 1e3 if kilohertz.isdigit() else None,
+    )
+
+
+def last_level_cache_bytes() -> int | None:
+    """The largest cache that /sys tells of; None: it tells nothing."""
+    sizes = []
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        text = _text(str(index / "size")).strip()
+        if text.endswith("K") and text[:-1].isdigit():
+            sizes.append(int(text[:-1]) * 1024)
+    return max(sizes, default=None)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _underivable(name: str, why: str) -> Peak:
+    return Peak(name, None, f"not derivable: {why}")

@@ -1,0 +1,96 @@
+"""Bytes that averaging gradients takes: as the run's collectives counted them, and in theory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ai500 import events
+from ai500.parallel import topology
+from ai500.parallel.topology import Grid
+from ai500.records import Plan, TrainRecord
+from ai500.roofline.model import WIRE_BYTES
+from ai500.rundir import MemberFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of all ranks of one member in one optimizer step, by link class."""
+
+    inside_node: float
+    between_nodes: float
+
+
+def counted(record: TrainRecord, folder: MemberFolder) -> tuple[Traffic | None, str]:
+    """What the member's collectives counted, per step, and how; None: nobody counted.
+
+    A member that was resumed counts from its last start, so that only steps since then divide it.
+    """
+    told: Any = record.effective.get("parallel", {}).get("communication")
+    if record.world_size == 1:
+        return Traffic(0.0, 0.0), "none"
+    if not isinstance(told, dict) or "traffic" not in told:
+        return None, "not counted"
+    steps = record.steps - _steps_before(record, folder)
+    if steps <= 0:
+        return None, "not counted"
+    traffic = told["traffic"]
+    return (
+        Traffic(traffic["inside_node"] / steps, traffic["between_nodes"] / steps),
+        str(told["bytes"]),
+    )
+
+
+def _steps_before(record: TrainRecord, folder: MemberFolder) -> int:
+    resumed = [event for event in events.read(folder.events) if event["event"] == "resumed"]
+    if not resumed:
+        return 0
+    per_epoch = record.steps // record.epochs
+    return int(resumed[-1]["epoch"]) * per_epoch + int(resumed[-1]["step"])
+
+
+def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
+    """Gradient bytes × the algorithm's factor; None: activations travel, too, or instead.
+
+    Each of n ranks sends 2 (n−1)/n of its buffer along a line (docs/communication.md). FSDP2
+    gathers weights twice and scatters gradients once: 3 (n−1)/n in single precision.
+    """
+    parallel = plan.parallel
+    if parallel.pipeline_degree * parallel.tensor_degree > 1:
+        return None
+    nodes = nodes_of_ranks(plan)
+    if len(nodes) == 1:
+        return Traffic(0.0, 0.0)
+    if parallel.sharded:
+        return along_line(nodes, 4.0 * parameters, passes=3)
+    mode, precision = plan.communication.mode, plan.communication.precision
+    return on_grid(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
+
+
+def nodes_of_ranks(plan: Plan) -> list[int]:
+    """The node of each rank of a member, numbered node by node."""
+    per_node = len(plan.mapping[0].shares[0].slots)
+    return [rank // per_node for rank in range(plan.parallel_degree)]
+
+
+def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:
+    """All ranks together, in a communication mode: along all rows, then along all columns."""
+    grid: Grid = topology.GRIDS[mode](nodes)
+    inside = between = 0.0
+    rows = [list(range(first, first + grid.row)) for first in range(0, len(nodes), grid.row)]
+    columns = [list(range(first, len(nodes), grid.row)) for first in range(grid.row)]
+    for lines, size in ((rows, gradient_bytes), (columns, gradient_bytes / grid.row)):
+        for line in lines:
+            sent = along_line([nodes[rank] for rank in line], size)
+            inside += sent.inside_node
+            between += sent.between_nodes
+    return Traffic(inside, between)
+
+
+def along_line(nodes: Sequence[int], size: float, *, passes: int = 2) -> Traffic:
+    """Each rank sends (n−1)/n of a buffer in each pass, to its neighbour or one like it."""
+    count = len(nodes)
+    each = passes * (count - 1) / count * size
+    beside = sum(nodes[i] == nodes[(i + 1) % count] for i in range(count))
+    return Traffic(inside_node=each * beside, between_nodes=each * (count - beside))

@@ -1,0 +1,107 @@
+"""Rooflines in a real Chromium: no text over another, nothing clipped, wherever they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from ai500 import system
+from ai500.report.roofline import write_page
+from ai500.roofline.records import (
+    Advice,
+    KernelTime,
+    LinkTime,
+    MemoryTime,
+    Peak,
+    Placed,
+    PlacedLink,
+    RooflineRecord,
+    RunPlacement,
+)
+from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS
+
+SPEEDS = {
+    "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},
+    "conv": {"fp32": 48, "tf32": 380, "fp16": 800, "bf16": 827},
+}
+PEAKS = {"fp32": 67, "tf32": 535, "fp16": 1070, "bf16": 1070, "fp8": 2140, "int8": 2140}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def full_record() -> RooflineRecord:
+    """All that a large node may have."""
+    kernels = tuple(
+        KernelTime("gemm" if kernel == "gemm" else "conv", precision, "8192×8192×8192",
+                   10**12, 1 / speed, 30)
+        for kernel, speeds in SPEEDS.items()
+        for precision, speed in speeds.items()
+    )  # fmt: skip
+    links = (
+        LinkTime("all_reduce", "inside_node", 8, 1, 2**26, 3.4e-4, 20),
+        LinkTime("all_reduce", "inside_node", 8, 1, 2**10, 1e-5, 20),
+        LinkTime("all_reduce", "between_nodes", 2, 8, 2**26, 1.7e-3, 20),
+        LinkTime("all_reduce", "between_nodes", 2, 8, 2**10, 2e-5, 20),
+    )
+    return RooflineRecord(
+        format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
+        system=system.describe(), device="cuda", device_name="NVIDIA H200", unit="accelerator",
+        units=1, seconds=60.0, kernels=kernels,
+        memory=(MemoryTime("copy", 2**33, 2e-3, 30),), links=links,
+        peaks=tuple(Peak(name, peak * 1e12, "on paper") for name, peak in PEAKS.items()),
+    )  # fmt: skip
+
+
+def placement() -> RunPlacement:
+    """An ensemble over two nodes, near the ridge."""
+    links = (
+        PlacedLink("between_nodes", 1e8, 1e8, 2.1e4, 2.1e4, 6e11),
+        PlacedLink("inside_node", 7e8, 7e8, 3e3, 3e3, 6e12),
+    )
+    advice = Advice("FP16 compression", 'communication.precision = "fp16"', 2, 1, "computation",
+                    1.42, 3.1, "FP16 compression: COI ×2, bound moves to computation, at most 1.42×")  # fmt: skip  # noqa: E501
+    placed = tuple(
+        Placed("distributed", what, 2, 16, 4e15, "CONV BF16", 827e12 * 16, 1.7e16, links, 12e15,
+               "communication", "links between nodes", (advice,))
+        for what in ("member", "ensemble")
+    )  # fmt: skip
+    return RunPlacement(
+        run="<img src=x onerror=alert(1)>", workload="image_classification",
+        precision="mixed-bf16", kernel_precision="bf16", convention="matmul",
+        score_convention="aiperf", score_flops=4e15, bytes="counted", warnings=("a warning",),
+        placed=placed, ceilings=full_record(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("roofline") / "roofline.html"
+    write_page(path, full_record(), placement())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("width", "media"), [(1280, "screen"), (800, "screen"), (390, "screen"), (680, "print")]
+)
+def test_no_text_overlaps_or_is_clipped(
+    browser: Browser, page_file: Path, width: int, media: Any
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(page_file.as_uri())
+    page.emulate_media(media=media)
+    assert page.locator("svg").count() == 3
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    if media == "screen":
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.locator("img").count() == 0
+    page.close()

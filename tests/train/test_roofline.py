@@ -1,0 +1,173 @@
+"""COI as measured equals COI as computed: in real processes, and in a real run that is placed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500 import rundir, system
+from ai500.records import Plan
+from ai500.roofline.model import WIRE_BYTES
+from ai500.roofline.placing import place
+from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
+from ai500.roofline.traffic import on_grid
+from ai500.rundir import RunFolder
+from tests.conftest import SOURCE, Command
+from tests.train.traffic_checks import RANKS_PER_NODE
+
+PARAMETERS = 1024 * 512 + 512 + 512 * 768 + 768
+CASES = {
+    2: ["all_reduce:fp32", "all_reduce:fp16", "all_reduce:int8"],
+    4: ["all_reduce:fp32", "all_reduce:fp16", "all_reduce:int8", "hierarchical:fp32",
+        "hierarchical:bf16", "torus_2d:fp32"],
+}  # fmt: skip
+
+
+def ranks_tell(size: int, folder: Path) -> list[dict[str, Any]]:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.train.traffic_checks", str(folder / "store"),
+             str(folder / "report"), *CASES[size]],
+            cwd=SOURCE.parent,
+            env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE.parent}",
+                 "OMP_NUM_THREADS": "1", "RANK": str(rank), "WORLD_SIZE": str(size)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    try:
+        said = "".join(rank.communicate(timeout=300)[0] for rank in ranks)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert not any(rank.returncode for rank in ranks), said
+    return [json.loads((folder / f"report.{rank}").read_text()) for rank in range(size)]
+
+
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 4])
+def test_counted_bytes_are_those_the_kernel_sent_and_those_of_theory(
+    size: int, tmp_path: Path
+) -> None:
+    told = ranks_tell(size, tmp_path)
+    nodes = [rank // RANKS_PER_NODE for rank in range(size)]
+    for case in CASES[size]:
+        mode, precision = case.split(":")
+        gradient_bytes = WIRE_BYTES[precision] * PARAMETERS
+        theory = on_grid(nodes, mode=mode, gradient_bytes=gradient_bytes)
+        counted = {
+            scope: sum(one[case]["counted"][scope] for one in told)
+            for scope in ("inside_node", "between_nodes")
+        }
+        sent = sum(one[case]["kernel"] for one in told)
+        total = counted["inside_node"] + counted["between_nodes"]
+        assert total == pytest.approx(sent, rel=0.02), case
+        assert counted["inside_node"] == pytest.approx(theory.inside_node, rel=0.02), case
+        assert counted["between_nodes"] == pytest.approx(theory.between_nodes, rel=0.02), case
+
+
+@pytest.fixture(scope="module")
+def run_of_two(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One member of two ranks, to its end."""
+    folder = tmp_path_factory.mktemp("of two")
+    pairs = ["parallel.degree=2", "ensemble.size=1", "train.epochs=1", "train.batch_size=32",
+             "system.accelerators_per_node=2", "system.cores_per_slot=1",
+             "scheduler.poll_seconds=0.05"]  # fmt: skip
+    command = Command(
+        "run", "--out", folder / "run", "--data", tiny_store,
+        *(word for pair in pairs for word in ("--set", pair)),
+        cwd=folder, environment={"TMPDIR": str(folder)},
+    )  # fmt: skip
+    assert command.wait() == 0, command.err
+    return folder / "run"
+
+
+def machine(*, links: bool = True, cpu: str | None = None) -> RooflineRecord:
+    """A roofline of this machine with numbers that are easy to check."""
+    here = system.describe()
+    kernels = (
+        KernelTime("gemm", "fp32", "any", 10**12, 1.0, 5),
+        KernelTime("gemm", "bf16", "any", 3 * 10**12, 1.0, 5),
+    )
+    times = (LinkTime("all_reduce", "inside_node", 2, 1, 10**6, 1.0, 5),) if links else ()
+    return RooflineRecord(
+        format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
+        system=replace(here, cpu=cpu or here.cpu), device="cpu", device_name="test", unit="core",
+        units=2, seconds=1.0, kernels=kernels, links=times,
+    )  # fmt: skip
+
+
+def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
+    placement = place(RunFolder.open(run_of_two), machine())
+    assert placement.convention == "matmul"
+    assert placement.warnings == ()
+    (member,) = placement.placed
+    (link,) = member.links
+    assert (member.model, member.ranks, link.scope) == ("single node", 2, "inside_node")
+    assert link.coi is not None
+    assert link.analytical_coi is not None
+    assert link.coi == pytest.approx(link.analytical_coi, rel=0.02)
+    # Two ranks of one core each of a machine of two: its whole ceiling; 1 MB/s from each of both.
+    assert member.ceiling_flops == pytest.approx(1e12)
+    assert link.bytes_per_second == pytest.approx(2e6)
+    assert member.attainable_flops == pytest.approx(2e6 * link.coi)
+    assert (member.bound, member.limit) == ("communication", "links inside a node")
+    first = {advice.change: advice for advice in member.advice}
+    assert first["FP16 compression"].at_most == pytest.approx(2)
+    assert first["FP16 compression"].text.endswith("communication still bounds, at most 2.00×")
+    assert first["training in mixed-bf16"].at_most == 1
+
+
+def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> None:
+    plan = rundir.read(Plan, RunFolder(run_of_two).plan)
+    (link,) = place(RunFolder.open(run_of_two), machine()).placed[0].links
+    assert link.coi is not None
+    per_image = 14065152 + 27632640  # smoke, by the convention matmul
+    assert link.bytes_per_step == pytest.approx(2 * 4 * 78172, rel=0.02)
+    expected = plan.global_batch_size * per_image / (2 * 4 * 78172)
+    assert link.coi == pytest.approx(expected, rel=0.02)
+
+
+def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Path) -> None:
+    placement = place(RunFolder.open(run_of_two), machine(links=False, cpu="another CPU"))
+    another, unmeasured = placement.warnings
+    assert "another machine's" in another
+    assert "not measured them" in unmeasured
+    assert placement.placed[0].bound == "not known"
+
+
+def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: Path) -> None:
+    ceilings = tmp_path / "here.json"
+    rundir.write(ceilings, machine())
+    command = Command(
+        "roofline", "--run", run_of_two, "--ceilings", ceilings,
+        cwd=tmp_path, environment={"NO_COLOR": "1", "COLUMNS": "80"},
+    )  # fmt: skip
+    assert command.wait() == 0, command.err
+    shown = " ".join(command.out.split())
+    assert "communication (links inside a node) bounds it" in shown
+    assert "FP16 compression: COI ×2, communication still bounds, at most 2.00×" in shown
+    names = (str(run_of_two), str(ceilings))
+    assert all(len(line) <= 80 for line in command.out.splitlines()
+               if not any(name in line for name in names))  # fmt: skip
+    rundir.read(RunPlacement, run_of_two / "roofline.json")
+    assert "<h2>Roofline</h2>" in (run_of_two / "report.html").read_text(encoding="utf-8")
+    assert (run_of_two / "roofline.html").exists()
+
+
+def test_one_rank_sends_nothing(finished_run: Path) -> None:
+    placement = place(RunFolder.open(finished_run), machine())
+    assert placement.bytes == "none"
+    member, ensemble = placement.placed
+    assert member.links == ensemble.links == ()
+    assert member.bound == "computation"
+    assert ensemble.ceiling_flops == pytest.approx(2 * member.ceiling_flops)
+    assert not any("compression" in advice.change for advice in member.advice)

@@ -1,0 +1,67 @@
+"""`ai500 roofline` on this machine's CPU: measured for real, interrupted, gone on with."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ai500 import rundir
+from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth
+from tests.conftest import SOURCE, Start
+
+pytestmark = pytest.mark.serial
+
+
+def wait_for_kernels(path: Path, *, timeout: float = 180) -> RooflineRecord:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if path.exists() and (record := rundir.read(RooflineRecord, path)).kernels:
+            return record
+        time.sleep(0.05)
+    raise AssertionError(f"no kernel in {path} within {timeout} s")
+
+
+def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "here.json"
+    arguments = ["roofline", "--out", out, "--device", "cpu", "--precision", "fp32",
+                 "--precision", "tf32", "--seconds", "2", "--ranks", "2"]  # fmt: skip
+    command = start(*arguments)
+    partial = wait_for_kernels(out)
+    command.interrupt()
+    assert command.wait() == 130
+    assert "goes on where it stopped" in command.err
+    kept = rundir.read(RooflineRecord, out)
+    assert not kept.complete
+    shown = start("roofline", "--show", out)
+    assert shown.wait() == 0, shown.err
+    assert "PARTIAL" in shown.out
+
+    command = start(*arguments)
+    assert command.wait() == 0, command.err
+    record = rundir.read(RooflineRecord, out)
+    assert record.complete
+    assert record.kernels[: len(partial.kernels)] == partial.kernels  # not measured again
+    assert {one.kernel for one in record.kernels} == {"gemm", "conv"}
+    assert all(one.flops > 1e8 for one in ceilings(record))
+    assert dict(record.unavailable).keys() == {"gemm:tf32", "conv:tf32"}
+    assert (memory_bandwidth(record) or 0) > 1e8
+    times = [one for one in record.links if one.kind == "all_reduce"]
+    assert [one.bytes for one in times] == [1024 * 4**power for power in range(9)]
+    assert "No accelerator here: this is the CPU's roofline." in command.out
+    assert all(len(line) <= 80 for line in command.out.splitlines() if str(tmp_path) not in line)
+    again = start(*arguments)
+    assert again.wait() == 2
+    assert "finished roofline" in again.err
+
+
+def test_without_torch_it_says_what_is_missing(start: Start, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "torch.py").write_text("raise ImportError('hidden by the test')\n")
+    command = start("roofline", "--out", tmp_path / "a.json", "--device", "cpu",
+                    PYTHONPATH=f"{hidden}:{SOURCE}")  # fmt: skip
+    command.out, command.err = command.process.communicate(timeout=120)
+    assert command.process.returncode == 3
+    assert "is torch installed here" in command.err

@@ -1,0 +1,326 @@
+"""The roofline's parts that are pure: fits, traffic, advice, peaks, figures, records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ai500 import events, rundir, schema, system
+from ai500.cli import app
+from ai500.errors import AI500Error, EnvironmentLacksError, InputError, JobError
+from ai500.records import Operations, TrainRecord
+from ai500.report import roofline as pages
+from ai500.report import svg
+from ai500.report.roofline_figures import Mark, Roof, Slope, layout, record_figure
+from ai500.roofline import links, theory
+from ai500.roofline.advice import advise, best
+from ai500.roofline.measure import begin, check_precisions, interrupted
+from ai500.roofline.model import Channel, Standing
+from ai500.roofline.placing import place
+from ai500.roofline.records import (
+    KernelTime,
+    LinkTime,
+    MemoryTime,
+    Peak,
+    RooflineRecord,
+    ceilings,
+    peak_of,
+)
+from ai500.roofline.traffic import Traffic, along_line, counted, on_grid
+from ai500.rundir import MemberFolder
+from tests.unit.synthetic_run import Shape, write_synthetic_run
+
+
+def made(**changes: object) -> RooflineRecord:
+    """A roofline with two precisions, memory and links of both classes."""
+    record = RooflineRecord(
+        format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
+        system=system.describe(), device="cuda", device_name="<b>GPU</b>", unit="accelerator",
+        units=1, seconds=1.0,
+        kernels=(
+            KernelTime("gemm", "fp32", "1×2×3", 10**12, 0.02, 5),
+            KernelTime("gemm", "fp32", "4×5×6", 10**12, 0.04, 5),
+            KernelTime("gemm", "bf16", "4×5×6", 10**12, 0.00125, 5),
+            KernelTime("conv", "bf16", "any", 10**12, 0.0012, 5),
+        ),
+        memory=(MemoryTime("copy", 10**9, 0.0002, 5),),
+        links=(
+            LinkTime("all_reduce", "inside_node", 4, 1, 10**8, 1e-3, 5),
+            LinkTime("all_reduce", "inside_node", 4, 1, 10**3, 1e-5, 5),
+            LinkTime("all_reduce", "between_nodes", 2, 4, 10**8, 1e-1, 5),
+            LinkTime("point_to_point", "between_nodes", 2, 1, 10**8, 2e-2, 5),
+        ),
+        peaks=(Peak("bf16", 1e15, "on paper"), Peak("fp32", None, "not derivable: a test")),
+        unavailable=(("gemm:fp8", "it is a test"),),
+    )  # fmt: skip
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def test_best_and_typical_over_shapes() -> None:
+    gemm = next(one for one in ceilings(made()) if one.name == "GEMM FP32")
+    assert gemm.flops == pytest.approx(50e12)
+    assert gemm.typical_flops == pytest.approx(37.5e12)
+    assert gemm.shape == "1×2×3"
+    assert peak_of(made(), "fp32") is None
+
+
+@given(
+    latency=st.floats(1e-7, 1e-3),
+    rate=st.floats(1e6, 1e12),
+    noise=st.lists(st.floats(0.99, 1.01), min_size=9, max_size=9),
+)
+def test_a_fit_finds_latency_and_bandwidth(latency: float, rate: float, noise: list[float]) -> None:
+    sizes = [1024 * 4**power for power in range(9)]
+    exact = links.fit([(size, latency + size / rate) for size in sizes])
+    assert exact is not None
+    assert exact.worst_relative_error < 1e-6
+    assert exact.latency_seconds + sizes[4] / exact.bytes_per_second == pytest.approx(
+        latency + sizes[4] / rate
+    )
+    noisy = links.fit([(s, (latency + s / rate) * k) for s, k in zip(sizes, noise, strict=True)])
+    assert noisy is not None
+    assert noisy.latency_seconds >= 0
+    assert noisy.worst_relative_error < 0.05
+
+
+def test_no_fit_through_one_size_or_times_that_fall() -> None:
+    assert links.fit([(1024, 1.0), (1024, 2.0)]) is None
+    assert links.fit([(1.0, 2.0), (1e9, 1.0)]) is None
+
+
+def test_bandwidth_of_a_node() -> None:
+    """2 (n−1)/n of the buffer from each of its ranks; between nodes a group for each rank."""
+    assert links.node_bandwidth(made(), "inside_node") == pytest.approx(1.5 * 1e11 * 4)
+    assert links.node_bandwidth(made(), "between_nodes") == pytest.approx(1e9 * 4)
+    assert links.node_bandwidth(made(links=()), "inside_node") is None
+
+
+def test_traffic_of_each_mode_is_that_of_the_table_in_communication_md() -> None:
+    nodes = [0, 0, 1, 1, 2, 2, 3, 3]  # N = 4 nodes of L = 2
+    flat = on_grid(nodes, mode="all_reduce", gradient_bytes=8.0)
+    assert flat.between_nodes == pytest.approx(4 * 2 * 7 / 8 * 8)
+    assert flat.inside_node == pytest.approx(4 * 2 * 7 / 8 * 8)
+    by_node = on_grid(nodes, mode="hierarchical", gradient_bytes=8.0)
+    assert by_node.inside_node == pytest.approx(8 * 2 * 1 / 2 * 8)
+    assert by_node.between_nodes == pytest.approx(4 * 2 * 3 / 4 * 8)
+    torus = on_grid(nodes, mode="torus_2d", gradient_bytes=8.0)
+    assert torus == by_node  # rows of 2 are nodes
+    assert along_line([0], 8.0).inside_node == 0
+
+
+def test_advice_names_the_bound_it_moves_to() -> None:
+    """The issue's own words."""
+    ceiling = 142e12
+    standing = Standing(ceiling, (Channel("links", 1e9, 100e3),))
+    told = advise(
+        standing,
+        attained_flops=50e12,
+        wire_precision="fp32",
+        other_ceilings={"mixed-bf16": 400e12, "int8": 100e12},
+        hierarchical=None,
+    )
+    texts = [one.text for one in told]
+    assert "FP16 compression: COI ×2, bound moves to computation, at most 1.42×" in texts
+    assert "training in mixed-bf16: ceiling ×2.82, nothing to gain: communication bounds" in texts
+    fp16 = next(one for one in told if one.change == "FP16 compression")
+    assert fp16.never_more == pytest.approx(2.84)
+    chosen = best(told)
+    assert chosen is not None
+    assert chosen.at_most == pytest.approx(1.42)
+
+
+def test_no_advice_on_what_is_done_already() -> None:
+    standing = Standing(1e12, (Channel("links", 1e9, 10.0),))
+    told = advise(standing, attained_flops=1e9, wire_precision="int8", other_ceilings={},
+                  hierarchical=None)  # fmt: skip
+    assert [one.change for one in told] == ["twice the batch (or accumulation)"]
+    alone = advise(Standing(1e12, ()), attained_flops=1e9, wire_precision=None, other_ceilings={},
+                   hierarchical=None)  # fmt: skip
+    assert alone == []
+    assert best(alone) is None
+
+
+def test_theoretical_peaks() -> None:
+    """H100 SXM: 132 multiprocessors at 1.83 GHz are the 989 TFLOPS of its data sheet."""
+    h100 = {one.what: one.value for one in theory.nvidia((9, 0), multiprocessors=132, hertz=1.83e9)}
+    assert h100["bf16"] == pytest.approx(989.4e12, rel=1e-3)
+    assert h100["fp8"] == pytest.approx(1979e12, rel=1e-3)
+    a100 = {one.what: one.value for one in theory.nvidia((8, 0), multiprocessors=108, hertz=1.41e9)}
+    assert (a100["fp32"], a100["bf16"]) == pytest.approx((19.5e12, 312e12), rel=1e-2)
+    assert all(one.value is None for one in theory.nvidia((12, 0), multiprocessors=1, hertz=1e9))
+    xeon = theory.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
+    peaks = {one.what: one for one in theory.cpu(xeon, cores=10)}
+    assert peaks["fp32"].value == 10 * 2e9 * 64
+    assert peaks["bf16"].value == 10 * 2e9 * 1024
+    assert peaks["int8"].value is None
+    silent = theory.cpu(replace(xeon, hertz=None), cores=10)
+    assert all("not derivable" in one.how for one in silent)
+
+
+rates = st.floats(1e8, 1e18)
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+@given(
+    roofs=st.lists(rates, min_size=1, max_size=14),
+    slopes=st.lists(st.floats(1e6, 1e14), max_size=3),
+    marks=st.lists(st.tuples(st.floats(0.1, 1e9), rates), max_size=3),
+)
+def test_no_labels_of_a_roofline_overlap(
+    roofs: list[float], slopes: list[float], marks: list[tuple[float, float]]
+) -> None:
+    drawn = layout(
+        [Roof(f"GEMM BF{number}", flops) for number, flops in enumerate(roofs)],
+        [Slope(f"links {number}", rate) for number, rate in enumerate(slopes)],
+        [Mark(f"point {number}", coi, flops) for number, (coi, flops) in enumerate(marks)],
+    )
+    for one, other in itertools.combinations(drawn.labels, 2):
+        assert not one.box.meets(other.box), (one.text, other.text)
+    assert len(drawn.labels) == len(roofs) + len(slopes) + len(marks)
+    for label in drawn.labels:
+        assert label.box.left >= drawn.frame.left
+        assert label.box.right <= svg.WIDTH + 1e-6
+        assert label.box.top >= 0
+        assert label.box.bottom <= drawn.frame.bottom + 10
+
+
+def test_a_point_that_sends_nothing_stands_at_the_right_edge() -> None:
+    drawn = layout([Roof("GEMM", 1e12)], [], [Mark("member, COI ∞", None, 1e11)])
+    assert drawn.dots[0][0] == drawn.frame.right
+    assert math.isfinite(drawn.dots[0][1])
+
+
+def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "roofline.json"
+    rundir.write(path, made())
+    assert rundir.read(RooflineRecord, path) == made()
+    there = json.loads(path.read_text())
+    path.write_text(json.dumps(there | {"extra": 1}))
+    with pytest.raises(AI500Error, match="extra: unknown key"):
+        rundir.read(RooflineRecord, path)
+    assert schema.decode(RooflineRecord, there) == made()
+
+
+def test_pages_escape_what_machines_are_called(tmp_path: Path) -> None:
+    pages.write_page(tmp_path / "page.html", made(complete=False), None)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<b>GPU</b>" not in text
+    assert "&lt;b&gt;GPU&lt;/b&gt;" in text
+    assert "Partial" in text
+    assert "not derivable" in text
+    assert "it is a test" in text
+    assert "peak BF16" in record_figure(made(), title="any")
+
+
+def test_an_unknown_precision_gets_the_nearest_known() -> None:
+    with pytest.raises(InputError, match="no such precision; did you mean 'fp"):
+        check_precisions(["fp12"])
+    assert check_precisions([]) == ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+
+def test_only_a_partial_roofline_of_this_machine_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    rundir.write(path, made())
+    with pytest.raises(InputError, match="finished roofline"):
+        begin(path, "cuda", seconds=1)
+    elsewhere = replace(system.describe(), hostname="elsewhere")
+    rundir.write(path, made(complete=False, system=elsewhere))
+    with pytest.raises(InputError, match="begun on elsewhere"):
+        begin(path, "cuda", seconds=1)
+    rundir.write(path, made(complete=False))
+    assert begin(path, "cuda", seconds=1).record == made(complete=False)
+
+
+def test_the_default_file_is_the_one_that_was_interrupted(tmp_path: Path) -> None:
+    assert interrupted(tmp_path, host="here") is None
+    rundir.write(tmp_path / "here-1.json", made(complete=False))
+    (tmp_path / "here-2.json").write_text("{}")
+    assert interrupted(tmp_path, host="here") == tmp_path / "here-1.json"
+    rundir.write(tmp_path / "here-1.json", made())
+    assert interrupted(tmp_path, host="here") is None
+
+
+def test_a_resumed_member_counts_from_its_last_start(tmp_path: Path) -> None:
+    """Ten steps of an epoch, stopped after the fourth of the second: sixteen steps were counted."""
+    sent = {"inside_node": 1600, "between_nodes": 32, "calls": 1}
+    told = {"parallel": {"communication": {"bytes": "counted", "traffic": sent}}}
+    operations = Operations("aiperf", 1, 2, 3, 4)
+    record = TrainRecord(
+        member=0, parameters=4, images=300, steps=30, epochs=3, world_size=2, device="cpu",
+        device_name="any", quality=0.5, weights_sha256="", operations=operations, effective=told,
+        versions={},
+    )  # fmt: skip
+    folder = MemberFolder(tmp_path)
+    log = events.EventLog(folder.events, trial=1, member=0, attempt=2)
+    log.emit("resumed", epoch=1, step=4)
+    assert counted(record, folder) == (Traffic(100.0, 2.0), "counted")
+    sharded = replace(record, effective={"parallel": {"communication": {"bytes": "not counted"}}})
+    assert counted(sharded, folder) == (None, "not counted")
+    assert counted(replace(record, world_size=1), folder) == (Traffic(0.0, 0.0), "none")
+
+
+def test_an_unfinished_run_has_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    run.events.write_text("")
+    rundir.write(tmp_path / "a.json", made())
+    arguments = ["roofline", "--run", "run", "--ceilings", "a.json"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, JobError)
+    assert "no finished trial yet" in str(result.exception)
+
+
+def test_a_run_without_any_roofline_is_told_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_synthetic_run(tmp_path / "run", Shape())
+    result = CliRunner().invoke(app, ["roofline", "--run", "run"])
+    assert isinstance(result.exception, EnvironmentLacksError)
+    assert "Measure one: ai500 roofline" in str(result.exception)
+
+
+def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    only_bf16 = tuple(one for one in made().kernels if one.precision == "bf16")
+    with pytest.raises(InputError, match="no ceiling in fp32"):
+        place(run, made(kernels=only_bf16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--show", "nowhere.json"], "no such file"),
+        (["--run", "nowhere"], "nowhere is not a run folder"),
+        (["--precision", "fp12"], "did you mean 'fp"),
+        (["--scheduler", "slrm"], "did you mean 'slurm'?"),
+        (["--scheduler", "slurm", "--ranks", "2"], "--set system.accelerators_per_node"),
+    ],
+)
+def test_mistakes_are_one_message(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["roofline", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert said in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rundir.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))
+    result = CliRunner().invoke(app, ["roofline", "--show", "a.json"])
+    assert result.exit_code == 0, result.exception
+    for words in ("CPU's roofline", "PARTIAL", "GEMM FP32", "50 TFLOPS", "it is a test"):
+        assert words in result.stdout
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert (tmp_path / "a.html").exists()
