@@ -7,6 +7,7 @@
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
         placements/NODE-000.json  meeting_point.json  slurm/001.sh      (on a cluster)
+        pictures/pictures.json  pictures/*.png          (of workloads that have some to show)
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
@@ -62,6 +63,8 @@ class TrialFolder:
         self.meeting_point = path / "meeting_point.json"
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
+        self.pictures = path / "pictures"
+        self.pictures_record = self.pictures / "pictures.json"
 
     def placed(self, node: str, member: int) -> Path:
         """What a job of the member placed on one node, told by that node."""

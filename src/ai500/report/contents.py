@@ -27,6 +27,7 @@ from ai500.records import (
     TrainRecord,
 )
 from ai500.report.history import MemberHistory, member_histories
+from ai500.report.picture_files import TrialPictures, read_pictures
 from ai500.rundir import RunFolder
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ class Contents:
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
     jobs: Mapping[int, JobRecord]
+    pictures: TrialPictures | None
+    """None: the workload shows nothing, or the run is of an older version."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -84,6 +87,7 @@ def read_contents(run: RunFolder) -> Contents:
         bootstraps={one.member: one for one in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
+        pictures=read_pictures(trial),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,23 +12,15 @@ from ai500.errors import AI500Error
 from ai500.records import Mapping
 from ai500.report import figures, headline, sections
 from ai500.report.contents import Contents, read_contents
-from ai500.report.figures import Bar, Level, Row
+from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
+from ai500.report.picture_sections import gallery
 from ai500.rundir import RunFolder
 from ai500.train import learning_rate
 from ai500.units import human_seconds
 
 ROWS_SHOWN = 40
 """Longer tables fold the rest away."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with what it says; `svg` None: `caption` says why there is none."""
-
-    title: str
-    svg: Markup | None
-    caption: str
 
 
 def write_report(run: RunFolder) -> None:
@@ -51,6 +42,7 @@ def render(contents: Contents) -> str:
         headline=headline,
         sections=sections,
         figures=run_figures(contents),
+        gallery=gallery(contents),
         rows_shown=ROWS_SHOWN,
         expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
         began=_date(contents.began),
