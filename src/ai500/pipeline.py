@@ -10,6 +10,7 @@ run again.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -23,13 +24,16 @@ from ai500 import events, planning, plugins, rundir, schema, system
 from ai500.atomic import write_text
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
 from ai500.bagging.data_sampler import Sampler, recorded_counts, save_bootstrap
+from ai500.bagging.illustrate import illustrate
 from ai500.bagging.job_controller import JobController, log_tail
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.setting import preview, python_of, setting_of
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.data.class_data import class_source, generate_store
-from ai500.data.store import Store
+from ai500.data.climate.store import ClimateStore
+from ai500.data.opening import AnyStore
+from ai500.data.opening import open_store as open_folder
 from ai500.errors import (
     AI500Error,
     DataError,
@@ -52,11 +56,13 @@ from ai500.records import (
     Plan,
     Score,
     System,
+    Task,
     TrialRecord,
 )
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder, TrialFolder
 from ai500.scoring import score_run
+from ai500.workloads.protocol import ProblemClass
 
 
 class Observer(Protocol):
@@ -154,11 +160,22 @@ def run_trial(session: Session, number: int) -> list[str]:
     begin_trial(session, number, seed=seed, store=store)
     bootstraps = sample(session, trial, seed=seed)
     placements = place(session, trial, store=store, bootstraps=bootstraps)
-    failed = train(session, number, seed=seed, bootstraps=bootstraps, placements=placements)
+    tasks = member_tasks(
+        session.run,
+        session.plan,
+        trial=number,
+        seed=seed,
+        definition=_on_data(session.plan.definition, store),
+        bootstraps=bootstraps,
+        placements=placements,
+        config=session.config,
+    )
+    failed = train(session, number, tasks=tasks)
     collect_placements(trial)
     session.observer.stage("aggregating predictions and scoring")
     result = combine(session, trial, store=store, bootstraps=bootstraps)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
+    illustrate(trial, plan=session.plan, samples=store.splits["validation"])
     told, meters = events.read(session.run.events), read_meters(trial.meters)
     rundir.write(trial.score, score_trial(session.plan, told, trial=number, meters=meters))
     if not failed:
@@ -166,7 +183,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     return [_failure(session.run, number, member) for member in failed]
 
 
-def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
+def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) -> None:
     """Fix the trial's seed and data; a trial that goes on must find the same data."""
     trial = session.run.trial(number)
     if not trial.trial.exists():
@@ -180,16 +197,19 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
         )
 
 
-def open_store(session: Session) -> Store:
+def open_store(session: Session) -> AnyStore:
     """The user's store, or the class's own, generated once and kept in the cache."""
     plan, path = session.plan, session.config.data.path
     if path is not None:
-        store = Store.open(Path(path))
+        store = open_folder(Path(path))
     else:
         session.observer.stage("data of the class")
         store = generate_store(
             plan.workload, plan.problem_class, progress=session.observer.progress
         )
+    if isinstance(store, ClimateStore):
+        session.observer.stage("index and statistics of the years")
+        store.make_index(session.observer.progress)
     if not plan.stage:
         # Staging holds every sample against its digest as it copies it; here nobody would.
         session.observer.stage("verifying the store")
@@ -226,7 +246,7 @@ def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[Bootstrap
 
 
 def place(
-    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
 ) -> list[Placement]:
     """Data Duplicator: what each node's members need, to its local folder, once per node."""
     plan, placements = session.plan, []
@@ -258,30 +278,23 @@ def collect_placements(trial: TrialFolder) -> None:
         rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
 
 
-def train(
-    session: Session,
-    number: int,
-    *,
-    seed: int,
-    bootstraps: Sequence[BootstrapRecord],
-    placements: Sequence[Placement],
-) -> list[int]:
+def _on_data(definition: ProblemClass, store: AnyStore) -> ProblemClass:
+    """The class with what only its data tells: how climate's channels are normalized."""
+    if not isinstance(store, ClimateStore):
+        return definition
+    known = store.statistics
+    return dataclasses.replace(definition, normalization=(known.mean, known.deviation))
+
+
+def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     """Job Controller: all members to their ends; the members that failed."""
     plan, run, config = session.plan, session.run, session.config
     kind = plugins.scheduler(plan.scheduler)
-    store = Path(placements[0].store)
+    store = Path(tasks[0].store)
     controller = JobController(
         run,
         trial=number,
-        tasks=member_tasks(
-            run,
-            plan,
-            trial=number,
-            seed=seed,
-            bootstraps=bootstraps,
-            placements=placements,
-            config=config,
-        ),
+        tasks=tasks,
         shares={one.member: one.shares for one in plan.mapping},
         scheduler=kind.make(setting_of(run, config, plan, trial=number, store=store)),
         python=python_of(config),
@@ -320,7 +333,7 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
 
 
 def combine(
-    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
 ) -> EnsembleResult:
     """Aggregate the predictions of the members that finished."""
     plan = session.plan

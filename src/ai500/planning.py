@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ai500 import plugins, system
 from ai500.config import MOST, Config
-from ai500.data.store import Store
+from ai500.data.opening import open_store
 from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
 from ai500.operations.shipped import shipped
@@ -133,7 +133,7 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
     """The class as the user's own store makes it; the rules compare the store's identity."""
     if config.data.path is None:
         return problem_class
-    store = Store.open(Path(config.data.path))
+    store = open_store(Path(config.data.path))
     for split in ("train", "validation"):
         if split not in store.splits:
             raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")

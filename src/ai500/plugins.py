@@ -31,7 +31,10 @@ Kind = Literal[
 ]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
-    "workload": {"image_classification": "ai500.workloads.image_classification:WORKLOAD"},
+    "workload": {
+        "image_classification": "ai500.workloads.image_classification:WORKLOAD",
+        "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
+    },
     "scheduler": {
         "local": "ai500.bagging.schedulers.local:LOCAL",
         "slurm": "ai500.bagging.schedulers.slurm:SLURM",

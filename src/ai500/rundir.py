@@ -10,6 +10,7 @@
         bootstraps/000.bootstrap
         placements/NODE-000.json  meeting_point.json  slurm/001.sh      (on a cluster)
         meters/HOST-000.jsonl
+        pictures/pictures.json  pictures/*.png          (of workloads that have some to show)
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
@@ -66,6 +67,8 @@ class TrialFolder:
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
         self.meters = path / "meters"
+        self.pictures = path / "pictures"
+        self.pictures_record = self.pictures / "pictures.json"
 
     def placed(self, node: str, member: int) -> Path:
         """What a job of the member placed on one node, told by that node."""

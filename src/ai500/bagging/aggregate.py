@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,8 @@ def aggregate(
     members: Sequence[MemberPredictions],
     *,
     workload: Workload,
-    validation_labels: NDArray[np.int64],
-    train_labels: NDArray[np.int64],
+    validation_labels: NDArray[Any],
+    train_labels: NDArray[Any],
     ensemble_size: int,
     out_of_bag_limit: int,
 ) -> EnsembleResult:
@@ -85,7 +86,7 @@ def _out_of_bag(
     members: Sequence[MemberPredictions],
     *,
     workload: Workload,
-    train_labels: NDArray[np.int64],
+    train_labels: NDArray[Any],
     limit: int,
 ) -> tuple[float | None, int]:
     """Each sample judged only by the members that never saw it; seen by all: not judged."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from ai500 import events, rundir
 from ai500.bagging.data_sampler import recorded_counts
 from ai500.bagging.meeting_point import visit
-from ai500.data.store import Store
+from ai500.data.opening import open_store
 from ai500.errors import AI500Error, EnvironmentLacksError
 from ai500.parallel import placement
 from ai500.records import BootstrapRecord, Placement, Task
@@ -124,7 +124,7 @@ def _stage(task: Task, trial: TrialFolder, place: Place) -> Placement:
     run = Path(task.run)
     drawn = rundir.read_all(BootstrapRecord, trial.bootstraps)
     placed = placement.on_node(
-        Store.open(Path(task.store)),
+        open_store(Path(task.store)),
         node=place.node,
         counts=[recorded_counts(run, drawn[member]) for member in task.node_members],
         folder=job_scratch(task),

@@ -1,4 +1,4 @@
-"""`ai500 data`: make and check packed stores."""
+"""`ai500 data`: make and check packed stores and climate data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import typer
 from ai500.cli.start import AsJson, ClassName, WorkloadName
 from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
-from ai500.data.class_data import generate_store
+from ai500.data.class_data import generate_frames, generate_store
+from ai500.data.climate.check import Checked, check_years
+from ai500.data.opening import AnyStore, is_climate, open_store
 from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
-from ai500.data.store import Store
+from ai500.errors import InputError, RuleError
 
 app = typer.Typer(help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None)
+PROBLEMS_SHOWN = 20
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Processes. Default: all cores.", min=1)
 ]
@@ -66,38 +69,97 @@ def generate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: the cache.")
     ] = None,
+    frames: Annotated[
+        int | None,
+        typer.Option("--frames", help="Climate: so many frames, not the class's.", min=2),
+    ] = None,
+    height: Annotated[int | None, typer.Option("--height", help="Of frames, in pixels.")] = None,
+    width: Annotated[int | None, typer.Option("--width", help="Of frames, in pixels.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the learnable data of a class: the same bytes on every machine. Restartable.
 
     Example: ai500 data generate --workload image_classification --class smoke
     """
+    if frames is None and (height or width):
+        raise InputError("--height and --width go with --frames: a class has a size of its own.")
     flags = {"workload": workload, "problem_class": problem_class}
     config: Config = load(overrides={k: v for k, v in flags.items() if v is not None})
     with Terminal(quiet=as_json) as terminal:
         terminal.stage("data of the class")
-        store = generate_store(
-            config.workload, config.problem_class, progress=terminal.progress, path=out
-        )
+        store = (
+            generate_store(
+                config.workload, config.problem_class, progress=terminal.progress, path=out
+            )
+            if frames is None
+            else generate_frames(
+                config.workload, config.problem_class, progress=terminal.progress, path=out,
+                frames=frames, height=height, width=width,
+            )
+        )  # fmt: skip
     _tell(store, packed=None, as_json=as_json)
 
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="Folder of a store.")], as_json: AsJson = False
+    path: Annotated[Path, typer.Argument(help="Folder of a store, or of climate data.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Hold every byte of a store against its manifest.
+    """Hold every byte of a store against its manifest, or every year against the schema.
 
     Example: ai500 data check stores/imagenet
     """
-    store = Store.open(path)
+    if is_climate(path):
+        with Terminal(quiet=as_json) as terminal:
+            terminal.stage(f"checking {path}")
+            checked = check_years(path, terminal.progress)
+        _tell_years(checked, as_json=as_json)
+        return
+    store = open_store(path)
     with Terminal(quiet=as_json) as terminal:
         terminal.stage(f"checking {path}")
         store.verify(terminal.progress)
     _tell(store, packed=None, as_json=as_json)
 
 
-def _tell(store: Store, *, packed: Packed | None, as_json: bool) -> None:
+def _tell_years(checked: Checked, *, as_json: bool) -> None:
+    """What was found; problems end the command with the code of a broken rule."""
+    count = len(checked.problems)
+    frames = sum(year.count for year in checked.years)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "path": str(checked.path),
+                    "years": {year.path.name: year.count for year in checked.years},
+                    "frames": frames,
+                    "boxes": checked.boxes,
+                    "problem_count": count,
+                    "problems": [
+                        {"file": one.file, "frame": None if one.frame < 0 else one.frame,
+                         "text": one.text}
+                        for one in checked.problems[:PROBLEMS_SHOWN]
+                    ],
+                },
+                indent=2,
+            )
+        )  # fmt: skip
+    else:
+        console.print(
+            f"{checked.path}: {len(checked.years)} year{'s' * (len(checked.years) != 1)}, "
+            f"{frames} frames, {checked.boxes} boxes",
+            soft_wrap=True,
+        )
+    if count:
+        shown = [str(problem) for problem in checked.problems[:PROBLEMS_SHOWN]]
+        more = [f"… and {count - len(shown)} more"] if count > len(shown) else []
+        found = "1 problem" if count == 1 else f"{count} problems"
+        raise RuleError("\n  ".join([f"{checked.path}: {found}:", *shown, *more]))
+    if not as_json:
+        console.print("no problem found")
+
+
+def _tell(store: AnyStore, *, packed: Packed | None, as_json: bool) -> None:
     splits = {name: split.count for name, split in store.splits.items()}
     if as_json:
         print(

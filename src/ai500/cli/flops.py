@@ -16,7 +16,7 @@ from ai500.errors import InputError, RuleError
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
 from ai500.operations.countable import IMAGENET_INPUT, Countable, countable, imported_torch
 from ai500.operations.graph import Trace, with_loss
-from ai500.operations.published import AIPERF_TABLE_III
+from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
 from ai500.schema import nearest
 from ai500.units import human_bytes, human_si
@@ -31,7 +31,7 @@ def flops(
     model: Annotated[
         str,
         typer.Argument(
-            help="resnet50, resnet50-v1, a workload (image_classification, "
+            help="resnet50, resnet50-v1, faster-rcnn, a workload (image_classification, "
             "image_classification/smoke), or package.module:factory."
         ),
     ],
@@ -96,7 +96,7 @@ def flops(
     for table in tables:
         console.print(table, "", sep="\n")
     totals = counts if compare else {convention: count}
-    console.print(*_totals(totals), *_notes(count, exact), sep="\n")
+    console.print(*_totals(totals), *_profiled(chosen, sample), *_notes(count, exact), sep="\n")
 
 
 def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
@@ -267,6 +267,14 @@ def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
         yield f"total in {name}: {count.total:,} operations a step, {each} a sample"
         if count.update:
             yield f"  of them {count.update:,} update the parameters, once a step"
+
+
+def _profiled(model: Countable, sample: tuple[int, ...]) -> Iterable[str]:
+    """What the papers measured of a model of that kind, whose graph they don't publish."""
+    workload = {"faster-rcnn": "extreme_weather"}.get(model.name, model.name.removesuffix("/full"))
+    printed = PROFILED_OPERATIONS_PER_IMAGE.get(workload)
+    if printed is not None and sample == model.input_shape:
+        yield f"the papers' own model, by a profiler: {_si(printed)} a sample (V2 Table 6)"
 
 
 def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]:

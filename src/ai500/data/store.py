@@ -39,6 +39,23 @@ Digests = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Format:
+    """How a sample is laid out in the files of a split."""
+
+    name: str
+    image_dtype: str
+    channels_first: bool
+    label_dtype: str
+    label_shape: tuple[int, ...]
+
+
+PICTURES = Format("pictures", "|u1", False, "<i8", ())
+FRAMES = Format("frames", "<f4", True, "<f4", (15, 5))
+"""Climate: only nodes' copies have it, the store itself is HDF5."""
+FORMATS = {one.name: one for one in (PICTURES, FRAMES)}
+
+
 class Samples(Protocol):
     """Images and labels by their number in the store: read from it, or from a node's copy."""
 
@@ -50,10 +67,10 @@ class Samples(Protocol):
     def shape(self) -> Shape:
         """Height, width and channels of an image."""
 
-    def rows(self, indices: Indices) -> tuple[Images, Labels]:
+    def rows(self, indices: Indices) -> tuple[NDArray[Any], NDArray[Any]]:
         """The images and labels of these samples, in this order."""
 
-    def labels_of(self, indices: Indices) -> Labels:
+    def labels_of(self, indices: Indices) -> NDArray[Any]:
         """The labels alone."""
 
 
@@ -102,19 +119,24 @@ class Column:
         return array.view(np.ndarray)
 
 
-def columns(folder: Path, split: str, *, count: int, shape: Shape) -> tuple[Column, Column, Column]:
+def columns(
+    folder: Path, split: str, *, count: int, shape: Shape, format: Format = PICTURES
+) -> tuple[Column, Column, Column]:
     """The images, labels and digests of a split."""
+    height, width, channels = shape
+    stored = (channels, height, width) if format.channels_first else shape
+    images, labels = np.dtype(format.image_dtype), np.dtype(format.label_dtype)
     return (
-        Column(folder / f"{split}.images.npy", np.dtype("|u1"), (count, *shape)),
-        Column(folder / f"{split}.labels.npy", np.dtype("<i8"), (count,)),
+        Column(folder / f"{split}.images.npy", images, (count, *stored)),
+        Column(folder / f"{split}.labels.npy", labels, (count, *format.label_shape)),
         Column(folder / f"{split}.digests.npy", np.dtype("<u8"), (count,)),
     )
 
 
-def digests_of(images: Images, labels: Labels) -> Digests:
+def digests_of(images: NDArray[Any], labels: NDArray[Any]) -> Digests:
     """BLAKE2b of 8 bytes over each image's bytes and its label's."""
     images = np.ascontiguousarray(images)
-    tails = np.ascontiguousarray(labels, dtype="<i8")
+    tails = np.ascontiguousarray(labels, dtype="<f4" if labels.dtype.kind == "f" else "<i8")
     found = bytearray()
     for image, tail in zip(images, tails, strict=True):
         digest = hashlib.blake2b(image.data, digest_size=8)
@@ -131,19 +153,26 @@ class Split:
     name: str
     count: int
     shape: Shape
+    format: Format = PICTURES
 
-    def __reduce__(self) -> tuple[type[Split], tuple[Path, str, int, Shape]]:
+    def __reduce__(self) -> tuple[type[Split], tuple[Path, str, int, Shape, Format]]:
         # Another process maps the files itself: pickling a map would copy the whole array.
-        return Split, (self.folder, self.name, self.count, self.shape)
+        return Split, (self.folder, self.name, self.count, self.shape, self.format)
 
     @property
     def columns(self) -> tuple[Column, Column, Column]:
-        return columns(self.folder, self.name, count=self.count, shape=self.shape)
+        return columns(
+            self.folder, self.name, count=self.count, shape=self.shape, format=self.format
+        )
 
     @property
     def row_bytes(self) -> int:
         """What one sample takes on disk: image, label and digest."""
         return sum(column.row_bytes for column in self.columns)
+
+    def path_of(self, number: int) -> Path:
+        """The file that holds an image: one for all."""
+        return self.columns[0].path
 
     @cached_property
     def images(self) -> Images:

@@ -1,4 +1,4 @@
-"""What can be counted by name: ResNet-50, a workload's problem class, `package.module:factory`."""
+"""What can be counted by name: a known model, a problem class, `package.module:factory`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ai500.workloads.protocol import ProblemClass, Workload
 
 IMAGENET_INPUT = (3, 224, 224)
+CLIMATE_INPUT = (16, 768, 1152)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,16 @@ def _resnet50(version: Any) -> Any:
     return resnet50(version=version)
 
 
+def _faster_rcnn() -> Any:
+    from ai500.workloads.detection.faster_rcnn import FasterRCNN
+
+    return FasterRCNN()
+
+
 _NAMED = {
     "resnet50": Countable("resnet50", lambda: _resnet50("v1.5"), IMAGENET_INPUT, "softmax"),
     "resnet50-v1": Countable("resnet50-v1", lambda: _resnet50("v1"), IMAGENET_INPUT, "softmax"),
+    "faster-rcnn": Countable("faster-rcnn", _faster_rcnn, CLIMATE_INPUT),
 }
 
 

@@ -22,26 +22,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ai500 import atomic
 from ai500.data.chunks import Chunk, Progress, available_cores, cut, locked
+from ai500.data.climate.store import ClimateSplit, ClimateStore
+from ai500.data.opening import AnyStore
 from ai500.data.store import (
+    FORMATS,
+    FRAMES,
+    PICTURES,
     Column,
-    Images,
+    Digests,
     Indices,
-    Labels,
     Shape,
     Split,
-    Store,
     digests_of,
 )
 from ai500.data.store_writer import require_free_bytes, write_rows
 from ai500.errors import DataError
 
-FORMAT = "ai500 stage 1"
+FORMAT = "ai500 stage 2"
 MARK = "stage.json"
 TRAIN = "train"
 BLOCK_BYTES = 1 << 24
@@ -88,11 +92,11 @@ class StagedSplit:
     def indices(self) -> Indices:
         return self.numbers.mapped()
 
-    def rows(self, indices: Indices) -> tuple[Images, Labels]:
+    def rows(self, indices: Indices) -> tuple[NDArray[Any], NDArray[Any]]:
         """The images and labels of these samples of the store, in this order."""
         return self.part.rows(self._places(indices))
 
-    def labels_of(self, indices: Indices) -> Labels:
+    def labels_of(self, indices: Indices) -> NDArray[Any]:
         """The labels alone."""
         return self.part.labels_of(self._places(indices))
 
@@ -128,7 +132,13 @@ class Staged:
                 raise ValueError(f"format {mark['format']!r}")
             splits: dict[str, StagedSplit | Split] = {}
             for name, entry in mark["splits"].items():
-                part = Split(path, name, int(entry["staged"]), _shape(entry["shape"]))
+                part = Split(
+                    path,
+                    name,
+                    int(entry["staged"]),
+                    _shape(entry["shape"]),
+                    FORMATS[entry["format"]],
+                )
                 staged = StagedSplit(part, int(entry["count"]))
                 splits[name] = staged if name == TRAIN else part
                 for column in (*part.columns, *([staged.numbers] if name == TRAIN else [])):
@@ -149,7 +159,8 @@ class Staged:
             for chunk in _chunks(part):
                 here = np.arange(chunk.first, chunk.last, dtype=np.int64)
                 images = read_rows(part.columns[0], here)
-                _check(part, here, images=images, labels=part.labels[here])
+                found = digests_of(images, part.labels[here])
+                _check(part, here, found=found, expected=part.digests[here])
                 done += here.size
                 if progress:
                     progress(done, total)
@@ -165,7 +176,7 @@ def _chunks(split: Split) -> Iterator[Chunk]:
     return cut(split.name, split.count, rows_per_chunk=rows)
 
 
-def read_rows(column: Column, indices: Indices) -> NDArray[np.uint8]:
+def read_rows(column: Column, indices: Indices) -> NDArray[Any]:
     """Rows in ascending order: in one sweep where most are wanted, one by one where few are.
 
     Reads, and does not map: a disk that fails is an error here and would be a fatal signal there.
@@ -181,9 +192,9 @@ def read_rows(column: Column, indices: Indices) -> NDArray[np.uint8]:
     return np.concatenate(rows)
 
 
-def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDArray[np.uint8]:
-    rows = np.empty((last - first, *column.shape[1:]), dtype=np.uint8)
-    rest = rows.reshape(-1).data
+def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDArray[Any]:
+    rows = np.empty((last - first, *column.shape[1:]), dtype=column.dtype)
+    rest = rows.reshape(-1).view(np.uint8).data
     file.seek(column.offset(first))
     while rest:
         read = file.readinto(rest)
@@ -193,14 +204,15 @@ def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDA
     return rows
 
 
-def _check(split: Split, indices: Indices, *, images: Images, labels: Labels) -> None:
-    expected, found = split.digests[indices], digests_of(images, labels)
+def _check(
+    split: Split | ClimateSplit, indices: Indices, *, found: Digests, expected: Digests
+) -> None:
     wrong = np.flatnonzero(expected != found)
     if wrong.size:
         at = wrong[0]
         raise DataError(
-            f"{split.columns[0].path}: sample {indices[at]} is corrupt: its image and label have "
-            f"digest {found[at]:016x}, {split.columns[2].path.name} says {expected[at]:016x}. "
+            f"{split.path_of(int(indices[at]))}: sample {indices[at]} is corrupt: its image and "
+            f"label have digest {found[at]:016x}, the store says {expected[at]:016x}. "
             "Make or copy the store again."
         )
 
@@ -209,7 +221,9 @@ def _check(split: Split, indices: Indices, *, images: Images, labels: Labels) ->
 class _Copy:
     """One split on its way to the node: the rows `indices` of `source` become all of `target`."""
 
-    source: Split
+    source: Split | ClimateSplit
+    digests: Digests
+    """Of all samples of the source."""
     target: Split
     indices: Indices
 
@@ -221,7 +235,10 @@ class _Copy:
     def begin(self) -> None:
         """Write all but the images: the rest is small."""
         images, labels, digests = self.target.columns
-        small = [(labels, self.source.labels), (digests, self.source.digests)]
+        small: list[tuple[Column, NDArray[Any]]] = [
+            (labels, self.source.labels),
+            (digests, self.digests),
+        ]
         for column, rows in small:
             _write_header(column)
             write_rows(column, 0, rows[self.indices])
@@ -238,11 +255,17 @@ class _Copy:
         target = self.target.columns[0]
         if target.path.stat().st_size >= target.offset(chunk.last):
             here = read_rows(target, np.arange(chunk.first, chunk.last, dtype=np.int64))
-            if np.array_equal(digests_of(here, labels), self.source.digests[wanted]):
+            if np.array_equal(digests_of(here, labels), self.digests[wanted]):
                 return
-        images = read_rows(self.source.columns[0], wanted)
-        _check(self.source, wanted, images=images, labels=labels)
+        images = self._read(wanted)
+        found = digests_of(images, labels)
+        _check(self.source, wanted, found=found, expected=self.digests[wanted])
         write_rows(target, chunk.first, images)
+
+    def _read(self, wanted: Indices) -> NDArray[Any]:
+        if isinstance(self.source, ClimateSplit):
+            return self.source.rows(wanted)[0]
+        return read_rows(self.source.columns[0], wanted)
 
 
 def _write_header(column: Column) -> None:
@@ -257,7 +280,7 @@ def _write_header(column: Column) -> None:
 
 
 def duplicate(
-    store: Store,
+    store: AnyStore,
     *,
     counts: Sequence[NDArray[np.uint8]],
     folder: Path,
@@ -290,7 +313,7 @@ def duplicate(
         return _finish(store, copies=copies, path=path)
 
 
-def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
+def _union(store: AnyStore, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
     if TRAIN not in store.splits:
         raise DataError(f"{store.path}: has no split {TRAIN!r}, only {sorted(store.splits)}.")
     samples = store.splits[TRAIN].count
@@ -307,13 +330,21 @@ def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool
     return used
 
 
-def _copies(store: Store, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]:
+def _copies(store: AnyStore, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]:
     copies = []
     for name, split in store.splits.items():
         whole = np.ones(split.count, dtype=np.bool_)
         indices = np.flatnonzero(used if name == TRAIN else whole).astype(np.int64)
-        copies.append(_Copy(split, Split(path, name, indices.size, split.shape), indices))
+        climate = isinstance(split, ClimateSplit)
+        target = Split(path, name, indices.size, split.shape, FRAMES if climate else PICTURES)
+        copies.append(_Copy(split, _digests(store, name), target, indices))
     return copies
+
+
+def _digests(store: AnyStore, split: str) -> Digests:
+    if isinstance(store, ClimateStore):
+        return np.frombuffer(bytes.fromhex("".join(store.digests(split))), dtype="<u8")
+    return store.splits[split].digests
 
 
 def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -> None:
@@ -337,12 +368,13 @@ def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -
         pool.shutdown(cancel_futures=True)
 
 
-def _finish(store: Store, *, copies: list[_Copy], path: Path) -> Staged:
+def _finish(store: AnyStore, *, copies: list[_Copy], path: Path) -> Staged:
     splits = {
         copy.target.name: {
             "count": copy.source.count,
             "staged": copy.target.count,
             "shape": list(copy.target.shape),
+            "format": copy.target.format.name,
         }
         for copy in copies
     }

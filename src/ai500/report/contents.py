@@ -33,6 +33,7 @@ from ai500.records import (
 )
 from ai500.report.history import MemberHistory, member_histories
 from ai500.report.meter_view import MeterView, read_meter_view
+from ai500.report.picture_files import TrialPictures, read_pictures
 from ai500.roofline.records import RunPlacement
 from ai500.rundir import RunFolder
 
@@ -71,6 +72,8 @@ class Contents:
     """None: nobody placed the run."""
     profile: Profile | None
     """Where `ai500 profile RUN` was run."""
+    pictures: TrialPictures | None
+    """None: the workload shows nothing, or the run is of an older version."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -107,6 +110,7 @@ def read_contents(run: RunFolder) -> Contents:
         nodes=recorded_nodes(run),
         roofline=rundir.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
         profile=rundir.read(Profile, run.profile) if run.profile.exists() else None,
+        pictures=read_pictures(trial),
     )
 
 

@@ -15,6 +15,7 @@ from ai500.report import roofline as roofline_pages
 from ai500.report.contents import Contents, read_contents
 from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
+from ai500.report.picture_sections import gallery
 from ai500.report.profile_page import view_of
 from ai500.rundir import RunFolder
 from ai500.train import learning_rate
@@ -48,6 +49,7 @@ def render(contents: Contents) -> str:
         meters=meter_figures,
         roofline=roofline_pages,
         profile=None if contents.profile is None else view_of(contents.profile),
+        gallery=gallery(contents),
         rows_shown=ROWS_SHOWN,
         expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
         began=_date(contents.began),

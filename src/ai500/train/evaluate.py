@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
 from ai500.workloads.protocol import ProblemClass, Workload
 
-LEAST_BATCH = 128
+LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
+"""Without gradients a batch may be larger: so many images, or so many values if that is less."""
 
 
 @dataclass
@@ -47,7 +49,8 @@ class Evaluator:
         # Every rank predicts equally many; the last ones repeat a sample, which is cut off again.
         padded = np.pad(indices, (0, each * data.size - len(indices)), mode="edge")
         mine = padded[data.rank * each : (data.rank + 1) * each]
-        size = max(self.batch_size, LEAST_BATCH)
+        fitting = LEAST_VALUES // math.prod(self.problem_class.input_shape)
+        size = max(self.batch_size, min(LEAST_BATCH, fitting))
         with self.engine.evaluating():
             parts = [
                 self._predict_batch(samples, mine[first : first + size])

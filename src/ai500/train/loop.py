@@ -109,9 +109,9 @@ def _settle(member: Member) -> None:
     images, labels = member.feed.samples.rows(indices)
     device = member.feed.device
     draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
-    on_device = torch.from_numpy(images).to(device)
-    inputs = member.workload.train_inputs(member.problem_class, on_device, draws)
-    member.engine.settle(inputs, torch.from_numpy(labels).to(device))
+    on_device = torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
+    inputs, targets = member.workload.train_inputs(member.problem_class, *on_device, draws)
+    member.engine.settle(inputs, targets)
 
 
 def _train_epoch(
@@ -130,12 +130,14 @@ def _train_epoch(
     global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
         _seed_step(member, position)
-        inputs = member.workload.train_inputs(member.problem_class, batch.images, batch.draws)
+        inputs, labels = member.workload.train_inputs(
+            member.problem_class, batch.images, batch.labels, batch.draws
+        )
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
         for group in member.optimizer.param_groups:
             group["lr"] = learning_rate
         member.optimizer.zero_grad(set_to_none=True)
-        loss = member.engine.forward_backward(inputs, batch.labels)
+        loss = member.engine.forward_backward(inputs, labels)
         member.numerics.step(member.optimizer)
         loss_sum += loss.double() * global_batch
         position.step += 1

@@ -19,7 +19,7 @@ from torch import Tensor
 from ai500 import atomic, events, plugins, rundir, schema
 from ai500.bagging.aggregate import out_of_bag_indices
 from ai500.bagging.data_sampler import load_bootstrap
-from ai500.data.store import Store
+from ai500.data.opening import open_store
 from ai500.errors import AI500Error
 from ai500.inventory.node import record_after, record_before
 from ai500.metrics.meters.recorder import recorder_of
@@ -120,7 +120,7 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
     hyper = task.hyperparameters
     numerics = precision.make(hyper.precision, device=device)
     staged = task.staged or os.environ.get("AI500_STAGED")
-    splits = (Staged if staged else Store).open(Path(staged or task.store)).splits
+    splits = (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
     engine = _engine(task, workload, numerics=numerics, device=device)
     optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
     engine.prepare(optimizer)
@@ -189,6 +189,7 @@ def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch
         device=device,
         numerics=numerics,
         collective=collective,
+        forward=workload.forward,
         accumulation=hyper.accumulation,
     )
     made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
@@ -208,7 +209,7 @@ def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventL
 def _finish(member: Member) -> None:
     """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
     # Samples the member never saw are not in its node's copy: they come from the shared store.
-    shared = Store.open(Path(member.task.store)).splits["train"]
+    shared = open_store(Path(member.task.store)).splits["train"]
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
     weights = whole_weights(member.engine.module, member.engine.layout)

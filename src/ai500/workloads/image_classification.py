@@ -15,7 +15,7 @@ from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store import ImageSource
+    from ai500.data.store import ImageSource, Samples
 
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)
@@ -141,7 +141,9 @@ class ImageClassification:
             return resnet_plan("basic", (1, 1, 1), width=16)
         return resnet_plan("bottleneck", (3, 4, 6, 3), width=64)
 
-    def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
+    def train_inputs(
+        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """A flip, and a random-resized crop where stored images are larger than the model's."""
         from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
 
@@ -149,7 +151,12 @@ class ImageClassification:
         _, height, width = problem_class.input_shape
         if inputs.shape[2:] != (height, width):
             inputs = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
-        return flipped(inputs, draws[:, 4])
+        return flipped(inputs, draws[:, 4]), labels
+
+    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Class scores."""
+        outputs: Tensor = model(inputs)
+        return outputs
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
         """The middle of the image, 224 of every 256 pixels, at the model's size."""
@@ -181,6 +188,11 @@ class ImageClassification:
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """Share of samples whose most probable class is the true one."""
         return float(np.mean(predictions.argmax(axis=1) == labels))
+
+    def illustrations(
+        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+    ) -> None:
+        """None: the accuracy says it all."""
 
 
 WORKLOAD = ImageClassification()

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store import ImageSource
+    from ai500.data.store import ImageSource, Samples
+    from ai500.illustrations import Drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,9 @@ class ProblemClass:
     not depend on P_degree; None: `reference.batch_size` on each accelerator, as in the papers."""
     store_sha256: str | None = None
     """Identity of the store the class is defined on; None where the user's own files define it."""
+    normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Mean and deviation of each channel over the training samples, where the data tells them;
+    None: fixed by the workload, or not known before the user's data is."""
     seconds_per_image: float | None = None
     """A measured guess for `ai500 plan` on one slot of `measured_on`; None: not measured."""
     measured_on: str | None = None
@@ -159,8 +163,14 @@ class Workload(Protocol):
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
         """How the class's model can be divided; None: it can't, only data parallelism is left."""
 
-    def train_inputs(self, problem_class: ProblemClass, images: Tensor, draws: Tensor) -> Tensor:
-        """Stored images (uint8, N×H×W×C) to the model's inputs, augmented by `draws`."""
+    def train_inputs(
+        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Stored images and labels to the model's inputs and the loss's labels; `draws` augment
+        them."""
+
+    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+        """A training pass: what `loss` takes. Most models don't look at the labels."""
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
         """Stored images to the model's inputs, without augmentation."""
@@ -178,3 +188,8 @@ class Workload(Protocol):
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
         """The quality Eq. 8 compares with the target."""
+
+    def illustrations(
+        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+    ) -> Drawn | None:
+        """What the report shows of members' validation predictions; None: nothing."""

@@ -22,6 +22,12 @@ from ai500.records import Parallelism
 from ai500.workloads.protocol import ParallelPlan
 
 Loss = Callable[[Any, Tensor], Tensor]
+Forward = Callable[[nn.Module, Tensor, Tensor], Any]
+
+
+def without_labels(module: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+    """The training pass of a model that needs no labels for it."""
+    return module(inputs)
 
 
 class Wish(IntEnum):
@@ -85,6 +91,8 @@ class Setting:
     numerics: Numerics
     collective: Collective | None
     """None: one data-parallel rank, or an engine that averages by itself."""
+    forward: Forward = without_labels
+    """A training pass through the whole model, or through DDP around it."""
     accumulation: int = 1
     """Micro-steps whose gradients one optimizer step takes together."""
 

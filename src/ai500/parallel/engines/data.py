@@ -75,7 +75,8 @@ class DataParallel:
     def _micro_step(self, inputs: Tensor, labels: Tensor) -> Tensor:
         numerics = self._setting.numerics
         with numerics.forward():
-            loss = self._setting.loss(self._forward(inputs), labels)
+            outputs = self._setting.forward(self._forward, inputs, labels)
+            loss = self._setting.loss(outputs, labels)
         numerics.scale(loss / self._setting.accumulation).backward()
         return loss.detach()
 

@@ -64,7 +64,7 @@ class ShardedDataParallel:
             if self.mesh.size > 1:
                 self.module.set_requires_gradient_sync(number == steps)
             with setting.numerics.forward():
-                loss = setting.loss(self.module(some), theirs)
+                loss = setting.loss(setting.forward(self.module, some, theirs), theirs)
             setting.numerics.scale(loss / steps).backward()
             losses.append(loss.detach())
         return torch.stack(losses).mean()

@@ -1,0 +1,154 @@
+"""Climate: frames made a second and by which part; reading against h5py's own `dataset[i]`.
+
+Run: python benchmarks/climate.py [--frames 24] [--folder DIR]
+Reading is measured on one set of files in one run, ours and h5py's in alternation; the files are in
+the page cache, so it is the software that is measured, not the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ai500.data.climate.index import digest_of, moments_of
+from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
+from ai500.data.climate.schema import CHANNELS
+from ai500.data.climate.store import ClimateSplit, ClimateStore
+from ai500.data.climate.writer import generate_years
+from ai500.workloads.climate.background import background
+from ai500.workloads.climate.events import draw_events
+from ai500.workloads.climate.generator import add_grain, draw
+from ai500.workloads.climate.noise import Draws, magnified
+from ai500.workloads.climate.patterns import Canvas
+
+REPEATS = 3
+BATCH = 4
+LAYOUTS = {
+    "contiguous": {},
+    "chunk a frame": {"chunks": (1, len(CHANNELS), 768, 1152)},
+    "gzip, chunk a channel": {"chunks": (1, 1, 768, 1152), "compression": "gzip"},
+}
+
+
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """On the clock, and of all cores together."""
+    start, cores = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - start, time.process_time() - cores
+
+
+class Laps:
+    """CPU seconds of one thread, by part."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._last = time.thread_time()
+
+    def lap(self, part: str) -> None:
+        now = time.thread_time()
+        self.spent[part] = self.spent.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+def parts(name: str, recipe: ClimateRecipe, *, frames: int) -> None:
+    """CPU milliseconds a frame, one thread."""
+    device = torch.device("cpu")
+    size = {"height": recipe.height, "width": recipe.width}
+    torch.set_num_threads(1)
+    draw(recipe, "train", 0, 1, device="cpu")
+    laps = Laps()
+    for number in range(frames):
+        key = (recipe.seed, 0, number)
+        coarse, texture = background(Draws(*key, 2), summer=0.5, device=device)
+        laps.lap("background")
+        fields = torch.stack([magnified(field, **size) for field in coarse])
+        canvas = Canvas(fields, magnified(texture, **size))
+        laps.lap("interpolation")
+        draw_events(canvas, Draws(*key, 1), recipe, summer=0.5)
+        laps.lap("events")
+        add_grain(fields, Draws(*key, 3), amount=1.0)
+        laps.lap("noise")
+        frame = fields.numpy()
+        digest_of(frame, np.zeros((15, 5), np.float32))
+        laps.lap("digest")
+        moments_of(frame[None])
+        laps.lap("statistics")
+    total = sum(laps.spent.values()) / frames
+    told = ", ".join(f"{part} {1000 * value / frames:.1f}" for part, value in laps.spent.items())
+    print(f"{name:<12} {1000 * total:7.1f} ms of CPU a frame: {told}")
+
+
+def making(name: str, recipe: ClimateRecipe, *, folder: Path, workers: tuple[int, ...]) -> None:
+    """Wall-clock frames a second, files written, hashed and synced."""
+    count = recipe.train + recipe.validation
+    for number in workers:
+        path = folder / f"{name}-{number}"
+        spent, _ = seconds(partial(generate_years, path, recipe, workers=number))
+        shutil.rmtree(path)
+        print(f"{name:<12} {number} processes: {count / spent:7.2f} frames/s, start-up included")
+
+
+def reading(folder: Path, *, frames: int) -> None:
+    """MB/s of random batches, against `dataset[i]` one by one."""
+    recipe = replace(WORKSTATION, train=frames, validation=1)
+    source = generate_years(folder / "source", recipe)
+    values, boxes = source.splits["train"].rows(np.arange(frames))
+    order = np.random.default_rng(0).permutation(frames)
+    batches = [order[first : first + BATCH] for first in range(0, frames, BATCH)]
+    for name, layout in LAYOUTS.items():
+        path = folder / name.replace(" ", "-").replace(",", "")
+        path.mkdir()
+        for year, count in ((1979, frames), (1980, 1)):
+            with h5py.File(path / f"climo_{year}.h5", "w") as file:
+                file.create_dataset("images", data=values[:count], **layout)
+                file.create_dataset("boxes", data=boxes[:count])
+        split = ClimateStore.open(path).splits["train"]
+        ours, theirs = [], []
+        for _ in range(REPEATS):
+            ours.append(seconds(partial(_ours, split, batches)))
+            theirs.append(seconds(partial(_plain, path / "climo_1979.h5", batches)))
+        size = values.nbytes / 1e6
+        (our, our_cpu), (their, their_cpu) = np.min(ours, axis=0), np.min(theirs, axis=0)
+        print(
+            f"{name:<22} {size / our:6.0f} MB/s, h5py {size / their:6.0f}: {their / our:.2f} ×; "
+            f"of CPU {1e3 * our_cpu / size:.2f} and {1e3 * their_cpu / size:.2f} s/GB"
+        )
+        shutil.rmtree(path)
+
+
+def _ours(split: ClimateSplit, batches: list[NDArray[np.int64]]) -> None:
+    for batch in batches:
+        split.rows(batch)
+
+
+def _plain(path: Path, batches: list[NDArray[np.int64]]) -> None:
+    with h5py.File(path) as file:
+        images = file["images"]
+        for batch in batches:
+            np.stack([images[number] for number in batch])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=24, help="of 768×1152 in the reading part")
+    parser.add_argument("--folder", type=Path, default=None, help="where files are made")
+    chosen = parser.parse_args()
+    with torch.inference_mode():
+        parts("smoke", SMOKE, frames=10)
+        parts("workstation", WORKSTATION, frames=4)
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as made:
+        making("smoke", replace(SMOKE, train=96, validation=32), folder=Path(made), workers=(1, 2))
+        few = replace(WORKSTATION, train=12, validation=4)
+        making("workstation", few, folder=Path(made), workers=(1, 2))
+        reading(Path(made), frames=chosen.frames)

@@ -1,0 +1,325 @@
+"""Our Faster R-CNN beside torchvision's stock one on one GPU, interleaved, in four precisions.
+
+    PYTHONPATH=src python benchmarks/gpu/detection.py [--only tf32-4] [--compile] [--profile]
+        [--json FILE]
+
+Both: ResNet-50 FPN, 16 channels, 768×1152, the same images and boxes, channels-last weights,
+trainable batch norm, fused SGD, the same autocast. A step is forward, loss, backward, optimizer.
+First our parts are compared with torchvision's own kernels, in result and in time, and one step of
+ours runs with synchronization forbidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torchvision
+from torch import Tensor, nn
+from torchvision.models.detection import fasterrcnn_resnet50_fpn
+from torchvision.ops import MultiScaleRoIAlign, batched_nms, nms
+from torchvision.ops import roi_align as their_roi_align
+
+from ai500.operations import count
+from ai500.train import precision
+from ai500.workloads.detection.faster_rcnn import RESNET50_FPN, FasterRCNN
+from ai500.workloads.detection.losses import detection_loss
+from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.roi_align import roi_align
+
+CHANNELS, HEIGHT, WIDTH = 16, 768, 1152
+CASES = {
+    "fp32-2": ("fp32", 2),
+    "tf32-4": ("tf32", 4),
+    "bf16-4": ("mixed-bf16", 4),
+    "bf16-16": ("mixed-bf16", 16),
+}
+ROUNDS, STEPS, WARM_UP = 4, 8, 4
+DEVICE = torch.device("cuda", 0)
+Step = Callable[[], None]
+
+
+class Energy:
+    """Joules since the driver was loaded, by the GPU's own counter."""
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        except Exception as error:
+            print(f"watts: not measured ({error})")
+            self.read: Callable[[], float | None] = lambda: None
+        else:
+            self.read = lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000
+
+
+def frames(batch: int) -> tuple[Tensor, Tensor]:
+    """Noise, and per frame three boxes moved about."""
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    images = torch.randn(batch, CHANNELS, HEIGHT, WIDTH, device=DEVICE, generator=generator)
+    labels = torch.full((batch, 15, 5), -1.0, device=DEVICE)
+    rows = [[100, 100, 260, 300, 0], [200, 500, 420, 640, 1], [400, 20, 520, 700, 3]]
+    labels[:, :3] = torch.tensor(rows, dtype=torch.float32, device=DEVICE)
+    moved = torch.randint(-20, 21, (batch, 3, 2), device=DEVICE, generator=generator)
+    labels[:, :3, :4] += moved.repeat(1, 1, 2)
+    return images, labels
+
+
+def our_step(name: str, images: Tensor, labels: Tensor, *, compiled: bool) -> Step:
+    """A training step of ours, from images as a store gives them."""
+    numerics = precision.make(name, device=DEVICE)
+    model = FasterRCNN().to(DEVICE, memory_format=torch.channels_last)
+    model = numerics.model(model).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, fused=True)
+    forward = torch.compile(model) if compiled else model
+
+    def step() -> None:
+        inputs = images.contiguous(memory_format=torch.channels_last)
+        with numerics.forward():
+            loss = detection_loss(forward(inputs, labels))
+        optimizer.zero_grad(set_to_none=True)
+        numerics.scale(loss).backward()
+        numerics.step(optimizer)
+
+    return step
+
+
+def stock_step(name: str, images: Tensor, labels: Tensor) -> Step:
+    """A training step of torchvision's, as its documentation has it."""
+    numerics = precision.make(name, device=DEVICE)
+    model = fasterrcnn_resnet50_fpn(
+        weights=None,
+        weights_backbone=None,
+        num_classes=5,
+        trainable_backbone_layers=5,
+        min_size=HEIGHT,
+        max_size=WIDTH,
+        image_mean=[0.0] * CHANNELS,
+        image_std=[1.0] * CHANNELS,
+    )
+    model.backbone.body.conv1 = nn.Conv2d(CHANNELS, 64, 7, 2, 3, bias=False)
+    model = model.to(DEVICE, memory_format=torch.channels_last).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, fused=True)
+    targets = [
+        {"boxes": rows[:3, [1, 0, 3, 2]].contiguous(), "labels": rows[:3, 4].long() + 1}
+        for rows in labels
+    ]
+
+    def step() -> None:
+        with numerics.forward():
+            loss = sum(model(list(images), targets).values())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        numerics.step(optimizer)
+
+    return step
+
+
+def timed(step: Step, energy: Energy, *, steps: int) -> tuple[float, float | None]:
+    """Seconds per step, and watts."""
+    torch.cuda.synchronize()
+    joules, begin = energy.read(), time.perf_counter()
+    for _ in range(steps):
+        step()
+    torch.cuda.synchronize()
+    seconds, after = time.perf_counter() - begin, energy.read()
+    watts = None if joules is None or after is None else (after - joules) / seconds
+    return seconds / steps, watts
+
+
+def compare(case: str, *, operations: float, compiled: bool, energy: Energy) -> dict[str, Any]:
+    """Both models in turns, so that a change of clock or temperature meets both."""
+    name, batch = CASES[case]
+    images, labels = frames(batch)
+    steps = {
+        "stock": stock_step(name, images, labels),
+        "ours": our_step(name, images, labels, compiled=compiled),
+    }
+    seconds: dict[str, list[float]] = {who: [] for who in steps}
+    watts: dict[str, list[float]] = {who: [] for who in steps}
+    peak = dict.fromkeys(steps, 0.0)
+    for step in steps.values():
+        for _ in range(WARM_UP):
+            step()
+    for _ in range(ROUNDS):
+        for who, step in steps.items():
+            torch.cuda.reset_peak_memory_stats()
+            each, drawn = timed(step, energy, steps=STEPS)
+            seconds[who].append(each)
+            watts[who] += [] if drawn is None else [drawn]
+            peak[who] = max(peak[who], torch.cuda.max_memory_allocated() / 2**30)
+    told: dict[str, Any] = {"case": case, "batch": batch, "precision": name}
+    for who in steps:
+        speed = batch / statistics.median(seconds[who])
+        told[who] = {
+            "images_per_second": round(speed, 1),
+            "spread": round(max(seconds[who]) / min(seconds[who]) - 1, 3),
+            "watts": round(statistics.median(watts[who])) if watts[who] else None,
+            "peak_gib": round(peak[who], 1),
+        }
+    told["ours"]["tflops"] = round(told["ours"]["images_per_second"] * operations / 1e12, 1)
+    told["ratio"] = round(told["ours"]["images_per_second"] / told["stock"]["images_per_second"], 3)
+    return told
+
+
+def milliseconds(call: Callable[[], Any], *, times: int = 10) -> float:
+    """Of a call, by the host's clock: what waits for the GPU costs what it costs a user."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(times):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / times * 1000
+
+
+def check_suppression(batch: int) -> None:
+    """Every row kept as torchvision keeps it; five levels of a thousand candidates per image."""
+    generator = torch.Generator(DEVICE).manual_seed(1)
+    rows, number = batch * 5, 1000
+    corner = torch.rand(rows, number, 2, device=DEVICE, generator=generator) * 300
+    size = 20 + torch.rand(rows, number, 2, device=DEVICE, generator=generator) * 60
+    boxes = torch.cat([corner, corner + size], dim=2)
+    scores = torch.arange(number, 0, -1, device=DEVICE).float()
+    everyone = torch.ones(rows, number, dtype=torch.bool, device=DEVICE)
+    kept = survivors(boxes, everyone, threshold=0.7)
+    different = sum(
+        set(nms(row, scores, 0.7).tolist()) != set(mine.nonzero().flatten().tolist())
+        for row, mine in zip(boxes, kept, strict=True)
+    )
+    level = torch.arange(5, device=DEVICE).repeat_interleave(number)
+
+    def theirs() -> None:
+        for image in boxes.view(batch, 5 * number, 4):
+            batched_nms(image, scores.repeat(5), level, 0.7)
+
+    mine = milliseconds(lambda: survivors(boxes, everyone, threshold=0.7))
+    print(
+        f"nms, batch {batch}: {different} of {rows} sets differ; "
+        f"ours {mine:.2f} ms, torchvision {milliseconds(theirs):.2f} ms"
+    )
+
+
+def check_roi_align(batch: int, kind: torch.dtype) -> None:
+    """The same features, and how long forward and backward take."""
+    generator = torch.Generator(DEVICE).manual_seed(2)
+    strides = RESNET50_FPN.strides[:-1]
+    pyramid = [
+        torch.randn(batch, 256, HEIGHT // s, WIDTH // s, device=DEVICE, generator=generator)
+        .to(kind, memory_format=torch.channels_last)
+        .requires_grad_()
+        for s in strides
+    ]
+    corner = torch.rand(batch, 512, 2, device=DEVICE, generator=generator) * 600
+    size = 8 + torch.rand(batch, 512, 2, device=DEVICE, generator=generator) ** 2 * 500
+    boxes = torch.cat([corner, corner + size], dim=2)
+    as_xy = [image[:, [1, 0, 3, 2]].contiguous() for image in boxes]
+    pooler = MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2)
+
+    def ours() -> Tensor:
+        return roi_align(pyramid, boxes, strides=strides, first_size=56.0, bins=7)
+
+    def theirs() -> Tensor:
+        named = {str(number): level for number, level in enumerate(pyramid)}
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=kind != torch.float32):
+            return pooler(named, as_xy, [(HEIGHT, WIDTH)] * batch)
+
+    def backward(forward: Callable[[], Tensor]) -> None:
+        out = forward()
+        torch.autograd.grad(out, pyramid, torch.ones_like(out))
+
+    one_level = pyramid[1].detach().float()
+    mine = roi_align([one_level], boxes, strides=(8,), first_size=1e9, bins=7)
+    reference = their_roi_align(one_level, as_xy, 7, 1 / 8, 2, aligned=True)
+    error = (mine.flatten(0, 1).transpose(1, 2) - reference.flatten(2)).abs().max().item()
+    print(
+        f"roi align, batch {batch}, {kind}: largest difference {error:.1e}; with backward "
+        f"ours {milliseconds(lambda: backward(ours)):.2f} ms, "
+        f"torchvision {milliseconds(lambda: backward(theirs)):.2f} ms"
+    )
+
+
+def check_no_synchronization() -> None:
+    """One step in which anything that waits for the GPU raises."""
+    images, labels = frames(2)
+    step = our_step("fp32", images, labels, compiled=False)
+    step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    except RuntimeError as error:
+        print(f"synchronization: {str(error).splitlines()[0]}")
+    else:
+        print("synchronization: none in a training step")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def profile(case: str, *, compiled: bool) -> None:
+    """Where a step's time goes."""
+    name, batch = CASES[case]
+    step = our_step(name, *frames(batch), compiled=compiled)
+    for _ in range(WARM_UP):
+        step()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as recorded:
+        step()
+        torch.cuda.synchronize()
+    table = recorded.key_averages()
+    print(table.table(sort_by="self_cuda_time_total", row_limit=25, max_name_column_width=60))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=list(CASES), nargs="+", default=list(CASES))
+    parser.add_argument("--compile", action="store_true", help="ours through torch.compile")
+    parser.add_argument("--profile", action="store_true", help="and where the last case's time is")
+    parser.add_argument("--json", type=Path, help="the figures as a file")
+    chosen = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    print(torch.cuda.get_device_name(), torch.__version__, torchvision.__version__)
+    with torch.device("meta"):
+        counted = count(FasterRCNN(), (1, CHANNELS, HEIGHT, WIDTH), convention="matmul")
+    operations = counted.forward_per_image + counted.backward_per_image
+    print(f"ours: {operations / 1e9:.0f} GFLOP an image, {counted.parameters:,} parameters")
+    for check in (
+        check_no_synchronization,
+        lambda: check_suppression(4),
+        lambda: check_suppression(16),
+        lambda: check_roi_align(4, torch.float32),
+        lambda: check_roi_align(4, torch.bfloat16),
+        lambda: check_roi_align(16, torch.bfloat16),
+    ):
+        check()
+        torch.cuda.empty_cache()
+    energy, told = Energy(), []
+    print("case      stock img/s  ours img/s  ratio  TFLOPS  watts (stock, ours)  GiB")
+    for case in chosen.only:
+        one = compare(case, operations=operations, compiled=chosen.compile, energy=energy)
+        stock, ours = one["stock"], one["ours"]
+        print(
+            f"{case:9} {stock['images_per_second']:11} {ours['images_per_second']:11} "
+            f"{one['ratio']:6} {ours['tflops']:7}  {stock['watts']}, {ours['watts']}"
+            f"  {stock['peak_gib']}, {ours['peak_gib']}",
+            flush=True,
+        )
+        told.append(one)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        torch.cuda.empty_cache()
+    if chosen.profile:
+        profile(chosen.only[-1], compiled=chosen.compile)
+
+
+if __name__ == "__main__":
+    main()

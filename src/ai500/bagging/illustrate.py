@@ -1,0 +1,52 @@
+"""The stage after aggregation: what the workload shows of a trial, for the report.
+
+It reads the members' predictions from the trial's folder and writes `pictures/` there. A trial that
+goes on with more members draws again. A picture is never worth a run: what goes wrong is noted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from ai500 import atomic, plugins, rundir
+from ai500.data.store import Samples
+from ai500.illustrations import Drawn, Illustrations
+from ai500.records import Plan
+from ai500.rundir import TrialFolder
+
+
+def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
+    """Draw and write the pictures of a trial; nothing for a workload that shows nothing."""
+    try:
+        drawn = _drawn(trial, plan=plan, samples=samples)
+        if drawn is not None:
+            _write(trial, drawn)
+    except Exception as error:
+        note = f"Nothing could be drawn: {type(error).__name__}: {error}"
+        with contextlib.suppress(Exception):  # such as a full disk, which the next stage tells
+            _write(trial, Drawn(Illustrations("Pictures", (note,)), {}))
+
+
+def _drawn(trial: TrialFolder, *, plan: Plan, samples: Samples) -> Drawn | None:
+    workload = plugins.workload(plan.workload)
+    folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
+    predictions = {
+        member: np.load(folder.validation, mmap_mode="r", allow_pickle=False)
+        for member, folder in folders.items()
+        if folder.record.exists()
+    }
+    return workload.illustrations(predictions, samples=samples)
+
+
+def _write(trial: TrialFolder, drawn: Drawn) -> None:
+    """The record last: what it names is there. Then what an earlier drawing left is removed."""
+    with atomic.explaining_write_errors(trial.pictures):
+        trial.pictures.mkdir(parents=True, exist_ok=True)
+    for name, data in drawn.images.items():
+        atomic.write_bytes(trial.pictures / name, data)
+    rundir.write(trial.pictures_record, drawn.illustrations)
+    for old in trial.pictures.glob("*.png"):
+        if old.name not in drawn.images:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,117 @@
+"""A climate frame as a small PNG: water vapour as shades, sea-level pressure as lines.
+
+Row 0 of a frame is the South Pole, as CAM5 writes its files; a picture has north at its top.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ai500.data.climate.schema import CHANNELS
+from ai500.illustrations import Tick
+
+WIDTH = 576
+SHADES = 64
+MOST_VAPOUR = 70.0
+"""kg/m²; more has the last shade. Fixed, so that pictures of all runs compare."""
+ISOBAR_STEP = 800.0
+"""Pa between two lines."""
+ISOBAR_COLUMNS = 96
+"""Pressure is smoothed to so many columns: noise of single pixels has no isobars."""
+LATITUDES = tuple(
+    Tick((90 - degrees) / 180, f"{abs(degrees)}°{'N' if degrees > 0 else 'S' if degrees else ''}")
+    for degrees in (60, 30, 0, -30, -60)
+)
+LONGITUDES = tuple(
+    Tick(degrees / 360, text)
+    for degrees, text in (
+        (60, "60°E"),
+        (120, "120°E"),
+        (180, "180°"),
+        (240, "120°W"),
+        (300, "60°W"),
+    )
+)
+
+Field = NDArray[np.float32]
+
+
+def painted(frame: Field) -> tuple[bytes, int, int]:
+    """A PNG of a frame [16, height, width], its width and its height."""
+    rows, columns = frame.shape[1:]
+    size = (WIDTH, max(1, round(WIDTH * rows / columns)))
+    vapour = _resized(frame[CHANNELS.index("TMQ")][::-1], size)
+    pressure = frame[CHANNELS.index("PSL")][::-1]
+    coarse = (ISOBAR_COLUMNS, max(2, round(ISOBAR_COLUMNS * rows / columns)))
+    pressure = _resized(_resized(pressure, coarse), size)
+    shades = np.clip(vapour / MOST_VAPOUR * SHADES, 0, SHADES - 1).astype(np.uint8)
+    return _png(shades + SHADES * _isobars(pressure)), *size
+
+
+def shading_strip() -> bytes:
+    """All shades from low to high."""
+    return _png(np.arange(SHADES, dtype=np.uint8)[None])
+
+
+def _resized(field: Field, size: tuple[int, int]) -> Field:
+    finite = np.nan_to_num(np.ascontiguousarray(field, dtype=np.float32))
+    image = Image.fromarray(finite).resize(size, Image.Resampling.BICUBIC)
+    return np.asarray(image, dtype=np.float32)
+
+
+def _isobars(pressure: Field) -> NDArray[np.uint8]:
+    """1 where the next pixel to the right or below lies in another band."""
+    band = np.floor(pressure / ISOBAR_STEP)
+    lines = np.zeros(band.shape, dtype=np.uint8)
+    lines[:, :-1] |= band[:, 1:] != band[:, :-1]
+    lines[:-1] |= band[1:] != band[:-1]
+    return lines
+
+
+def _png(indices: NDArray[np.uint8]) -> bytes:
+    image = Image.fromarray(indices)
+    image.putpalette(palette().tobytes())
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def palette() -> NDArray[np.uint8]:
+    """sRGB [128, 3]: the shades from dry to moist, then the same where an isobar runs.
+
+    Even steps of OKLab's lightness (Ottosson 2020), from dark blue to pale sand; weak colours, so
+    that boxes in strong ones stand out.
+    """
+    share = np.linspace(0.0, 1.0, SHADES)
+    lightness = 0.24 + 0.70 * share
+    chroma, hue = 0.055, np.radians(262.0 - 175.0 * share)
+    shades = _srgb(lightness, chroma * np.cos(hue), chroma * np.sin(hue))
+    towards = np.where(share < 0.55, 255.0, 0.0)[:, None]
+    return np.rint(np.concatenate([shades, shades * 0.70 + towards * 0.30])).astype(np.uint8)
+
+
+def _srgb(
+    lightness: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """OKLab to sRGB [n, 3] from 0 to 255."""
+    cones = np.stack(
+        [
+            lightness + 0.3963377774 * a + 0.2158037573 * b,
+            lightness - 0.1055613458 * a - 0.0638541728 * b,
+            lightness - 0.0894841775 * a - 1.2914855480 * b,
+        ],
+        axis=1,
+    )
+    to_linear = np.array(
+        [
+            [4.0767416621, -3.3077115913, 0.2309699292],
+            [-1.2684380046, 2.6097574011, -0.3413193965],
+            [-0.0041960863, -0.7034186147, 1.7076147010],
+        ]
+    )
+    linear = np.clip(cones**3 @ to_linear.T, 0.0, 1.0)
+    return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)

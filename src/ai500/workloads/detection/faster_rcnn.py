@@ -1,0 +1,233 @@
+"""Faster R-CNN (Ren et al. 2015) on a feature pyramid (Lin et al. 2017), in plain torch.
+
+Every shape is fixed by the design and the size of the images, never by their content, and nothing
+in a training step is read back by the host: docs/adr/0005-faster-rcnn-in-plain-torch.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ai500.workloads.detection import rpn
+from ai500.workloads.detection.anchors import level_anchors
+from ai500.workloads.detection.assignment import match_proposals, real_boxes, sample_proposals
+from ai500.workloads.detection.boxes import clipped, decoded, encoded
+from ai500.workloads.detection.fpn import FeaturePyramid
+from ai500.workloads.detection.losses import Stage, TrainingOutputs
+from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.roi_align import roi_align
+from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet
+
+GAIN = (10.0, 5.0)
+POSITIVE_ABOVE = 0.5
+LABEL_ROWS = 15
+"""Of ExtremeWeather's `boxes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Everything that is fixed of a detector."""
+
+    channels: int = 16
+    classes: int = 4
+    """Without the background."""
+    block: Literal["bottleneck", "basic"] = "bottleneck"
+    depths: tuple[int, ...] = (3, 4, 6, 3)
+    width: int = 64
+    pyramid_channels: int = 256
+    anchor_size: float = 32.0
+    """Side of the first level's anchors; it doubles from level to level."""
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    """Height to width: the published ones. Rivers are long, but lie aslant in squarish boxes."""
+    candidates: int = 1000
+    """Of each level, before suppression."""
+    proposals: int = 1000
+    """Of an image, after it."""
+    sampled: int = 512
+    """Proposals that a training step looks at, at most a quarter of them positive."""
+    bins: int = 7
+    hidden: int = 1024
+    scored: int = 400
+    """Pairs of proposal and class that compete in the last suppression."""
+    detections: int = 50
+    """Rows of an image's predictions; ExtremeWeather has at most 15 events in one."""
+    least_score: float = 0.01
+    overlap: float = 0.5
+    """Of two detections of one class that overlap more, the better one stays."""
+
+    def __post_init__(self) -> None:
+        competing = min(self.scored, self.proposals * self.classes)
+        if self.detections > competing:
+            raise ValueError(f"{self.detections} detections of only {competing} scored pairs")
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Pixels per cell: the stem divides by four, each stage after the first by two."""
+        return tuple(4 * 2**level for level in range(len(self.depths) + 1))
+
+    @property
+    def stage_channels(self) -> tuple[int, ...]:
+        """Of the residual network's stages."""
+        expansion = Bottleneck.expansion if self.block == "bottleneck" else BasicBlock.expansion
+        return tuple(self.width * 2**stage * expansion for stage in range(len(self.depths)))
+
+
+RESNET50_FPN = Design()
+SMALL = Design(
+    block="basic",
+    depths=(1, 1, 1),
+    width=16,
+    pyramid_channels=32,
+    anchor_size=10.0,
+    candidates=200,
+    proposals=200,
+    sampled=64,
+    bins=5,
+    hidden=128,
+    scored=200,
+)
+"""For images of some 96×144 pixels on a laptop's CPU."""
+
+
+class BoxHead(nn.Module):
+    """What is in a region, and where exactly: two dense layers and two predictions."""
+
+    def __init__(self, features: int, *, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.classify = nn.Linear(hidden, 1 + classes)
+        self.locate = nn.Linear(hidden, 4 * classes)
+        for layer, std in ((self.classify, 0.01), (self.locate, 0.001)):
+            nn.init.normal_(layer.weight, std=std)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, regions: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, R, features] to logits [N, R, 1 + classes] and offsets [N, R, classes, 4], FP32."""
+        x = F.relu(self.first(regions), inplace=True)
+        x = F.relu(self.second(x), inplace=True)
+        offsets = self.locate(x).float()
+        return self.classify(x).float(), offsets.unflatten(-1, (-1, 4))
+
+
+class FasterRCNN(nn.Module):
+    """Images [N, C, H, W] to detections [N, D, 6]; in training, with labels, to what a loss needs.
+
+    A detection is ymin, xmin, ymax, xmax, score, class; best first, rows of −1 at the end.
+    """
+
+    def __init__(self, design: Design = RESNET50_FPN) -> None:
+        super().__init__()
+        self.design = design
+        block = Bottleneck if design.block == "bottleneck" else BasicBlock
+        body = ResNet(block, design.depths, width=design.width, channels=design.channels, classes=1)
+        self.pyramid = FeaturePyramid(
+            body, stage_channels=design.stage_channels, channels=design.pyramid_channels
+        )
+        self.proposing = rpn.RegionProposals(design.pyramid_channels, ratios=len(design.ratios))
+        self.head = BoxHead(
+            design.pyramid_channels * design.bins**2, hidden=design.hidden, classes=design.classes
+        )
+
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor | TrainingOutputs:
+        """`labels` [N, G, 5] are for training; without them no frame of a batch has an event."""
+        pyramid = self.pyramid(images)
+        predicted = self.proposing(pyramid)
+        anchors = self._anchors(pyramid)
+        found = rpn.proposals(
+            predicted,
+            anchors,
+            height=images.shape[2],
+            width=images.shape[3],
+            candidates=self.design.candidates,
+            kept=self.design.proposals,
+        )
+        if not self.training:
+            return self._detections(pyramid, found, height=images.shape[2], width=images.shape[3])
+        if labels is None:
+            labels = torch.full((len(images), LABEL_ROWS, 5), -1.0, device=images.device)
+        labels = labels.float()
+        return TrainingOutputs(
+            proposing=rpn.proposing_stage(predicted, anchors, labels),
+            classifying=self._classifying_stage(pyramid, found, labels),
+        )
+
+    def _anchors(self, pyramid: Sequence[Tensor]) -> list[Tensor]:
+        return [
+            level_anchors(
+                features.shape[2],
+                features.shape[3],
+                stride=stride,
+                size=self.design.anchor_size * 2**number,
+                ratios=self.design.ratios,
+                device=features.device,
+            )
+            for number, (features, stride) in enumerate(
+                zip(pyramid, self.design.strides, strict=True)
+            )
+        ]
+
+    def _regions(self, pyramid: Sequence[Tensor], boxes: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and offsets of boxes [N, R, 4]; the coarsest level is for proposals only."""
+        pooled = roi_align(
+            pyramid[:-1],
+            boxes,
+            strides=self.design.strides[:-1],
+            # FPN Eq. 1: a box of 224 pixels, seven anchors of 32, is read from the third level.
+            first_size=self.design.anchor_size * 1.75,
+            bins=self.design.bins,
+        )
+        logits, offsets = self.head(pooled.flatten(2))
+        return logits, offsets
+
+    def _classifying_stage(
+        self, pyramid: Sequence[Tensor], found: rpn.Proposals, labels: Tensor
+    ) -> Stage:
+        """A random sample of the proposals and true boxes, with what they should be told to be."""
+        with torch.no_grad():
+            boxes = torch.cat([found.boxes, labels[..., :4]], dim=1)
+            usable = torch.cat([found.usable, real_boxes(labels)], dim=1)
+            matches = match_proposals(boxes, usable, labels, above=POSITIVE_ABOVE)
+            sampled = sample_proposals(
+                matches, places=self.design.sampled, positives=self.design.sampled // 4
+            )
+            boxes = boxes.gather(1, sampled.chosen.unsqueeze(-1).expand(-1, -1, 4))
+            truth = matches.truth.gather(1, sampled.chosen)
+            true_boxes = labels.gather(1, truth.unsqueeze(-1).expand(-1, -1, 5))
+            kind = true_boxes[..., 4].long().clamp(min=0)
+            target = (kind + 1) * sampled.positive
+            target_offsets = encoded(true_boxes[..., :4], boxes, gain=GAIN)
+        logits, offsets = self._regions(pyramid, boxes)
+        chosen = kind[..., None, None].expand(-1, -1, 1, 4)
+        return Stage(
+            logits=logits,
+            offsets=offsets.gather(2, chosen).squeeze(2),
+            target=target,
+            target_offsets=target_offsets,
+            weight=sampled.weight,
+        )
+
+    def _detections(
+        self, pyramid: Sequence[Tensor], found: rpn.Proposals, *, height: int, width: int
+    ) -> Tensor:
+        design = self.design
+        logits, offsets = self._regions(pyramid, found.boxes)
+        scores = logits.softmax(dim=-1)[..., 1:].masked_fill(~found.usable.unsqueeze(-1), 0.0)
+        pairs = scores.flatten(1)
+        score, order = pairs.topk(min(design.scored, pairs.shape[1]))
+        region, kind = order // design.classes, order % design.classes
+        moved = offsets.flatten(1, 2).gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
+        proposed = found.boxes.gather(1, region.unsqueeze(-1).expand(-1, -1, 4))
+        boxes = clipped(decoded(moved, proposed, gain=GAIN), height=height, width=width)
+        there = ((boxes[..., 2:] - boxes[..., :2]) > 0).all(dim=-1) & (score > design.least_score)
+        stay = survivors(boxes, there, threshold=design.overlap, kinds=kind)
+        top, best = score.masked_fill(~stay, -1.0).topk(design.detections)
+        rows = torch.cat([boxes, score.unsqueeze(-1), kind.unsqueeze(-1).float()], dim=-1)
+        rows = rows.gather(1, best.unsqueeze(-1).expand(-1, -1, 6))
+        return rows.masked_fill((top < 0).unsqueeze(-1), -1.0)

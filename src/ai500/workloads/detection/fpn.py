@@ -1,0 +1,40 @@
+"""A residual network whose stages feed a pyramid of equally deep features (Lin et al. 2017)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ai500.workloads.models.resnet import ResNet
+
+
+class FeaturePyramid(nn.Module):
+    """One level per stage of the residual network, top-down added, and one coarser level more."""
+
+    def __init__(self, body: ResNet, *, stage_channels: tuple[int, ...], channels: int) -> None:
+        super().__init__()
+        self.stem = body.stem
+        self.stages = body.stages
+        self.lateral = nn.ModuleList(nn.Conv2d(deep, channels, 1) for deep in stage_channels)
+        self.smooth = nn.ModuleList(
+            nn.Conv2d(channels, channels, 3, padding=1) for _ in stage_channels
+        )
+        for convolution in (*self.lateral, *self.smooth):
+            assert isinstance(convolution, nn.Conv2d)
+            nn.init.kaiming_uniform_(convolution.weight, a=1)
+            assert convolution.bias is not None
+            nn.init.zeros_(convolution.bias)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """Finest level first; the last one, a subsampled copy, is for large proposals only."""
+        x = self.stem(images)
+        laterals = []
+        for stage, lateral in zip(self.stages, self.lateral, strict=True):
+            x = stage(x)
+            laterals.append(lateral(x))
+        merged = [laterals.pop()]
+        for finer in reversed(laterals):
+            above = F.interpolate(merged[0], size=finer.shape[2:], mode="nearest")
+            merged.insert(0, finer + above)
+        levels = [smooth(one) for smooth, one in zip(self.smooth, merged, strict=True)]
+        return [*levels, levels[-1][:, :, ::2, ::2]]

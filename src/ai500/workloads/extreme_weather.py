@@ -1,0 +1,193 @@
+"""Extreme Weather Analytics (V2 §4.2.1, Table 6): Faster R-CNN on 16-channel climate fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
+from ai500.data.climate.schema import CHANNELS, FRAMES_A_YEAR, HEIGHT, WIDTH
+from ai500.data.climate.schema import CLASSES as EVENTS
+from ai500.workloads.detection.fusion import fused
+from ai500.workloads.detection.mean_average_precision import mean_average_precision
+from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ai500.data.store import Samples
+    from ai500.illustrations import Drawn
+
+CLASSES = {
+    "smoke": ProblemClass(
+        name="smoke",
+        ensemble_size=4,
+        target_quality=0.5,
+        penalty_exponent=10,
+        least_runs=3,
+        input_shape=(len(CHANNELS), SMOKE.height, SMOKE.width),
+        stored_shape=(SMOKE.height, SMOKE.width, len(CHANNELS)),
+        classes=len(EVENTS),
+        train_samples=SMOKE.train,
+        validation_samples=SMOKE.validation,
+        out_of_bag_samples=SMOKE.validation,
+        global_batch_size=8,
+        reference=Hyperparameters(
+            epochs=5,
+            batch_size=8,
+            optimizer="sgd",
+            base_learning_rate=0.02,
+            reference_batch_size=8,
+            schedule="cosine",
+            warmup_epochs=1,
+            momentum=0.9,
+            weight_decay=1e-4,
+        ),
+    ),
+    "workstation": ProblemClass(
+        name="workstation",
+        ensemble_size=2,
+        target_quality=0.5,
+        penalty_exponent=10,
+        least_runs=5,
+        input_shape=(len(CHANNELS), HEIGHT, WIDTH),
+        stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
+        classes=len(EVENTS),
+        train_samples=WORKSTATION.train,
+        validation_samples=WORKSTATION.validation,
+        out_of_bag_samples=WORKSTATION.validation,
+        global_batch_size=4,
+        reference=Hyperparameters(
+            epochs=8,
+            batch_size=4,
+            optimizer="sgd",
+            base_learning_rate=0.01,
+            reference_batch_size=4,
+            schedule="cosine",
+            warmup_epochs=1,
+            momentum=0.9,
+            weight_decay=1e-4,
+        ),
+    ),
+    "full": ProblemClass(
+        name="full",
+        ensemble_size=1,
+        target_quality=0.35,
+        penalty_exponent=10,
+        least_runs=5,
+        input_shape=(len(CHANNELS), HEIGHT, WIDTH),
+        stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
+        classes=len(EVENTS),
+        train_samples=8 * FRAMES_A_YEAR,
+        validation_samples=FRAMES_A_YEAR,
+        out_of_bag_samples=FRAMES_A_YEAR,
+        reference=Hyperparameters(
+            epochs=50,
+            batch_size=1,
+            optimizer="sgd",
+            base_learning_rate=0.02,
+            reference_batch_size=16,
+            schedule="step",
+            decay_epochs=(33, 44),
+            warmup_epochs=1,
+            momentum=0.9,
+            weight_decay=1e-4,
+            evaluate_every_epochs=5,
+        ),
+    ),
+}
+
+
+class ExtremeWeather:
+    """mAP at an overlap of one half; members' boxes are fused."""
+
+    name = "extreme_weather"
+    quality_name = "mAP@[IoU=0.5]"
+    quality_direction: Literal["higher"] = "higher"
+    loss_operator = None
+    problem_classes: Mapping[str, ProblemClass] = CLASSES
+    draws_per_image = 0
+
+    def source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
+        """Generated climate below `full`; ExtremeWeather's own files are the user's to bring."""
+        return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
+
+    def model(self, problem_class: ProblemClass) -> nn.Module:
+        """Faster R-CNN on ResNet-50, and for `smoke` a small one of the same parts."""
+        import torch
+
+        from ai500.workloads.detection.faster_rcnn import RESNET50_FPN, SMALL, FasterRCNN
+
+        model: nn.Module = FasterRCNN(SMALL if problem_class.name == "smoke" else RESNET50_FPN)
+        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
+        """Two stages with sampling between them: no place to cut a pipeline or split channels."""
+        return None
+
+    def train_inputs(
+        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Normalized only: mirrored weather would turn the wrong way round."""
+        return self.evaluation_inputs(problem_class, images), labels
+
+    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
+        """Each channel with its mean and deviation over the training frames taken out."""
+        import torch
+
+        assert problem_class.normalization is not None, "planned without its data"
+        mean, deviation = _on_device(problem_class.normalization, images.device)
+        return ((images - mean) / deviation).contiguous(memory_format=torch.channels_last)
+
+    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+        """The second stage trains on proposals that are matched with the true boxes."""
+        return model(inputs, labels)
+
+    def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+        """Both stages' classification and box losses."""
+        from ai500.workloads.detection.losses import detection_loss
+
+        return detection_loss(outputs)
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 where no more."""
+        return outputs.float()
+
+    def combine(
+        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
+    ) -> NDArray[np.floating]:
+        """Weighted boxes fusion of those who may vote."""
+        return fused(members, voters=voters)
+
+    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
+        """mAP as COCO defines it, at one overlap."""
+        return mean_average_precision(predictions, labels, classes=len(EVENTS))
+
+    def illustrations(
+        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+    ) -> Drawn:
+        """Maps with true and found boxes, and precision–recall curves."""
+        from ai500.workloads.climate.illustrations import illustrations
+
+        stacked = np.stack(list(predictions.values()))
+        everyone = np.ones(stacked.shape[:2], dtype=np.bool_)
+        ensemble = self.combine(stacked, voters=everyone)
+        return illustrations(predictions, ensemble, samples=samples)
+
+
+@cache
+def _on_device(
+    normalization: tuple[tuple[float, ...], tuple[float, ...]], device: Any
+) -> tuple[Tensor, Tensor]:
+    """Copied once: a copy at each step would make the host wait for the accelerator."""
+    import torch
+
+    mean, deviation = (torch.tensor(values).view(1, -1, 1, 1).to(device) for values in normalization)
+    return mean, deviation
+
+
+WORKLOAD = ExtremeWeather()

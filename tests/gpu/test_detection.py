@@ -1,0 +1,101 @@
+"""The detector on a real accelerator: torchvision's kernels as reference, and no waiting."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ai500.workloads.detection.faster_rcnn import SMALL, FasterRCNN
+from ai500.workloads.detection.losses import TrainingOutputs, detection_loss
+from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.roi_align import roi_align
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="NO GPU: the detector is untested on one"
+    ),
+]
+DEVICE = torch.device("cuda", 0)
+
+
+def _labels(frames: int) -> torch.Tensor:
+    labels = torch.full((frames, 15, 5), -1.0, device=DEVICE)
+    labels[::2, 0] = torch.tensor([20.0, 30, 50, 70, 1], device=DEVICE)
+    return labels
+
+
+def _boxes(rows: int, number: int) -> torch.Tensor:
+    corner = torch.rand(rows, number, 2, device=DEVICE) * 80
+    return torch.cat([corner, corner + 4 + torch.rand(rows, number, 2, device=DEVICE) * 40], dim=2)
+
+
+def test_suppression_is_torchvisions() -> None:
+    ops = pytest.importorskip("torchvision.ops", reason="NO TORCHVISION to compare with")
+    torch.manual_seed(0)
+    boxes = _boxes(20, 500)
+    scores = torch.arange(500, 0, -1, device=DEVICE).float()
+    kept = survivors(boxes, torch.ones(20, 500, dtype=torch.bool, device=DEVICE), threshold=0.7)
+    for row, mine in zip(boxes, kept, strict=True):
+        assert torch.equal(ops.nms(row, scores, 0.7).sort().values, mine.nonzero().flatten())
+
+
+def test_roi_align_is_torchvisions() -> None:
+    ops = pytest.importorskip("torchvision.ops", reason="NO TORCHVISION to compare with")
+    torch.manual_seed(0)
+    features = torch.randn(2, 8, 24, 36, device=DEVICE, requires_grad=True)
+    boxes = _boxes(2, 50)
+    mine = roi_align([features], boxes, strides=(4,), first_size=1.0, bins=7)
+    as_xy = [image[:, [1, 0, 3, 2]].contiguous() for image in boxes]
+    theirs = ops.roi_align(features, as_xy, 7, 1 / 4, 2, aligned=True)
+    mine = mine.flatten(0, 1).transpose(1, 2).reshape_as(theirs)
+    torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+    weight = torch.randn_like(theirs)
+    ours, reference = (
+        torch.autograd.grad(out, features, weight, retain_graph=True)[0] for out in (mine, theirs)
+    )
+    torch.testing.assert_close(ours, reference, atol=1e-4, rtol=1e-4)
+
+
+def test_a_step_never_waits_for_the_gpu() -> None:
+    torch.manual_seed(0)
+    model = FasterRCNN(SMALL).to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    images, labels = torch.randn(4, 16, 96, 144, device=DEVICE), _labels(4)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        detection_loss(model(images, labels)).backward()
+        optimizer.step()
+
+    step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_roi_align_is_the_same_each_time(kind: torch.dtype) -> None:
+    """To the bit, although many boxes read one cell: torchvision's adds in any order."""
+    torch.manual_seed(0)
+    features = torch.randn(2, 8, 24, 36, device=DEVICE, dtype=kind, requires_grad=True)
+    pooled = roi_align([features], _boxes(2, 500), strides=(4,), first_size=1.0, bins=7)
+    weight = torch.randn_like(pooled)
+    first, *others = (
+        torch.autograd.grad(pooled, features, weight, retain_graph=True)[0] for _ in range(5)
+    )
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_it_trains_in_mixed_precision() -> None:
+    torch.manual_seed(0)
+    model = FasterRCNN(SMALL).to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        outputs = model(torch.randn(4, 16, 96, 144, device=DEVICE), _labels(4))
+        assert isinstance(outputs, TrainingOutputs)
+        loss = detection_loss(outputs)
+    loss.backward()
+    assert outputs.classifying.logits.dtype == torch.float32
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())  # type: ignore[union-attr]
