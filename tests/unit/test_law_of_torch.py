@@ -29,6 +29,7 @@ TORCH_FREE_ROOMS = [
     "ai500.parallel.model_parallelism", "ai500.workloads.models.resnet_plan",
     "ai500.metrics.trials", "ai500.rules.checks",
     "ai500.data.opening", "ai500.data.climate.check", "ai500.data.climate.writer",
+    "ai500.bagging.illustrate", "ai500.workloads.climate.illustrations",
     "ai500.report.html", "ai500.data.store", "ai500.workloads.image_classification",
     "ai500.operations", "ai500.operations.shipped",
     "ai500.train.precision", "ai500.train.choices", "ai500.train.learning_rate",
