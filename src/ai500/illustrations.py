@@ -80,7 +80,7 @@ class Chart:
     y_title: str
     x: tuple[float, ...]
     lines: tuple[Line, ...]
-    """None: `caption` says why there is nothing to draw."""
+    """Empty: `caption` says why there is nothing to draw."""
     ensemble_text: tuple[str, ...]
     """Short lines beside the chart, which say what the ensemble's curve comes to."""
     members_text: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Detections of a pretended ensemble: true boxes, moved, missed and added to. Nothing is trained."""
+"""Detections of a pretended ensemble: true boxes, some moved, some missed, and others added."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ TORCH_FREE_ROOMS = [
     "ai500.rules.document", "ai500.rules.comparison",
     "ai500.profile.session", "ai500.report.profile_page",
     "ai500.data.opening", "ai500.data.climate.check", "ai500.data.climate.writer",
+    "ai500.bagging.illustrate", "ai500.workloads.climate.illustrations",
     "ai500.report.html", "ai500.data.store", "ai500.workloads.image_classification",
     "ai500.operations", "ai500.operations.shipped",
     "ai500.train.precision", "ai500.train.choices", "ai500.train.learning_rate",

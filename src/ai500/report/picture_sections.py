@@ -20,7 +20,9 @@ from ai500.report.figures import Figure
 from ai500.report.sections import Table
 from ai500.report.svg import Frame, Point, Scale
 
-LETTER = 0.62 * svg.LARGEST_TEXT
+MOST_PICTURES, MOST_CHARTS = 4, 16
+LETTER = 0.76 * svg.LARGEST_TEXT
+"""Width of a bold capital, the widest in a label."""
 STYLES = 4
 """Line styles in the style sheet; more classes begin again."""
 LEFT, RIGHT, TOP = 50.0, svg.WIDTH - 6.0, 6.0
@@ -51,8 +53,11 @@ def gallery(contents: Contents) -> Gallery | None:
     return Gallery(
         shown.title,
         shown.introduction,
-        [picture_figure(one, kinds=shown.kinds, images=images) for one in shown.pictures],
-        [chart_figure(one) for one in shown.charts],
+        [
+            picture_figure(one, kinds=shown.kinds, images=images)
+            for one in shown.pictures[:MOST_PICTURES]
+        ],
+        [chart_figure(one) for one in shown.charts[:MOST_CHARTS]],
         shown.table_title,
         table if shown.rows else None,
     )
@@ -153,16 +158,21 @@ def _touch(one: Rectangle, other: Rectangle) -> bool:
 
 def _legend(kinds: Sequence[Kind], *, top: float) -> list[str]:
     """What the lines mean: who drew a box, and of which class it is."""
-    drawn = kinds[: 2 * STYLES]
-    parts = _sample((LEFT, top), "truth", [0])
-    parts.append(svg.text((LEFT + 48, top + 5), "true", "tick"))
-    for x, role, name in ((118, "ensemble", "ensemble, with score"), (368, "member", "members")):
-        parts += _sample((LEFT + x, top), role, range(min(STYLES, len(drawn))))
-        parts.append(svg.text((LEFT + x + 48, top + 5), name, "tick"))
-    for number, kind in enumerate(drawn):
-        x, y = LEFT + 126 * (number % STYLES), top + 24 + 20 * (number // STYLES)
-        parts += _sample((x, y), "ensemble", [number % STYLES])
-        parts.append(svg.text((x + 48, y + 5), kind.short[:6], "tick"))
+    kinds = kinds[:STYLES]
+    every = range(len(kinds))
+    entries: list[tuple[Point, str, Sequence[int], str]] = [
+        ((LEFT, top), "truth", [0], "true"),
+        ((LEFT + 118, top), "ensemble", every, "ensemble, with score"),
+        ((LEFT + 368, top), "member", every, "members"),
+        *(
+            ((LEFT + 126 * number, top + 24), "ensemble", [number], kind.short[:6])
+            for number, kind in enumerate(kinds)
+        ),
+    ]
+    parts = []
+    for (x, y), role, styles, name in entries:
+        parts += _sample((x, y), role, styles)
+        parts.append(svg.text((x + SAMPLE + 8, y + 5), name, "tick"))
     return parts
 
 

@@ -91,7 +91,9 @@ def palette() -> NDArray[np.uint8]:
     chroma, hue = 0.055, np.radians(262.0 - 175.0 * share)
     shades = _srgb(lightness, chroma * np.cos(hue), chroma * np.sin(hue))
     towards = np.where(share < 0.55, 255.0, 0.0)[:, None]
-    return np.rint(np.concatenate([shades, shades * 0.70 + towards * 0.30])).astype(np.uint8)
+    both = np.concatenate([shades, shades * 0.70 + towards * 0.30])
+    rounded: NDArray[np.uint8] = np.rint(both).astype(np.uint8)
+    return rounded
 
 
 def _srgb(
@@ -114,4 +116,6 @@ def _srgb(
         ]
     )
     linear = np.clip(cones**3 @ to_linear.T, 0.0, 1.0)
-    return 255 * np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    bright = 1.055 * linear ** (1 / 2.4) - 0.055
+    srgb: NDArray[np.float64] = 255 * np.where(linear <= 0.0031308, 12.92 * linear, bright)
+    return srgb
