@@ -25,7 +25,7 @@ from torch.nn.modules.conv import _ConvNd
 
 import ai500
 from ai500 import plugins, schema
-from ai500.data.store import Store
+from ai500.data.opening import open_store
 from ai500.events import Event
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
@@ -253,7 +253,7 @@ def _communication(member: Member, told: dict[str, Any] | None) -> dict[str, Any
 def _data(member: Member) -> dict[str, Any]:
     """What was read: the node's copy, or the shared store."""
     staged = member.task.staged or os.environ.get("AI500_STAGED")
-    read = Staged.open(Path(staged)) if staged else Store.open(Path(member.task.store))
+    read = Staged.open(Path(staged)) if staged else open_store(Path(member.task.store))
     return {
         "store_sha256": read.sha256,
         "staged": staged is not None,
