@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +42,7 @@ from ai500.errors import (
     RunCancelledError,
     RunLeftError,
 )
+from ai500.interrupts import uninterrupted
 from ai500.metrics.meters.log import read_meters
 from ai500.metrics.trials import score_trial
 from ai500.parallel import placement
@@ -370,18 +370,6 @@ def _check_local(plan: Plan, machine: System) -> None:
             f"scheduler.kind = 'local' runs on this machine alone; the plan has {len(plan.nodes)} "
             f"nodes ({foreign[0]}, …). Leave system.nodes out, or use `ai500 plan` only."
         )
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C does not disturb the clearing up after the first."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _scratch(session: Session) -> Path:

@@ -306,7 +306,7 @@ def _bytes_per_node(
         node.name: staged_bytes(
             problem_class.train_samples,
             validation_samples=problem_class.validation_samples,
-            image_bytes=math.prod(problem_class.stored_shape),
+            image_bytes=problem_class.stored_value_bytes * math.prod(problem_class.stored_shape),
             members=len(members[node.name]),
         )
         if stage and node.name in members

@@ -12,9 +12,13 @@ from ai500.errors import JobError
 from ai500.events import Event
 from ai500.metrics.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials, score_trial
-from ai500.records import Judgement, Plan, Score
+from ai500.records import (
+    Plan,
+    Score,
+)
 from ai500.rules import checks as checks  # registers the rules
 from ai500.rules.evidence import evidence_of
+from ai500.rules.judgement import Judgement
 from ai500.rules.layers import Level, judge
 from ai500.rundir import RunFolder
 

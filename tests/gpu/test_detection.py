@@ -57,6 +57,7 @@ def test_roi_align_is_torchvisions() -> None:
     torch.testing.assert_close(ours, reference, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_a_step_never_waits_for_the_gpu() -> None:
     torch.manual_seed(0)
     model = FasterRCNN(SMALL).to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]

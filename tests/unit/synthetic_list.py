@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ai500.records import LayerVerdict
 from ai500.report.ranking.entries import ID_LENGTH, Entry, Ranked, quality_ratio
+from ai500.rules.judgement import LayerVerdict
 from tests.unit import synthetic_run
 from tests.unit.submitted import WISH, packed, submittable_run
 

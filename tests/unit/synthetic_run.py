@@ -23,7 +23,6 @@ from ai500.records import (
     Communication,
     EnsembleResult,
     JobRecord,
-    Judgement,
     Node,
     Operations,
     Parallelism,
@@ -38,6 +37,7 @@ from ai500.records import (
 from ai500.rules import checks  # noqa: F401 - registers the rules
 from ai500.rules.evidence import evidence_of
 from ai500.rules.facts import OPTIMIZER_CLASSES
+from ai500.rules.judgement import Judgement
 from ai500.rules.layers import judge
 from ai500.rundir import RunFolder
 from ai500.workloads.protocol import Hyperparameters, ProblemClass

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ai500.errors import InputError
-from ai500.records import Finding, Judgement
 from ai500.rules import checks, checks_procedure
 from ai500.rules.evidence import Evidence, TrialEvidence, evidence_of
 from ai500.rules.facts import facts
+from ai500.rules.judgement import Finding, Judgement
 from ai500.rules.layers import (
     ASPECTS,
     LAYERS,

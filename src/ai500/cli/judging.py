@@ -17,9 +17,12 @@ from ai500 import scoring
 from ai500.cli.start import AsJson
 from ai500.cli.terminal import console, rows
 from ai500.errors import InputError, RuleError
-from ai500.records import Judgement, LayerVerdict, Score
+from ai500.records import (
+    Score,
+)
 from ai500.rules.comparison import Comparison, Difference, compare
 from ai500.rules.evidence import Evidence, evidence_of
+from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level, judge
 from ai500.rundir import RunFolder
 from ai500.schema import nearest

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from ai500 import config as configuration
 from ai500 import schema
-from ai500.cli.runs import as_interrupt
 from ai500.cli.start import (
     AsJson,
     ClassName,
@@ -28,6 +27,7 @@ from ai500.cli.start import (
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.config import Config
 from ai500.errors import InputError, RunFolderError
+from ai500.interrupts import as_interrupt
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
 from ai500.profile.record import PrecisionProfile, Profile

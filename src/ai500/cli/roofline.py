@@ -17,6 +17,7 @@ from ai500.atomic import write_text
 from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.errors import InputError
+from ai500.interrupts import as_interrupt
 from ai500.report import roofline as pages
 from ai500.report import roofline_figures as drawn
 from ai500.report.html import write_report
@@ -65,7 +66,7 @@ def roofline(
 ) -> None:
     """Measure what this system can do, or place a run under it: V2's HPC-AI roofline.
 
-    Examples: ai500 roofline; ai500 roofline --run runs/first; ai500 roofline --scheduler slurm
+    Example: ai500 roofline && ai500 roofline --run runs/first
     """
     if run is not None:
         _place(run, ceilings, as_json=as_json)
@@ -84,7 +85,7 @@ def roofline(
         )
     path = out or _default_path(scheduler)
     budget = QUICK_SECONDS if quick else seconds
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     with Terminal(quiet=as_json) as terminal:
         if scheduler == "slurm":
             resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
@@ -98,10 +99,6 @@ def roofline(
                 observer=terminal,
             )  # fmt: skip
     _print(record, path, as_json=as_json)
-
-
-def _as_interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _default_path(scheduler: str | None) -> Path:

@@ -30,8 +30,14 @@ from ai500.cli.start import (
 )
 from ai500.cli.terminal import Terminal, console, members_table, show_score
 from ai500.errors import AI500Error, Disconnected, InputError
-from ai500.records import Finding, JobRecord, Plan, Score
+from ai500.interrupts import as_interrupt
+from ai500.records import (
+    JobRecord,
+    Plan,
+    Score,
+)
 from ai500.report.html import write_report
+from ai500.rules.judgement import Finding
 from ai500.rundir import RunFolder
 
 CANCEL_SECONDS = 240.0
@@ -92,10 +98,6 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
             console.print(f"run folder {folder.path}", soft_wrap=True)
         result = pipeline.execute(folder, terminal, detach=detach)
     _print_score(folder, result, as_json=as_json)
-
-
-def as_interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _as_disconnection(number: int, frame: object) -> None:

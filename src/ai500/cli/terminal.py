@@ -14,7 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500.bagging.member_views import MemberView
-from ai500.records import Finding, Score
+from ai500.records import (
+    Score,
+)
+from ai500.rules.judgement import Finding
 from ai500.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)

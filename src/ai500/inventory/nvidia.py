@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -113,7 +114,8 @@ def link_matrix() -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    lines = [line.rstrip() for line in answer.stdout.splitlines()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", answer.stdout)  # it underlines even into a pipe
+    lines = [" ".join(line.split()) for line in plain.splitlines()]
     end = next((i for i, line in enumerate(lines) if line.startswith("Legend")), len(lines))
     return tuple(line for line in lines[:end] if line)
 

@@ -25,6 +25,7 @@ from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.data.class_data import class_source
 from ai500.errors import EnvironmentLacksError, InputError, JobError
+from ai500.interrupts import uninterrupted
 from ai500.parallel import placement
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
@@ -262,7 +263,7 @@ class _Job:
             while (status := scheduler.states(ids)[ids[0]]).state in ACTIVE:
                 time.sleep(scheduler.poll_seconds)
         except BaseException:
-            with pipeline.uninterrupted():
+            with uninterrupted():
                 scheduler.cancel(ids)
             raise
         finally:

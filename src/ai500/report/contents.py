@@ -21,9 +21,7 @@ from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
-    Finding,
     JobRecord,
-    Judgement,
     Placement,
     Plan,
     RunState,
@@ -35,6 +33,7 @@ from ai500.report.history import MemberHistory, member_histories
 from ai500.report.meter_view import MeterView, read_meter_view
 from ai500.report.picture_files import TrialPictures, read_pictures
 from ai500.roofline.records import RunPlacement
+from ai500.rules.judgement import Finding, Judgement
 from ai500.rundir import RunFolder
 
 T = TypeVar("T")

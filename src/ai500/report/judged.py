@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ai500.records import LayerVerdict, Score
+from ai500.records import (
+    Score,
+)
 from ai500.report.contents import Contents
 from ai500.report.sections import Table
+from ai500.rules.judgement import LayerVerdict
 from ai500.rules.layers import ASPECTS, LAYERS
 
 VERDICTS = {"same": "same", "allowed": "changed, allowed", "forbidden": "changed, FORBIDDEN"}

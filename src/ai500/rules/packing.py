@@ -18,9 +18,15 @@ from pathlib import Path
 from ai500 import events, rundir, schema, scoring
 from ai500.atomic import json_text
 from ai500.errors import AI500Error, InputError, RuleError
-from ai500.records import Finding, Plan, RunState, TrainRecord, TrialRecord
+from ai500.records import (
+    Plan,
+    RunState,
+    TrainRecord,
+    TrialRecord,
+)
 from ai500.rules import archive, layers, signing, strangers, submission
 from ai500.rules.archive import Digest, printable
+from ai500.rules.judgement import Finding
 from ai500.rules.layers import Level
 from ai500.rules.submission import Info, Manifest, Source
 from ai500.rules.verify import judged_files, recompute

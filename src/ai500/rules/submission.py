@@ -29,9 +29,7 @@ from ai500.inventory.description import NodeDescription
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
-    Finding,
     JobRecord,
-    Judgement,
     Placement,
     Plan,
     RunState,
@@ -43,6 +41,7 @@ from ai500.records import (
 )
 from ai500.rules import archive, signing, strangers
 from ai500.rules.archive import Digest, Unpacked, printable
+from ai500.rules.judgement import Finding, Judgement
 from ai500.rules.layers import Level
 from ai500.rundir import RunFolder
 from ai500.schema import SchemaError

@@ -19,8 +19,13 @@ from ai500.atomic import json_text
 from ai500.errors import AI500Error
 from ai500.events import Event
 from ai500.metrics.trials import TRAINING_EVENTS
-from ai500.records import EnsembleResult, Judgement, Plan, Score
+from ai500.records import (
+    EnsembleResult,
+    Plan,
+    Score,
+)
 from ai500.rules.archive import printable
+from ai500.rules.judgement import Judgement
 from ai500.rules.submission import Info, Submission, explaining
 from ai500.rundir import RunFolder
 

@@ -31,6 +31,7 @@ CLASSES = {
         least_runs=3,
         input_shape=(len(CHANNELS), SMOKE.height, SMOKE.width),
         stored_shape=(SMOKE.height, SMOKE.width, len(CHANNELS)),
+        stored_value_bytes=4,
         classes=len(EVENTS),
         train_samples=SMOKE.train,
         validation_samples=SMOKE.validation,
@@ -56,6 +57,7 @@ CLASSES = {
         least_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
+        stored_value_bytes=4,
         classes=len(EVENTS),
         train_samples=WORKSTATION.train,
         validation_samples=WORKSTATION.validation,
@@ -81,6 +83,7 @@ CLASSES = {
         least_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
+        stored_value_bytes=4,
         classes=len(EVENTS),
         train_samples=8 * FRAMES_A_YEAR,
         validation_samples=FRAMES_A_YEAR,
@@ -186,8 +189,8 @@ def _on_device(
     """Copied once: a copy at each step would make the host wait for the accelerator."""
     import torch
 
-    mean, deviation = (torch.tensor(values).view(1, -1, 1, 1).to(device) for values in normalization)
-    return mean, deviation
+    mean, deviation = (torch.tensor(values).view(1, -1, 1, 1) for values in normalization)
+    return mean.to(device), deviation.to(device)
 
 
 WORKLOAD = ExtremeWeather()

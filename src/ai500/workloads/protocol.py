@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -73,6 +73,8 @@ class ProblemClass:
     """Channels, height and width the model sees."""
     stored_shape: tuple[int, int, int]
     """Height, width and channels of an image in the store."""
+    stored_value_bytes: int = field(default=1, kw_only=True)
+    """1: uint8; 4: float32."""
     classes: int
     train_samples: int
     validation_samples: int

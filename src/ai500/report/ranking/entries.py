@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ai500 import plugins
-from ai500.records import Judgement, LayerVerdict, Score
+from ai500.records import (
+    Score,
+)
 from ai500.report.contents import Contents
+from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.submission import Info
 
 ID_LENGTH = 16

@@ -11,7 +11,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ai500.records import Judgement, LayerVerdict
 from ai500.report import headline, meter_figures, sections, system_sections
 from ai500.report.contents import Contents
 from ai500.report.figures import Figure
@@ -20,6 +19,7 @@ from ai500.report.ranking import editions
 from ai500.report.ranking.entries import Entry, Origin, Rejected
 from ai500.report.ranking.standings import ListKey, Standing
 from ai500.report.sections import Table
+from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.layers import LAYERS
 from ai500.rules.submission import NOTES, Info
 from ai500.rundir import RunFolder
