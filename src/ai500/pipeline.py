@@ -62,7 +62,6 @@ from ai500.records import (
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder, TrialFolder
 from ai500.scoring import score_run
-from ai500.workloads.protocol import ProblemClass
 
 
 class Observer(Protocol):
@@ -162,10 +161,9 @@ def run_trial(session: Session, number: int) -> list[str]:
     placements = place(session, trial, store=store, bootstraps=bootstraps)
     tasks = member_tasks(
         session.run,
-        session.plan,
+        on_data(session.plan, store),
         trial=number,
         seed=seed,
-        definition=_on_data(session.plan.definition, store),
         bootstraps=bootstraps,
         placements=placements,
         config=session.config,
@@ -278,12 +276,13 @@ def collect_placements(trial: TrialFolder) -> None:
         rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
 
 
-def _on_data(definition: ProblemClass, store: AnyStore) -> ProblemClass:
-    """The class with what only its data tells: how climate's channels are normalized."""
+def on_data(plan: Plan, store: AnyStore) -> Plan:
+    """The plan with what only its data tells: how climate's channels are normalized."""
     if not isinstance(store, ClimateStore):
-        return definition
-    known = store.statistics
-    return dataclasses.replace(definition, normalization=(known.mean, known.deviation))
+        return plan
+    normalization = (store.statistics.mean, store.statistics.deviation)
+    definition = dataclasses.replace(plan.definition, normalization=normalization)
+    return dataclasses.replace(plan, definition=definition)
 
 
 def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:

@@ -10,7 +10,6 @@ from ai500.parallel.parallelism_controller import members_by_node
 from ai500.planning import OFFICIAL_CONVENTION
 from ai500.records import BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.rundir import RunFolder
-from ai500.workloads.protocol import ProblemClass
 
 
 def member_tasks(
@@ -19,7 +18,6 @@ def member_tasks(
     *,
     trial: int,
     seed: int,
-    definition: ProblemClass,
     bootstraps: Sequence[BootstrapRecord],
     placements: Sequence[Placement],
     config: Config,
@@ -39,7 +37,7 @@ def member_tasks(
                 member=member,
                 seed=seed,
                 workload=plan.workload,
-                definition=definition,
+                definition=plan.definition,
                 hyperparameters=plan.hyperparameters,
                 parallel=plan.parallel,
                 communication=plan.communication,

@@ -287,7 +287,7 @@ class _Job:
         placements = pipeline.place(session, trial, store=store, bootstraps=bootstraps)
         [task] = member_tasks(
             self._run,
-            self.plan,
+            pipeline.on_data(self.plan, store),
             trial=TRIAL,
             seed=seed,
             bootstraps=bootstraps,
