@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ai500 import plugins, system
 from ai500.config import MOST, Config
+from ai500.data.climate.store import ClimateStore
 from ai500.data.opening import open_store
 from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
@@ -142,8 +143,10 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
     if shape[2] != channels:
         raise DataError(
             f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
-            f"{channels}. Pack colour images."
+            f"{channels}. Is this the data of {config.workload}?"
         )
+    if isinstance(store, ClimateStore):
+        _check_climate(store, problem_class)
     if shape[0] < height or shape[1] < width:
         raise DataError(
             f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
@@ -157,6 +160,23 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
         train_samples=store.splits["train"].count,
         validation_samples=store.splits["validation"].count,
     )
+
+
+def _check_climate(store: ClimateStore, problem_class: ProblemClass) -> None:
+    """Frames are never cropped, and quality is not defined without one event to find."""
+    _, height, width = problem_class.input_shape
+    found = store.splits["train"].shape
+    if found[:2] != (height, width):
+        raise DataError(
+            f"{store.path}: its frames are {found[0]}×{found[1]}; class {problem_class.name} needs "
+            f"{height}×{width}. Choose another --class."
+        )
+    for name, split in store.splits.items():
+        if not (split.labels[..., 4] >= 0).any():
+            raise DataError(
+                f"{store.path}: its {split.count} {name} frames have no box at all: there is "
+                f"nothing to learn or to find. `ai500 data check {store.path}` tells more."
+            )
 
 
 def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:
