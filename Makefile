@@ -43,11 +43,11 @@ debian-packages: # installs them all as soon as one of the commands is missing
 	  exit; \
 	done
 
-run: $(VENV)/.run ## install, run the benchmark's smoke class, show the score and the report
-	$(BIN)/ai500 run $(ARGS)
+run: $(VENV)/.run ## install, run the smoke class (WORKLOAD=extreme_weather: the other one), report
+	$(BIN)/ai500 run $(if $(WORKLOAD),--workload $(WORKLOAD)) $(ARGS)
 
 test: $(VENV)/.test debian-packages ## all tests but the long ones
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long and not serial"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=20 -m "not long and not serial"
 	$(BIN)/python -m pytest -m "serial and not long"
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each

@@ -74,9 +74,9 @@ class TrialFolder:
         """What a job of the member placed on one node, told by that node."""
         return self.path / "placements" / f"{node}-{member:03d}.json"
 
-    def system_of(self, host: str) -> Path:
-        """One node, described by itself before and after training."""
-        return self.path / "systems" / f"{host}.json"
+    def system_of(self, host: str, member: int) -> Path:
+        """One node, described before and after training by a member: it may see only a part."""
+        return self.path / "systems" / f"{host}-{member:03d}.json"
 
     def bootstrap(self, member: int) -> Path:
         """The member's repeat counts."""

@@ -17,7 +17,7 @@ from ai500.records import (
     Score,
 )
 from ai500.rules import checks as checks  # registers the rules
-from ai500.rules.evidence import evidence_of
+from ai500.rules.evidence import evidence_of, reference_class
 from ai500.rules.judgement import Judgement
 from ai500.rules.layers import Level, judge
 from ai500.rundir import RunFolder
@@ -58,7 +58,7 @@ def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
             for number in numbers
         ]
         _check_finite(trials)
-        return plan, told, mean_of_trials(trials, least_runs=plan.definition.least_runs)
+        return plan, told, mean_of_trials(trials, least_runs=reference_class(plan).least_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
 

@@ -31,6 +31,8 @@ ENTRIES = [
     *(entry(number) for number in range(400)),
     entry(400, system=HOSTILE, organization=HOSTILE, accelerator=HOSTILE, vflops=1e12),
     entry(405, system=FORMULA, vflops=1.1e12),
+    # Each lies exactly between two shorter numbers.
+    entry(406, system="Halves", vflops=1.0625e15, time_to_quality_seconds=2.25, quality=0.78125),
 ]
 BY_ID = {one.id: one for one in ENTRIES}
 LISTS = by_list(ENTRIES)
@@ -124,6 +126,13 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
     assert [text == "not measured" for text in cells(page, "FLOPS/W")] == [
         value is None for value in per_watt
     ]
+
+
+def test_numbers_are_rounded_as_everywhere_else(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html#q=halves")
+    assert cells(page, "VFLOPS") == [f"{human_si(1.0625e15)}FLOPS"] == ["1.062 PFLOPS"]
+    assert cells(page, "Time to quality") == [human_seconds(2.25)] == ["2.2 s"]
+    assert cells(page, "Quality") == ["0.7812 / 0.759 ✓"]
 
 
 CLICK = """key => {
@@ -287,6 +296,33 @@ def test_entries_of_different_lists_are_not_called_better(page: Page, folder: Pa
     assert page.locator(".better").count() == 0
 
 
+def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> None:
+    metered = [one for one in LISTS[FIRST] if one.power_coverage is not None]
+    a = metered[0]
+    other = next(one for one in metered if one.power_coverage != a.power_coverage)
+    same = next(
+        one for one in metered[1:]
+        if one.power_coverage == a.power_coverage and one.vflops_per_watt != a.vflops_per_watt
+    )  # fmt: skip
+    row = page.locator("tr", has=page.locator('th:text-is("VFLOPS per watt")'))
+    for b, better in ((other, 0), (same, 1)):
+        page.goto("about:blank")
+        page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
+        page.locator("#result h2").nth(9).wait_for()
+        assert row.locator(".better").count() == better
+        covered = [text.partition(" of ")[2] for text in row.locator("td").all_inner_texts()]
+        assert covered == [a.power_coverage, b.power_coverage]
+    page.goto(f"{folder.as_uri()}/index.html#q={a.system}&edition={a.edition}")
+    assert cells(page, "VFLOPS/W")[0].splitlines()[1] == a.power_coverage
+
+
+def test_an_entry_compares_with_itself(page: Page, folder: Path) -> None:
+    one = ENTRIES[0].id
+    page.goto(f"{folder.as_uri()}/compare.html#a={one}&b={one}")
+    page.locator("#result h2").nth(9).wait_for()
+    assert page.locator("#result .differs").count() == 0
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
@@ -295,6 +331,11 @@ def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> 
     assert page.locator("svg polyline.ensemble").count() == len(LISTS)
     assert page.locator("svg polyline.member").count() > 0
     assert page.evaluate(TEXT_COLLISIONS) == []
+    link = page.locator("main table a").first
+    led = link.get_attribute("href")
+    link.click()
+    page.wait_for_url(f"**/{led}")
+    assert page.locator(".verdict").count() == 1
 
 
 def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ai500 import rundir
 from ai500.roofline.links import fit_of, node_bandwidth
 from ai500.roofline.records import RooflineRecord
@@ -11,6 +13,7 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.running import Submit
 
 
+@pytest.mark.long
 def test_one_job_measures_kernels_and_links(
     cluster: Cluster, submit: Submit, shared_folder: Path
 ) -> None:

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from ai500.data.climate.index import INDEX
 from ai500.data.climate.recipe import SMOKE
 from ai500.workloads.extreme_weather import CLASSES, WORKLOAD
 from tests.conftest import Start, wait_for
 
 UNTRAINED = 0.02
 """mAP that no random weights reach."""
+TRAINED_A_LITTLE = 0.1
+"""Five times that, and a third of what five epochs must reach: only learning gets there."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,9 @@ def test_a_member_on_real_files_is_interrupted_resumed_and_the_same(
     assert ours["weights_sha256"] == theirs["weights_sha256"]
     assert ours["quality"] == theirs["quality"]
     assert ours["world_size"] == 2
+    index = json.loads((years / INDEX).read_text())["statistics"]
+    assert ours["effective"]["data"]["staged"]
+    assert ours["effective"]["data"]["normalization"] == [index["mean"], index["deviation"]]
     assert (whole / "trials/01/pictures/pictures.json").exists()
 
 
@@ -76,8 +82,8 @@ def test_training_on_frames_without_any_event_is_refused(start: Start, tmp_path:
     assert "no box" in " ".join(command.err.split())
 
 
-def untrained_quality() -> float:
-    torch.manual_seed(1)
+def untrained_quality(seed: int) -> float:
+    torch.manual_seed(seed)
     model = WORKLOAD.model(CLASSES["smoke"]).eval()
     frames, boxes = SMOKE.draw("validation", 0, 32)
     mean, deviation = frames.mean((0, 2, 3)), frames.std((0, 2, 3))
@@ -103,8 +109,8 @@ def test_a_short_training_already_finds_weather(start: Start, tmp_path: Path) ->
     )
     assert command.wait(timeout=800) == 0, command.err
     found = ensemble(run)
-    assert untrained_quality() < UNTRAINED
-    assert min(found["member_qualities"]) > 10 * UNTRAINED / 2
+    assert max(untrained_quality(seed) for seed in (1, 2, 3)) < UNTRAINED
+    assert min(found["member_qualities"]) > TRAINED_A_LITTLE
     assert found["ensemble_quality"] > found["members_mean_quality"]
 
 

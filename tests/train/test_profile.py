@@ -8,17 +8,22 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from ai500 import config as configuration
 from ai500 import rundir
 from ai500.cli import app
 from ai500.errors import AI500Error
+from ai500.profile import counters, session
 from ai500.profile.record import PrecisionProfile, Profile
+from ai500.profile.trace import read
 from tests.conftest import SOURCE, Start, processes_of
-from tests.unit.test_profile import check_timeline
+from tests.unit.profile_traces import accelerator_step
+from tests.unit.test_profile import check_timeline, profile_of
 
 DELAY_SECONDS = 0.1
 SLOW_RANK = f'''
@@ -30,10 +35,10 @@ class SlowRank(ImageClassification):
 
     name = "slow_rank"
 
-    def train_inputs(self, problem_class, images, draws):
+    def train_inputs(self, *arguments):
         if os.environ.get("RANK") == "1":
             time.sleep({DELAY_SECONDS})
-        return super().train_inputs(problem_class, images, draws)
+        return super().train_inputs(*arguments)
 
 WORKLOAD = SlowRank()
 '''
@@ -174,6 +179,48 @@ def test_a_clock_is_compared_over_the_network(tmp_path: Path) -> None:
     offset, uncertainty = map(float, told[1].split())
     assert 0 < uncertainty < 0.05
     assert abs(offset) <= uncertainty
+
+
+class Silent:
+    """Watches, and says nothing."""
+
+    def stage(self, text: str) -> None: ...
+
+    def progress(self, done: int, total: int) -> None: ...
+
+    def members(self, views: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ('while [ "$1" != --log-file ]; do shift; done; echo "==ERROR== no driver" > "$2"; exit 1',
+         "ncu: no driver"),
+        ("echo ncu is broken; exit 3", "ncu is broken"),
+        ("exec sleep 60", "longer than 1 s"),
+        ("exit 0", "counted no kernel"),
+    ],
+    ids=["an error of its own", "another", "too long", "nothing"],
+)  # fmt: skip
+def test_whatever_ncu_does_the_profile_is_kept(
+    script: str, words: str, tiny_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ncu that fails in each way it can, around a real job."""
+    tool = tmp_path / "bin" / "ncu"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(counters, "LONGEST_SECONDS", 1.0)
+    settings = {"data.path": str(tiny_store), "system.device": "cpu", "ensemble.size": 1,
+                "parallel.degree": 1, "train.batch_size": 8}  # fmt: skip
+    trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
+    found = profile_of([trace])
+    config = configuration.load(overrides=settings)
+    shown = session._counted(found, [trace], config, tmp_path / "work", Silent())
+    assert words in str(shown.counters_missing)
+    assert replace(shown, counters_missing=None) == replace(found, counters_missing=None)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from ai500 import rundir
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth
+from ai500.roofline.timing import LEAST_SAMPLES, timed
 from tests.conftest import SOURCE, Start
 
 pytestmark = pytest.mark.serial
@@ -54,6 +57,14 @@ def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_p
     again = start(*arguments)
     assert again.wait() == 2
     assert "finished roofline" in again.err
+
+
+def test_work_is_sustained_for_its_time_however_short_a_call_is() -> None:
+    device, a = torch.device("cpu"), torch.ones(64, 64)
+    for seconds in (0.05, 0.0):
+        samples = timed(itertools.repeat(lambda: a @ a), device, seconds=seconds)
+        assert len(samples) >= LEAST_SAMPLES
+        assert sum(samples) >= 0.3 * seconds  # the machine is shared
 
 
 def test_without_torch_it_says_what_is_missing(start: Start, tmp_path: Path) -> None:

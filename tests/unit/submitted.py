@@ -13,7 +13,7 @@ from ai500.bagging.tasks import member_tasks
 from ai500.randomness import Stream, derive
 from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord
 from ai500.rules import archive, packing
-from ai500.rules.packing import Wish
+from ai500.rules.description import Wish, describe
 from ai500.rules.verify import MEMBERS_OWN, judged_files
 from ai500.rundir import RunFolder
 from tests.unit.synthetic_run import Shape, official_shape, write_synthetic_run
@@ -42,7 +42,7 @@ def packed(run: RunFolder, out: Path, *, wish: Wish = WISH, key: Path | None = N
     """A submission of the run, whatever the rules say of it."""
     plan = rundir.read(Plan, run.plan)
     files = packing.collect(run) | judged_files(*scoring.judge_run(run, level=wish.level))
-    files |= packing.added_files(packing.describe(run, plan, wish), plan, notes=wish.notes)
+    files |= packing.added_files(describe(run, plan, wish), plan, notes=wish.notes)
     packing.seal(files, key=key)
     archive.pack(out, files)
     return out

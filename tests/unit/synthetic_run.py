@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from ai500 import events, plugins, rundir, schema
+from ai500.bagging.data_sampler import SAMPLERS, described
 from ai500.metrics.trials import mean_of_trials, score_trial
 from ai500.operations.shipped import shipped, shipped_model
 from ai500.parallel.parallelism_controller import Degrees, map_members
@@ -45,7 +46,7 @@ from ai500.workloads.protocol import Hyperparameters, ProblemClass
 OPERATIONS = Operations("aiperf", 14_000_000, 27_000_000, 155_000, 78_000)
 CLASS = ProblemClass(
     name="smoke",
-    ensemble_size=4,
+    ensemble_size=2,
     target_quality=0.8,
     penalty_exponent=5,
     least_runs=3,
@@ -124,7 +125,8 @@ def official_shape() -> Shape:
     assert counted is not None
     assert model is not None
     return Shape(
-        members=2,
+        members=definition.ensemble_size,
+        slots=definition.ensemble_size,
         trials=definition.least_runs,
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
@@ -272,12 +274,12 @@ def _member_events(
         now += START_UP_SECONDS
 
     submit()
-    tell("first_batch")
+    tell("first_batch", optimizer_sha256="0" * 64)
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
         tell("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
-             loss=loss(member, epoch), learning_rate=0.1)  # fmt: skip
+             loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
         tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
              images=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
@@ -303,8 +305,8 @@ def _seed(trial: int) -> int:
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    distinct = round(samples * 0.632) + member
-    return BootstrapRecord(member, "", samples, samples, distinct, f"{1000 * trial + member:064x}")
+    drawn = described(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 
 def _placement(definition: ProblemClass, node: Node) -> Placement:
@@ -324,10 +326,10 @@ def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
         device="cpu",
         device_name="x86_64",
         quality=quality(member, shape.epochs, trial),
-        weights_sha256="0" * 64,
+        weights_sha256=f"{1000 * trial + member:064x}",
         operations=shape.operations,
         effective=what_ran(plan, shape, member, trial),
-        versions={"ai500": "0.0", "torch": "2.0"},
+        versions={"ai500": "0.0", "source": "0" * 64, "torch": "2.0"},
     )
 
 

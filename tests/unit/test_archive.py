@@ -39,6 +39,17 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     }
 
 
+def test_events_have_a_bound_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"a/events.jsonl": b"x" * 60, "b.txt": b"y" * 90, "events.jsonl": b"z" * 60}
+    data = b"".join(archive.blocks(files))
+    monkeypatch.setattr(archive, "MAX_EVENT_BYTES", 100)
+    result, found = unpacked(data, tmp_path / "x")
+    assert result.problems == ["events.jsonl: with it, the events have more than 100 bytes"]
+    assert sorted(found) == ["a/events.jsonl", "b.txt"]
+    with pytest.raises(InputError, match="events of a submission"):
+        b"".join(archive.blocks(files))
+
+
 def test_other_programs_read_it(tmp_path: Path) -> None:
     path = tmp_path / "x.ai500"
     archive.pack(path, FILES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from ai500.cli.data import app
 from ai500.data.climate import index as indexing
 from ai500.data.climate.check import check_years
 from ai500.data.climate.recipe import ClimateRecipe
-from ai500.data.climate.schema import CHANNELS, year_files
+from ai500.data.climate.schema import year_files
 from ai500.data.climate.store import ClimateStore
 from ai500.data.climate.writer import generate_years
 from ai500.data.climate.years import Chunked, open_year
-from ai500.data.opening import open_store
+from ai500.data.opening import HeldSplit, digests, open_store
 from ai500.data.store import Store
-from ai500.errors import DataError, RuleError
+from ai500.data.store_writer import PLAN
+from ai500.errors import DataError
 from ai500.parallel.data_duplicator import Staged, duplicate
 
 Frames = np.ndarray[Any, np.dtype[np.float32]]
@@ -122,27 +122,6 @@ def test_last_year_validates_and_of_one_year_the_last_fifth(three: Path) -> None
     assert splits["validation"].rows(np.array([1]))[0].tobytes() == frames_of(1980)[6].tobytes()
 
 
-def test_the_real_size_is_opened_and_checked_without_being_loaded(tmp_path: Path) -> None:
-    for year in (1979, 1980):
-        with h5py.File(tmp_path / f"climo_{year}.h5", "w") as file:
-            images = file.create_dataset(
-                "images", (1460, 16, 768, 1152), "f4", chunks=(1, 1, 768, 1152), compression="gzip"
-            )
-            boxes = file.create_dataset("boxes", (1460, 15, 5), "i8", fillvalue=-1)
-            images[700, 6] = np.arange(768 * 1152, dtype=np.float32).reshape(768, 1152)
-            boxes[700, 0] = (100, 200, 160, 270, 1)
-    store = ClimateStore.open(tmp_path)
-    train = store.splits["train"]
-    assert (train.count, train.shape) == (1460, (768, 1152, 16))
-    frames, labels = train.rows(np.array([700, 3]))
-    assert frames[0, 6].ravel()[-1] == 768 * 1152 - 1
-    assert not frames[1].any() and not frames[0, 5].any()
-    assert labels[0, 0].tolist() == [100, 200, 160, 270, 1]
-    checked = check_years(tmp_path)
-    assert checked.problems == ()
-    assert checked.boxes == 2
-
-
 def test_the_index_is_made_once_and_again_when_a_file_changes(three: Path) -> None:
     store = ClimateStore.open(three)
     told: list[tuple[int, int]] = []
@@ -166,9 +145,27 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     found = ClimateStore.open(three).sha256
     assert not (three / indexing.INDEX).exists()
-    kept = indexing.load(three)
+    store = ClimateStore.open(three)
+    kept = indexing.load(three, store.years)
     assert kept is not None
     assert kept.sha256 == found
+    # An index of files that were here before, beside those of now, hides nothing.
+    (good,) = (tmp_path / "cache" / "climate").iterdir()
+    stale = replace(kept, files={f"{name}.old": file for name, file in kept.files.items()})
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    indexing.save(three, stale)
+    assert indexing.load(three, store.years) == kept
+    good.unlink()
+    assert indexing.load(three, store.years) is None
+
+
+def test_statistics_that_were_changed_are_not_believed(three: Path) -> None:
+    before = ClimateStore.open(three).statistics
+    body = json.loads((three / indexing.INDEX).read_text())
+    body["statistics"]["mean"][3] += 1.0
+    (three / indexing.INDEX).write_text(json.dumps(body))
+    assert list(indexing.kept(three)) == []
+    assert ClimateStore.open(three).statistics == before
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +219,53 @@ def test_a_copied_store_is_verified_once_and_a_corrupt_one_refused(
     assert (problem.file, problem.frame) == ("climo_1979.h5", 5)
 
 
+@pytest.mark.parametrize("fault", ["missing", "added", "frames"])
+def test_a_generated_folder_with_other_files_is_refused(
+    fault: str, generated: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(generated, copy)
+    if fault == "missing":
+        (copy / "climo_1980.h5").unlink()
+        message = "climo_1980.h5: is missing: ai500-index.json has it"
+    elif fault == "added":
+        shutil.copy(copy / "climo_1980.h5", copy / "climo_1981.h5")
+        message = "climo_1981.h5: is not in ai500-index.json"
+    else:
+        shutil.copy(copy / "climo_1980.h5", copy / "climo_1979.h5")
+        message = "climo_1979.h5: has 3 frames, 9 in ai500-index.json"
+    with pytest.raises(DataError, match=message.replace(": ", " ", 1)):
+        open_store(copy)
+    assert message in map(str, check_years(copy).problems)
+
+
+def test_a_kill_right_after_the_index_leaves_a_store(generated: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(generated, copy)
+    (copy / PLAN).write_text("{}")
+    store = open_store(copy)
+    assert isinstance(store, ClimateStore)
+    recipe = ClimateRecipe(seed=5, height=48, width=72, train=9, validation=3, event_scale=1.8)
+    generate_years(copy, recipe, workers=1)
+    assert not (copy / PLAN).exists()
+
+
+def test_what_was_not_staged_is_held_against_its_digest(generated: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(generated, copy)
+    store = open_store(copy)
+    offset = open_year(copy / "climo_1979.h5").layout
+    assert isinstance(offset, int)
+    held = HeldSplit(store.splits["train"], digests(store, "train"))
+    wanted = np.array([5, 2, 5])
+    for one, other in zip(held.rows(wanted), store.splits["train"].rows(wanted), strict=True):
+        assert one.tobytes() == other.tobytes()
+    flip(copy / "climo_1979.h5", offset + 5 * 4 * 16 * 48 * 72)
+    held.rows(np.array([4, 6]))
+    with pytest.raises(DataError, match=r"climo_1979.h5: sample 5 is corrupt"):
+        held.rows(wanted)
+
+
 def test_staging_brings_the_frames_a_node_needs(generated: Path, tmp_path: Path) -> None:
     store = open_store(generated)
     counts = np.zeros(9, np.uint8)
@@ -269,122 +313,6 @@ def test_opening_knows_both_kinds(generated: Path, tiny_store: Path, tmp_path: P
         open_store(half)
 
 
-def bad_boxes(frame: int, row: int, values: tuple[float, ...]) -> Any:
-    boxes = boxes_of().astype(np.float64)
-    boxes[frame, row] = values
-    return boxes
-
-
-def truncate(folder: Path) -> None:
-    path = folder / "climo_1980.h5"
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def with_nan(folder: Path, **layout: Any) -> None:
-    frames = frames_of(1980)
-    frames[4, CHANNELS.index("PSL"), 2, 3:5] = np.nan, np.inf
-    write_year(folder, 1980, frames=frames, **layout)
-
-
-BAD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing year": (lambda f: (f / "climo_1980.h5").unlink(), "the year 1980 is missing"),
-    "truncated": (truncate, r"climo_1980.h5: is truncated: its end is missing"),
-    "no HDF5": (
-        lambda f: (f / "climo_1980.h5").write_bytes(b"GRIB" * 99), "climo_1980.h5: is no HDF5 file"
-    ),
-    "wrong channels": (
-        lambda f: write_year(f, 1980, frames=frames_of(1)[:, :3]), r"`images` is \[7, 3, 12, 20\]"
-    ),
-    "no boxes": (
-        lambda f: write_year(f, 1980, boxes=boxes_of()[:, :, :4]), r"`boxes` is \[7, 15, 4\]"
-    ),
-    "fewer boxes": (
-        lambda f: write_year(f, 1980, boxes=boxes_of()[:5]), "7 frames of `images`, but 5 of"
-    ),
-    "other size": (
-        lambda f: write_year(f, 1980, frames=frames_of(1)[:, :, :8]), "frames are 8×20, those of"
-    ),
-    "integers": (
-        lambda f: write_year(f, 1980, frames=frames_of(1).astype(np.int16)), "`images` holds int16"
-    ),
-    "NaN": (with_nan, "climo_1980.h5: frame 4: PSL: 2 values are NaN or infinite"),
-    "NaN in a chunk": (
-        lambda f: with_nan(f, **LAYOUTS["gzip, shuffled, frames together"]),
-        "climo_1980.h5: frame 4: PSL: 2 values are NaN or infinite",
-    ),
-    "outside": (
-        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (1, 2, 5, 21, 3))),
-        r"climo_1980.h5: frame 0: box 0 \(1, 2, 5, 21, 3\) lies outside the frame of 12×20",
-    ),
-    "inverted": (
-        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (5, 2, 5, 9, 3))),
-        r"frame 0: box 0 \(5, 2, 5, 9, 3\) is inverted or empty",
-    ),
-    "class": (
-        lambda f: write_year(f, 1980, boxes=bad_boxes(2, 1, (1, 2, 5, 9, 4))),
-        r"frame 2: box 1 \(1, 2, 5, 9, 4\) has no class of 0 to 3",
-    ),
-    "padding": (
-        lambda f: write_year(f, 1980, boxes=bad_boxes(5, 3, (1, 2, 5, 9, 1))),
-        "frame 5: box 3 .* comes after a row of padding",
-    ),
-    "fraction": (
-        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (1.5, 2, 5, 9, 1))),
-        "frame 0: box 0 .* is not of whole numbers",
-    ),
-    "nothing to learn": (
-        lambda f: [write_year(f, y, boxes=np.full((7, 15, 5), -1)) for y in (1979, 1980, 1981)],
-        "no frame of any year has a box",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", BAD)
-def test_check_names_what_is_wrong(fault: str, three: Path) -> None:
-    spoil, message = BAD[fault]
-    assert check_years(three).problems == ()
-    spoil(three)
-    result = CliRunner().invoke(app, ["check", str(three)])
-    assert isinstance(result.exception, RuleError)
-    assert result.exception.exit_code == 1
-    with pytest.raises(RuleError, match=message):
-        raise result.exception
-
-
-@pytest.mark.parametrize(
-    "fault", ["missing year", "truncated", "no HDF5", "wrong channels", "fewer boxes", "other size"]
-)
-def test_training_refuses_the_same_with_a_clear_message(fault: str, three: Path) -> None:
-    BAD[fault][0](three)
-    with pytest.raises(DataError, match=r"19(79|80)"):
-        ClimateStore.open(three)
-
-
-def test_statistics_refuse_values_that_are_no_numbers(three: Path) -> None:
-    with_nan(three)
-    with pytest.raises(DataError, match="no numbers in PSL"):
-        ClimateStore.open(three).make_index()
-
-
-def test_frames_without_boxes_are_no_problem(three: Path) -> None:
-    boxes = np.full((7, 15, 5), -1)
-    write_year(three, 1980, boxes=boxes)
-    assert check_years(three).problems == ()
-    assert (ClimateStore.open(three).splits["train"].labels[7:] == -1).all()
-
-
-def test_check_tells_the_first_twenty_and_counts_all(three: Path) -> None:
-    boxes = boxes_of(7).astype(np.float64)
-    boxes[:, :4] = (9, 9, 1, 1, 7)
-    write_year(three, 1980, boxes=boxes)
-    result = CliRunner().invoke(app, ["check", str(three), "--json"])
-    told = json.loads(result.stdout)
-    assert told["problem_count"] == 56
-    assert len(told["problems"]) == 20
-    assert told["problems"][0]["file"] == "climo_1980.h5"
-    assert "36 more" in str(result.exception)
-
-
 def test_two_files_of_one_year_are_refused(three: Path) -> None:
     shutil.copy(three / "climo_1980.h5", three / "other_1980.h5")
     with pytest.raises(DataError, match="two files for the year 1980"):
@@ -399,6 +327,10 @@ def test_generate_makes_frames_of_any_size_from_the_command_line(tmp_path: Path)
     told = json.loads(result.stdout)
     assert told["splits"] == {"train": 4, "validation": 1}
     assert told["sha256"] == ClimateStore.open(tmp_path / "five").sha256
+    for option, least in (("--height", 48), ("--width", 72)):
+        small = CliRunner().invoke(app, [*words, option, "0"])
+        assert small.exit_code == 2
+        assert f"greater than or equal to {least}" in small.output
     wrong = CliRunner().invoke(app, ["generate", "--frames", "5", "--class", "smoke"])
     assert "are for climate data" in str(wrong.exception)
     own = CliRunner().invoke(app, ["generate", "--workload", "extreme_weather", "--class", "full"])

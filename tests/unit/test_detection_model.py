@@ -117,6 +117,16 @@ def test_frames_without_events_train(model: FasterRCNN) -> None:
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())  # type: ignore[union-attr]
 
 
+def test_a_diverged_model_runs_on_to_its_message(model: FasterRCNN) -> None:
+    """The loop says that training diverged: neither stage may fail before it can."""
+    images, labels = _shapes(2, seed=5)
+    with torch.no_grad():
+        for parameter in model.proposing.parameters():
+            parameter.fill_(torch.nan)
+    assert not detection_loss(_trained(model, images, labels)).isfinite()
+    assert (_predicted(model, images) == -1).all()
+
+
 def test_a_seed_gives_the_same_step(model: FasterRCNN) -> None:
     images, labels = _shapes(4, seed=0)
     found = []

@@ -174,6 +174,47 @@ def test_nodes_alike_are_one_kind_and_the_odd_one_is_told_apart(root: Path) -> N
     assert dict(summary.totals(nodes))["cores"] == "12"
 
 
+def view(root: Path, uuid: str, *, wall: float, slowed: tuple[str, ...] = ()) -> NodeDescription:
+    """A node as a step sees it that has one accelerator of several."""
+    seen = node_called(
+        root, "n1", accelerators=(Accelerator(index=0, name="GPU", uuid=uuid),),
+        before=State(wall=wall, load=wall),
+        after=State(
+            wall=wall + 10, load=wall + 10,
+            accelerators=(AcceleratorState(0, 1e9 * wall, throttled_by=slowed),),
+        ),
+    )  # fmt: skip
+    return dataclasses.replace(
+        seen, software=dataclasses.replace(seen.software, environment={"CUDA_X": uuid})
+    )
+
+
+def test_members_that_see_one_accelerator_each_describe_the_node_together(
+    tmp_path: Path, root: Path
+) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    views = [
+        view(root, "GPU-a", wall=2.0, slowed=("heat",)), view(root, "GPU-b", wall=3.0),
+        view(root, "GPU-a", wall=4.0, slowed=("power",)),
+    ]  # fmt: skip
+    for member, seen in enumerate(views):
+        rundir.write(run.trial(1).system_of("n1", member), seen)
+    (node,) = summary.recorded_nodes(run)
+    assert [(one.index, one.uuid) for one in node.accelerators] == [(0, "GPU-a"), (1, "GPU-b")]
+    assert node.before.load == 2.0
+    assert node.after is not None and node.after.load == 14.0
+    assert [(one.index, one.clock_hertz, one.throttled_by) for one in node.after.accelerators] == [
+        (0, 4e9, ("heat", "power")),
+        (1, 3e9, ()),
+    ]
+    assert node.software.environment == {"CUDA_X": "GPU-a | GPU-b"}
+    twin = [dataclasses.replace(node, hostname="n2", accelerators=tuple(
+        dataclasses.replace(one, uuid=f"other {one.index}") for one in node.accelerators
+    ))]  # fmt: skip
+    (kind,) = summary.kinds([node, *twin])
+    assert kind.hostnames == ("n1", "n2")
+
+
 def test_a_throttled_accelerator_is_named() -> None:
     state = State(wall=0.0, accelerators=(AcceleratorState(0, 1.2e9, None, 84.0, ("heat",)),))
     told = dict(summary.state_rows("after", state))
@@ -183,7 +224,7 @@ def test_a_throttled_accelerator_is_named() -> None:
 def test_the_report_shows_the_nodes_and_a_persons_notes(tmp_path: Path, root: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')
-    rundir.write(run.trial(1).system_of("n1"), node_called(root, "n1"))
+    rundir.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
     page = render(read_contents(run))
     assert "Xeon Test" in page and "Maker Rack 9" in page
     assert "fat &lt;b&gt;tree&lt;/b&gt;" in page

@@ -38,8 +38,16 @@ def change_records(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
         path.write_text(json.dumps(record))
 
 
-def momentum(record: dict[str, Any]) -> None:
-    record["effective"]["hyperparameters"]["momentum"] = 0.8
+def with_momentum(run: Path) -> None:
+    """Another momentum, planned and recorded."""
+
+    def change(record: dict[str, Any]) -> None:
+        record["effective"]["hyperparameters"]["momentum"] = 0.8
+
+    change_records(run, change)
+    plan = json.loads((run / "plan.json").read_text())
+    plan["hyperparameters"]["momentum"] = 0.8
+    (run / "plan.json").write_text(json.dumps(plan))
 
 
 def trick(record: dict[str, Any]) -> None:
@@ -65,7 +73,7 @@ def test_a_clean_run_exits_0_and_nothing_is_written(ai500: Run, clean: Path) -> 
 
 
 def test_a_broken_rule_exits_1_with_both_values_source_and_advice(ai500: Run, clean: Path) -> None:
-    change_records(clean, momentum)
+    with_momentum(clean)
     code, out, _ = ai500("check", clean)
     text = " ".join(out.split())
     assert code == 1
@@ -86,7 +94,7 @@ def test_the_trick_of_v2_section_5_4_is_caught_from_the_optimizer_s_groups(
 
 
 def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
-    change_records(clean, momentum)
+    with_momentum(clean)
     code, out, _ = ai500("check", clean, "--json", "--level", "free", "--rules", "2026.1")
     told = json.loads(out)
     assert (code, told["broken"], told["level"], told["rule_set"]) == (0, False, "free", "2026.1")
@@ -136,7 +144,7 @@ def test_two_runs_that_keep_the_rules_compare(ai500: Run, clean: Path, made: Pat
 def test_a_difference_where_a_layer_is_fixed_does_not_compare(
     ai500: Run, clean: Path, made: Path
 ) -> None:
-    change_records(clean, momentum)
+    with_momentum(clean)
     code, out, _ = ai500("diff", made, clean, "--json")
     told = json.loads(out)
     assert (code, told["comparable"]) == (1, False)
@@ -183,6 +191,29 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
     told = json.loads(out)
     assert (found, told["level"], told["comparable"]) == (0, "free", True)
     assert not any(layer["differences"] for layer in told["layers"])
+
+
+def test_a_file_that_contradicts_itself_is_not_judged(ai500: Run, tmp_path: Path) -> None:
+    """Its manifest goes with it, and each file by itself keeps the rules."""
+    run = submittable_run(tmp_path / "run")
+    told = json.loads(run.trial(1).bootstraps.read_text())
+    told[0]["distinct"] += 1
+    run.trial(1).bootstraps.write_text(json.dumps(told))
+    code, out, _ = ai500("check", packed(run, tmp_path / "mine.ai500"), "--json")
+    assert code == 1
+    [problem] = json.loads(out)["problems"]
+    assert problem == "trials/01/bootstraps.json: member 0's does not follow from the seed"
+
+
+@pytest.mark.parametrize("value", [5, "text", [["x"]]])
+def test_a_damaged_folder_is_a_sentence_never_a_traceback(
+    ai500: Run, clean: Path, made: Path, value: object
+) -> None:
+    change_records(clean, lambda record: record["effective"].update(parallel=value, data=value))
+    for words in (("check", clean), ("diff", made, clean)):
+        code, _, err = ai500(*words)
+        assert code == 1
+        assert "Traceback" not in err
 
 
 def test_a_submission_with_problems_is_not_judged(ai500: Run, tmp_path: Path) -> None:

@@ -337,6 +337,7 @@ def nvmlShutdown(): print("shut down")
 def nvmlDeviceGetCount(): return 2
 def nvmlDeviceGetHandleByIndex(index): return index
 def nvmlDeviceGetUUID(handle): return f"GPU-{handle}aaa".encode()
+def nvmlDeviceGetName(handle): return b"H200"
 def nvmlDeviceGetPowerUsage(handle): return 700_000 + handle
 def nvmlDeviceGetMemoryInfo(handle): return types.SimpleNamespace(used=60, total=80)
 def nvmlDeviceGetTemperature(handle, sensor): return 55
@@ -397,6 +398,25 @@ def test_nvml_meters_the_accelerators_of_the_run(tmp_path: Path, visible: str) -
     done = nvml(tmp_path, STAND_IN, CUDA_VISIBLE_DEVICES=visible)
     assert "GPU-1aaa watts" in done.stdout
     assert "GPU-0aaa" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "both"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "1"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, False),
+    ],
+)
+def test_nvml_meters_all_where_nobody_knows_which_are_meant(
+    tmp_path: Path, environment: dict[str, str], both: bool
+) -> None:
+    """CUDA counts from the fastest, NVML along the bus: of unlike ones a number says little."""
+    unlike = STAND_IN.replace('return b"H200"', 'return f"kind {handle}"')
+    done = nvml(tmp_path, unlike, **environment)
+    assert "GPU-1aaa watts" in done.stdout
+    assert ("GPU-0aaa watts" in done.stdout) == both
+    assert ("all 2 are metered" in done.stderr) == both
 
 
 def test_nvml_without_driver_or_accelerator_is_absent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 
@@ -153,3 +154,18 @@ def test_a_parameter_without_a_gradient_stays() -> None:
         optimizer.step()
         assert torch.equal(unused, torch.ones(2))
         assert unused not in optimizer.state
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adagrad", "lars", "lamb"])
+def test_settings_have_one_identity_while_only_the_rate_changes(name: str) -> None:
+    """Through steps, other rates and a checkpoint; another weight decay is another identity."""
+    model = nn.Linear(3, 2)
+    optimizer = plugins.load("optimizer", name)(list(model.parameters()), HYPER)
+    before = optimizers.settings_sha256(optimizer)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.param_groups[0]["lr"] = 0.05
+    optimizer.step()
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert optimizers.settings_sha256(optimizer) == before
+    optimizer.param_groups[0]["weight_decay"] = 0.0
+    assert optimizers.settings_sha256(optimizer) != before

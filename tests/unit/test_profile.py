@@ -13,6 +13,7 @@ from ai500 import schema
 from ai500.errors import RunFolderError
 from ai500.profile import communication, counters, spans
 from ai500.profile.analysis import precision_profile, with_counters
+from ai500.profile.categories import Category
 from ai500.profile.intervals import common, length, union
 from ai500.profile.record import PrecisionProfile, Profile, RankCapture
 from ai500.profile.timeline import Timeline
@@ -253,6 +254,21 @@ def test_a_timeline_has_a_process_for_every_rank_and_accelerator(tmp_path: Path)
     assert sorted(path.parent.iterdir()) == [path]
 
 
+def test_an_accelerator_is_known_by_its_work_not_by_its_number(tmp_path: Path) -> None:
+    """In a container a process of the host may have a small number."""
+    path = tmp_path / "timeline.json.gz"
+    work = {"ph": "X", "tid": 1, "ts": 0, "dur": 1}
+    events = [
+        work | {"cat": "cpu_op", "name": "aten::mm", "pid": 17},
+        work | {"cat": "kernel", "name": "gemm", "pid": 300},
+    ]
+    with Timeline(path) as timeline:
+        timeline.add(events, process="fp32: rank 0", zero_microseconds=0)
+    found = check_timeline(path)["traceEvents"]
+    names = [e["args"]["name"] for e in found if e["name"] == "process_name"]
+    assert names == ["fp32: rank 0", "fp32: rank 0, accelerator 300"]
+
+
 def test_a_timeline_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Timeline(tmp_path / "timeline.json.gz"):
         raise ZeroDivisionError
@@ -280,8 +296,8 @@ def test_counters_are_weighted_by_time() -> None:
     assert counters.refusal(NCU) is None
     counted = counters.parse(NCU)
     assert len(counted) == 3
-    known = {"shared_kernel<float,int>(float*)": "pooling"}
-    found = counters.by_category(counted, known)  # type: ignore[arg-type]
+    known: dict[str, dict[Category, float]] = {"shared_kernel<float,int>(float*)": {"pooling": 1.0}}
+    found = counters.by_category(counted, known)
     assert found["convolution"].instructions_per_cycle == pytest.approx(0.6)
     assert found["convolution"].dram_utilization == pytest.approx(0.35)
     assert found["pooling"].dram_utilization == pytest.approx(0.8)
@@ -291,6 +307,29 @@ def test_counters_are_weighted_by_time() -> None:
     assert told["convolution"] == pytest.approx(0.6)
     assert told["GEMM"] is None
     assert shown.counters_missing is None
+
+
+def test_counters_of_a_kernel_in_two_categories_are_split_by_time() -> None:
+    slow = counters.CountedKernel("shared", 400.0, 1.0, 0.2)
+    other = counters.CountedKernel("only", 100.0, 3.0, 0.8)
+    shares: dict[str, dict[Category, float]] = {
+        "shared": {"GEMM": 3.0, "convolution": 1.0},
+        "only": {"convolution": 5.0},
+    }
+    found = counters.by_category([slow, other], shares)
+    assert found["GEMM"].instructions_per_cycle == pytest.approx(1.0)
+    assert found["convolution"].instructions_per_cycle == pytest.approx(2.0)  # 100 ns of each
+
+
+def test_idle_is_of_a_step_without_the_profiler() -> None:
+    """Kernels take 210 µs of the step, which without the profiler is 250 µs long."""
+    trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
+    plain = [capture(seconds_per_step=250 * MICROSECOND)]
+    found = precision_profile("fp32", plain, [trace], steps=1, parallel=Parallelism("data"))
+    assert found.idle_share == pytest.approx(40 / 250)
+    shorter = [capture(seconds_per_step=200 * MICROSECOND)]
+    found = precision_profile("fp32", shorter, [trace], steps=1, parallel=Parallelism("data"))
+    assert found.idle_share == 0
 
 
 def test_counters_that_may_not_be_read_say_why() -> None:

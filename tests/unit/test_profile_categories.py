@@ -44,6 +44,9 @@ CERTAIN = {
 }  # fmt: skip
 
 BY_OPERATOR = [
+    # The grid that turns images for augmentation is made by a product.
+    ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT",
+     ("aten::bmm", "aten::affine_grid_generator"), "element-wise"),
     # One kernel of CUTLASS for two operators.
     ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4>(…)",
      ("aten::cudnn_convolution", "aten::_convolution", "aten::conv2d"), "convolution"),
@@ -85,6 +88,8 @@ LIKELY = {
 }
 
 ON_A_CPU = [
+    (("aten::bmm", "aten::affine_grid_generator"), "element-wise"),
+    (("aten::bmm", "aten::matmul"), "GEMM"),
     (("aten::mkldnn_convolution", "aten::_convolution"), "convolution"),
     (("aten::convolution_backward", "ConvolutionBackward0",
       "autograd::engine::evaluate_function: ConvolutionBackward0"), "convolution"),

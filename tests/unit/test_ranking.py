@@ -16,14 +16,23 @@ import pytest
 
 from ai500 import cli, rundir, scoring
 from ai500.errors import InputError, RuleError
-from ai500.records import Plan
+from ai500.records import Plan, Score
 from ai500.report.ranking import editions, read
-from ai500.report.ranking.entries import Entry, Ranked, Rejected, quality_ratio
+from ai500.report.ranking.entries import (
+    Entry,
+    Ranked,
+    Rejected,
+    implausible,
+    quality_ratio,
+    reasons_against,
+)
 from ai500.report.ranking.pages import script
 from ai500.report.ranking.read import find_submissions, read_submissions
 from ai500.report.ranking.site import MARK, build
 from ai500.report.ranking.standings import by_list, standings
 from ai500.rules import archive, packing, signing
+from ai500.rules.description import describe
+from ai500.rules.judgement import Judgement
 from tests.unit.submitted import WISH, packed, small_run, submittable_run
 from tests.unit.synthetic_list import entry, identity, ranked, submission, synthetic_list
 
@@ -221,6 +230,45 @@ def test_very_many_decades_have_few_ticks() -> None:
     assert (ticks.low, ticks.high) == (3.0, 19.0)
 
 
+def test_no_figure_is_too_large_to_be_drawn() -> None:
+    assert editions.logarithmic_ticks(1e12, 2e307).high == 300.0
+
+
+@pytest.mark.parametrize("change", [{"quality_ratio": float("inf")}, {"vflops_per_watt": 2e307}])
+def test_figures_beyond_all_machines_are_implausible(change: dict[str, float]) -> None:
+    assert implausible(one(1, 2e12)) == []
+    (reason,) = implausible(one(1, 2e12, **change))
+    assert "not a plausible number" in reason
+
+
+@pytest.mark.parametrize("vflops", [2e307, 1e-40, 0.0, float("nan")])
+def test_a_score_beyond_all_machines_is_rejected(vflops: float, submitted: Submitted) -> None:
+    score, judgement = submitted
+    assert reasons_against(score, judgement) == []
+    (reason,) = reasons_against(dataclasses.replace(score, vflops=vflops), judgement)
+    assert reason.startswith("VFLOPS is")
+
+
+def test_a_page_that_can_not_be_made_leaves_no_half_of_a_site(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        build([ranked(one(1, 2e12)), ranked(one(2, float("inf")))], tmp_path / "site", title=TITLE)
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("by nothing")])
+def test_whatever_a_file_causes_it_is_only_rejected(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    (tmp_path / "x.ai500").touch()
+    monkeypatch.setattr(hashlib, "file_digest", fail)
+    (found,) = read_submissions(tmp_path, find_submissions(tmp_path))
+    assert isinstance(found, Rejected)
+    assert "can't be read" in found.reasons[0]
+
+
 def test_history_of_a_single_result_and_of_many(tmp_path: Path) -> None:
     assert "<svg" in editions.history_figure([one(1, 2e12)], title="t")
     best = editions.best_of_editions([one(1, 2e12), one(2, 3e12), one(3, 1e12, edition="2026-05")])
@@ -238,9 +286,27 @@ def forged(path: Path) -> None:
         score, judgement = scoring.judge_run(run, level="hardware")
         better = dataclasses.replace(score, vflops=2 * score.vflops)
         files = packing.collect(run) | packing.judged_files(better, judgement)
-        files |= packing.added_files(packing.describe(run, plan, WISH), plan, notes=None)
+        files |= packing.added_files(describe(run, plan, WISH), plan, notes=None)
         packing.seal(files, key=None)
         archive.pack(path, files)
+
+
+def disguised(path: Path) -> None:
+    """The run of `slow` under another name, its events written in another way."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = submittable_run(Path(scratch) / "run")
+        with run.events.open("a", encoding="utf-8") as file:
+            file.write("torn\n")
+        packed(run, path, wish=dataclasses.replace(WISH, system_name="Somebody else"))
+
+
+Submitted = tuple[Score, Judgement]
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    run = submittable_run(tmp_path_factory.mktemp("run") / "run")
+    return scoring.judge_run(run, level="hardware")
 
 
 @pytest.fixture(scope="module")
@@ -250,10 +316,10 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "2026").mkdir()
     submission(folder, "slow", epoch_seconds=2.0, system_name="Slow")
     submission(folder / "2026", "new", epoch_seconds=1.0, system_name="Twice", notes="<b>new</b>")
-    submission(folder, "old", epoch_seconds=1.5, system_name="Twice", edition="2025-11")
+    submission(folder, "old", epoch_seconds=1.5, system_name="Twice", edition="2026-10")
     submission(folder, "free", epoch_seconds=1.5, system_name="Twice", level="free")
     shutil.copy(folder / "slow.ai500", folder / "slow again.ai500")
-    submission(folder, "slow by another name", epoch_seconds=2.0, system_name="Somebody else")
+    disguised(folder / "slow by another name.ai500")
     forged(folder / "forged.ai500")
     packed(small_run(folder / "run"), folder / "too few trials.ai500")
     shutil.rmtree(folder / "run")

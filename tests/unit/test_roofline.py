@@ -16,25 +16,36 @@ from typer.testing import CliRunner
 from ai500 import events, rundir, schema, system
 from ai500.cli import app
 from ai500.errors import AI500Error, EnvironmentLacksError, InputError, JobError
-from ai500.records import Operations, TrainRecord
+from ai500.records import Operations, Plan, TrainRecord
 from ai500.report import roofline as pages
 from ai500.report import svg
-from ai500.report.roofline_figures import Mark, Roof, Slope, layout, record_figure
+from ai500.report.roofline_figures import (
+    Mark,
+    Roof,
+    Slope,
+    layout,
+    record_figure,
+    record_roofs,
+    record_slopes,
+)
 from ai500.roofline import links, theory
 from ai500.roofline.advice import advise, best
 from ai500.roofline.measure import begin, check_precisions, interrupted
 from ai500.roofline.model import Channel, Standing
-from ai500.roofline.placing import place
+from ai500.roofline.placing import own_ceiling, place
 from ai500.roofline.records import (
     KernelTime,
     LinkTime,
     MemoryTime,
     Peak,
+    Placed,
     RooflineRecord,
     ceilings,
     peak_of,
+    roof_flops,
+    units_of_node,
 )
-from ai500.roofline.traffic import Traffic, along_line, counted, on_grid
+from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
 from ai500.rundir import MemberFolder
 from tests.unit.synthetic_run import Shape, write_synthetic_run
 
@@ -135,6 +146,126 @@ def test_advice_names_the_bound_it_moves_to() -> None:
     chosen = best(told)
     assert chosen is not None
     assert chosen.at_most == pytest.approx(1.42)
+
+
+def test_advice_without_all_roofs_promises_nothing() -> None:
+    told = advise(
+        Standing(1e12, ()), attained_flops=1e9, wire_precision="fp32",
+        other_ceilings={"mixed-bf16": 3e12}, hierarchical=None, bound_known=False,
+    )  # fmt: skip
+    assert {one.change for one in told} >= {"FP16 compression", "INT8 compression"}
+    assert all(one.at_most is None and "gain unknown" in one.text for one in told)
+    assert not any("bounds" in one.text or one.bound_after != "not known" for one in told)
+    assert best(told) is None
+
+
+def test_of_sharded_weights_a_larger_batch_is_the_only_one_that_helps() -> None:
+    told = advise(
+        Standing(1e12, (Channel("links", 1e9, 10.0),)), attained_flops=1e9, wire_precision=None,
+        other_ceilings={}, hierarchical=None, sharded=True,
+    )  # fmt: skip
+    assert [one.setting for one in told] == ["train.batch_size × 2"]
+
+
+H200_SPEEDS = {
+    ("gemm", "fp32"): 52, ("gemm", "bf16"): 778, ("gemm", "fp8"): 1474, ("gemm", "int8"): 953,
+    ("conv", "fp32"): 138, ("conv", "bf16"): 795,
+}  # fmt: skip
+
+
+def h200() -> RooflineRecord:
+    """As measured on one: CONV FP32 by Winograd, twice the theoretical peak."""
+    kernels = tuple(
+        KernelTime("gemm" if kernel == "gemm" else "conv", precision, "any", 10**12, 1 / speed, 5)
+        for (kernel, precision), speed in H200_SPEEDS.items()
+    )
+    peaks = (Peak("fp32", 66.9e12, "on paper"), Peak("bf16", 1070e12, "on paper"))
+    return made(kernels=kernels, peaks=peaks)
+
+
+def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
+    record = h200()
+    named = {one.name: roof_flops(record, one) for one in ceilings(record)}
+    assert named["CONV FP32"] == 66.9e12
+    assert named["CONV BF16"] == pytest.approx(795e12)
+    assert named["GEMM FP8"] == pytest.approx(1474e12)  # its peak is not known
+    assert "CONV FP32: fewer multiplications than counted" in pages.above_peak_note(record)
+    assert "Winograd" in pages.machine_figure(record).caption
+    assert pages.above_peak_note(made()) == ""
+
+
+def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
+    """Of convolutions FP8's and INT8's products say nothing, however fast they are."""
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    member = place(run, h200()).placed[0]
+    assert member.ceiling == "CONV FP32"
+    assert member.ceiling_flops == pytest.approx(66.9e12 * member.ranks)
+    told = {one.change: one for one in member.advice}
+    assert told["training in mixed-bf16"].ceiling_factor == pytest.approx(795 / 66.9)
+    assert not {"training in fp8", "training in int8"} & told.keys()
+    assert own_ceiling([one for one in ceilings(h200()) if one.precision == "fp8"]).kernel == "gemm"
+
+
+def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
+    """Kernels ran on one of four accelerators whose links were measured."""
+    record = made()
+    assert (record.units, units_of_node(record)) == (1, 4)
+    slopes = {one.name: one.bytes_per_second for one in record_slopes(record)}
+    roofs = {one.name: one.flops for one in record_roofs(record, share=units_of_node(record))}
+    assert slopes["memory"] == pytest.approx(4 * 5e12)
+    # 50 TFLOPS of each, 150 GB/s from each: where they meet, four are as one.
+    assert roofs["GEMM FP32"] / slopes["links inside"] == pytest.approx(50e12 / 150e9)
+    assert "whole node of 4 accelerators" in pages.machine_figure(record).caption
+    assert "200 T" in record_figure(record, title="any")
+    assert units_of_node(replace(record, unit="core", units=8)) == 1
+
+
+def test_arrays_lie_beyond_the_cache_or_memory_is_not_measured() -> None:
+    assert theory.memory_sizes("cpu", memory=2**34, cache=2**28) == [2**29]
+    assert theory.memory_sizes("cpu", memory=5 * 2**29, cache=2**28) == [2**29]
+    assert theory.memory_sizes("cuda", memory=2**37, cache=2**26) == [2**30, 2**32]
+    assert theory.memory_sizes("cuda", memory=2**32, cache=2**26) == [2**32 // 5 // 1024 * 1024]
+    with pytest.raises(MemoryError, match="no room for three arrays of twice the cache"):
+        theory.memory_sizes("cpu", memory=4 * 2**29, cache=2**28)
+
+
+def test_sharded_weights_are_gathered_for_each_part_of_a_batch(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(members=1, degree=2))
+    plan = rundir.read(Plan, run.plan)
+    parallel = replace(plan.parallel, sharded=True, data_degree=2)
+    for accumulation, passes in ((1, 3), (4, 9)):
+        hyper = replace(plan.hyperparameters, accumulation=accumulation)
+        sharded = replace(plan, parallel=parallel, hyperparameters=hyper)
+        sent = analytical(sharded, parameters=100)
+        assert sent is not None
+        assert sent.inside_node == pytest.approx(2 * passes * 1 / 2 * 400)
+
+
+def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
+    point = Placed("single node", "member", 1, 2, 4e12, "GEMM FP32", 1e13, None, (), 1e13,
+                   "computation", "computation", ())  # fmt: skip
+    assert "neither roof holds it; see `ai500 profile`" in pages.sentence(point)
+    assert "neither" not in pages.sentence(replace(point, flops=6e12))
+
+
+def test_caches_and_cores_of_a_machine_are_counted_once(tmp_path: Path) -> None:
+    """Two sockets of two cores with two threads each."""
+    for cpu in range(8):
+        socket, core = cpu // 4, cpu // 2
+        for level, size, shared in ((2, "1024K", f"{core}"), (3, "32768K", f"socket {socket}")):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{level}"
+            folder.mkdir(parents=True)
+            for name, value in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+                (folder / name).write_text(f"{value}\n")
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir()
+        siblings = tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        siblings.write_text(f"{2 * core}-{2 * core + 1}\n")
+    assert theory.last_level_cache_bytes(tmp_path) == 2 * 32 * 2**20
+    assert theory.physical_cores(range(8), root=tmp_path) == 4
+    assert theory.physical_cores([0, 2], root=tmp_path) == 2
+    assert theory.physical_cores(range(3), root=tmp_path / "nothing") == 3
+    assert theory.last_level_cache_bytes(tmp_path / "nothing") is None
+    assert theory.available_memory_bytes() > 2**20
 
 
 def test_no_advice_on_what_is_done_already() -> None:

@@ -23,6 +23,9 @@ EVIL = {
     "deep tables": '{"a":' * 50_000 + "1" + "}" * 50_000,
     "half a character": '{"a": "\\ud800"}',
     "half a key": '{"\\udfff": 1}',
+    "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
+    "one-byte escape": '{"a": "\\u009b2J"}',
+    "escape in a key": '{"\\u001b[2J": 1}',
 }
 
 
@@ -77,9 +80,37 @@ def test_logs_are_cleaned_so_that_they_are_taken(
     assert strangers.objection(path) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("trials/01/members/000/record.json", "MAX_RECORD_BYTES"),
+        ("trials/01/systems/n1-000.json", "MAX_RECORD_BYTES"),
+        ("submission.json", "MAX_RECORD_BYTES"),
+        ("plan.json", "MAX_DOCUMENT_BYTES"),
+        ("events.jsonl", "MAX_LINES_BYTES"),
+    ],
+)
+def test_each_kind_of_file_has_its_bound(
+    name: str, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"a": 1}')
+    assert strangers.objection(path) is None
+    monkeypatch.setattr(strangers, most, 7)
+    assert "8 bytes, more than 7" in str(strangers.objection(path))
+
+
+def test_many_small_values_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text("[" + "[]," * strangers.MAX_VALUES + "[]]")
+    assert "values" in str(strangers.objection(path))
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30)
-    | st.text(st.characters(codec="utf-8")) | st.floats(allow_nan=False, allow_infinity=False),
+    | st.text(st.characters(codec="utf-8", exclude_categories=("Cc",))) | st.just("a\n\tb")
+    | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab{}", max_size=3), inner),
     max_leaves=20,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from ai500 import events
 from ai500.cli import main
 from ai500.errors import EnvironmentLacksError, InputError, RuleError
 from ai500.rules import archive, packing, signing, strangers
-from ai500.rules.packing import Wish
+from ai500.rules.description import Wish
 from ai500.rules.submission import MANIFEST, SIGNATURE, opened
 from ai500.rundir import RunFolder
 from tests.conftest import Start

@@ -239,3 +239,55 @@ def test_epochs_to_target_are_those_of_the_members_mean(plan: Plan) -> None:
     assert score.epochs_to_target == 2
     told = [e | ({"quality": 0.99} if e["event"] == "quality" else {}) for e in whole(plan)]
     assert score_trial(plan, told, trial=1).epochs_to_target == 1
+
+
+@pytest.mark.parametrize(
+    ("coverage", "watts"),
+    [
+        (("accelerators",) * 3, 20.0),
+        (("whole nodes", "accelerators", "accelerators"), None),
+        ((None, "accelerators", "accelerators"), None),
+    ],
+)
+def test_watts_of_different_parts_have_no_mean(
+    plan: Plan, coverage: tuple[str | None, ...], watts: float | None
+) -> None:
+    trials = [
+        dataclasses.replace(
+            one, power_coverage=part, watts=20.0, energy_joules=1.0, vflops_per_watt=1.0,
+            flops_per_watt=1.0,
+        )
+        for one, part in zip(trials_of(plan, [2.0, 3.0, 4.0]), coverage, strict=True)
+    ]  # fmt: skip
+    run = mean_of_trials(trials, least_runs=4)
+    assert run.watts == watts
+    assert run.power_coverage == (coverage[1] if watts else None)
+    assert (run.energy_joules, run.vflops_per_watt) == ((1.0, 1.0) if watts else (None, None))
+
+
+def test_a_mean_of_trials_on_other_clocks_says_the_less_certain_one(plan: Plan) -> None:
+    one, two = trials_of(plan, [2.0, 3.0])
+    run = mean_of_trials([one, dataclasses.replace(two, clock="wall")], least_runs=3)
+    assert run.clock == "wall"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"members": [0, 1, 50], "member_qualities": [0.5] * 3},
+        {"members": [0, 0], "member_qualities": [0.5] * 2},
+        {"members": [0], "member_qualities": [0.5]},
+        {"missing": [1]},
+        {"complete": False},
+        {"member_qualities": [0.5]},
+    ],
+)
+def test_a_result_of_other_members_than_planned_is_no_score(
+    plan: Plan, changes: dict[str, Any]
+) -> None:
+    told = [
+        e | {"result": e["result"] | changes} if e["event"] == "aggregate" else e
+        for e in whole(plan)
+    ]
+    with pytest.raises(JobError, match="trial 1"):
+        score_trial(plan, told, trial=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from ai500.rules.rerun import differences_between, rerun_config
 from ai500.rules.submission import MANIFEST, opened
 from ai500.rules.verify import Verification, recompute
 from ai500.rundir import RunFolder
+from ai500.scoring import computed
 from tests.unit.submitted import contents, packed, small_run
+from tests.unit.synthetic_run import CLASS, Shape, write_synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +178,88 @@ def test_d15_lower_is_better_through_verification(
     assert [one.key for one in result.differences] == ["penalty_coefficient"]
 
 
+def in_all_logs(
+    files: dict[str, bytes], change: Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+) -> dict[str, bytes]:
+    """Every event changed alike in the run's log and in the members' own."""
+    return {
+        name: "".join(
+            json.dumps(new) + "\n"
+            for line in content.splitlines()
+            for new in change(json.loads(line))
+        ).encode()
+        for name, content in files.items()
+        if name.endswith("events.jsonl")
+    }
+
+
+def test_members_that_were_not_planned(files: dict[str, bytes], tmp_path: Path) -> None:
+    """Fifty more of member 0, in the run's log and its result: more operations, the same time."""
+    names = list(range(50, 100))
+
+    def more(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if event["event"] == "aggregate":
+            known = event["result"]
+            event["result"] = known | {
+                "members": known["members"] + names,
+                "member_qualities": known["member_qualities"] + [0.7] * 50,
+            }
+        yield event
+        if event.get("member") == 0 and "member_sequence" in event:
+            yield from (event | {"member": member} for member in names)
+
+    logs = in_all_logs({"events.jsonl": files["events.jsonl"]}, more)
+    result = verified(files, tmp_path, **logs)
+    assert result.score is None
+    assert "is not one of the 2 members that were planned" in result.problems[0]
+
+    def silent(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield event
+        if event.get("member") == 0 and "member_sequence" in event:
+            yield event | {"member": 2}
+
+    logs = in_all_logs({"events.jsonl": files["events.jsonl"]}, silent)
+    said = verified(files, tmp_path, **logs).problems
+    assert any("events of member 2 of trial 1, which is not planned" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "by"),
+    [
+        ("submission.json", ("source", "sha256"), "f" * 64),
+        ("submission.json", ("data_sha256",), ["e" * 64]),
+        ("submission.json", ("created",), "1999-01-01T00:00:00Z"),
+        ("submission.json", ("edition",), "2099-12"),
+        ("submission.json", ("edition",), "2020-01"),
+        ("submission.json", ("ai500_version",), "99"),
+        ("trials/01/bootstraps.json", (1, "sha256"), "0" * 64),
+        ("trials/02/bootstraps.json", (0, "drawn"), 4000),
+    ],
+)
+def test_claims_that_the_run_does_not_bear_out(
+    name: str, path: tuple[Any, ...], by: Any, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    result = verified(files, tmp_path, **{name: edited(files[name], *path, by=by)})
+    assert any(problem.startswith(f"{name}: ") for problem in result.problems)
+
+
+def test_a_script_of_ones_own_and_what_a_person_says(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    script = verified(files, tmp_path, **{"run.sh": b"#!/bin/sh\nrm -rf ~\n"})
+    assert script.problems == ("run.sh: not the script that repeats this run",)
+    named = edited(files["submission.json"], "organization", by="Another University")
+    assert verified(files, tmp_path, **{"submission.json": named}).confirmed
+
+
+def test_the_trials_that_count_are_not_the_plans_to_choose(tmp_path: Path) -> None:
+    """With a least number of runs that is never reached, no trial would be dropped."""
+    own = replace(CLASS, least_runs=100)
+    run = write_synthetic_run(tmp_path / "run", Shape(trials=3, epochs=1, definition=own))
+    _, _, score = computed(run)
+    assert len(score.kept_trials) == 1
+
+
 def scored(template: Score, vflops: list[float], quality: list[float]) -> Score:
     """A score of such trials."""
     trials = tuple(
@@ -232,6 +317,16 @@ def test_d15_better_and_worse_change_places_where_lower_is_better(run: RunFolder
         assert judged.verdict == "differs"
 
 
+def test_a_rerun_that_breaks_rules_repeats_nothing(run: RunFolder) -> None:
+    template = rundir.read(Score, run.score)
+    judged = replication.judge(
+        scored(template, *CLAIM), scored(template, *SAME), penalty_exponent=5,
+        broken=["M = 1, the least of the class is 4"],
+    )  # fmt: skip
+    assert {one.verdict for one in judged.comparisons} == {"replicated"}
+    assert judged.verdict == "the rerun breaks rules"
+
+
 def test_margins_that_are_none(run: RunFolder) -> None:
     score = rundir.read(Score, run.score)
     with pytest.raises(InputError, match="margin"):
@@ -259,7 +354,9 @@ def test_a_rerun_takes_no_strangers_paths_and_programs(
             rerun_config(submission, local=tmp_path / "own.toml", runs=None, own={})
     assert config.data.path == "/mine"
     assert (config.slurm.setup, config.slurm.python, config.container.runtime) == ((), None, ())
-    assert config.train.batch_size == 16
+    planned = json.loads(files["plan.json"])["hyperparameters"]
+    assert config.train.batch_size == planned["batch_size"] != 16
+    assert config.train.epochs == planned["epochs"] == 2
     assert config.ensemble.size == 2
     assert (config.run.trials, again.run.trials) == (4, 3)
     assert config.run.seed == again.run.seed != 7

@@ -102,4 +102,8 @@ def _out_of_bag(
             predictions[row, voters[row]] = member.out_of_bag
     combined = workload.combine(predictions[:, judgeable], voters=voters[:, judgeable])
     labels = train_labels[judged][judgeable]
-    return workload.quality(combined, labels), int(judgeable.sum())
+    try:
+        quality = workload.quality(combined, labels)
+    except DataError:  # few samples, and not one with anything to find: nothing to judge by
+        return None, int(judgeable.sum())
+    return quality, int(judgeable.sum())

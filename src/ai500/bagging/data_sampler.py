@@ -177,6 +177,12 @@ def _header(counts: Counts, *, algorithm: str, seed: int, member: int) -> Header
     )
 
 
+def described(sampler: Sampler, samples: int, *, seed: int, member: int) -> Header:
+    """What the manifest of a member's bootstrap says, drawn and not kept."""
+    counts = sampler.draw(samples, seed=seed, member=member)
+    return _header(counts, algorithm=sampler.name, seed=seed, member=member)
+
+
 def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, member: int) -> Header:
     """Write a member's manifest: a line of JSON, then the counts compressed.
 

@@ -13,6 +13,7 @@ from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
 from ai500.data.class_data import generate_frames, generate_store
 from ai500.data.climate.check import Checked, check_years
+from ai500.data.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
 from ai500.data.opening import AnyStore, is_climate, open_store
 from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
@@ -73,8 +74,12 @@ def generate(
         int | None,
         typer.Option("--frames", help="Climate: so many frames, not the class's.", min=2),
     ] = None,
-    height: Annotated[int | None, typer.Option("--height", help="Of frames, in pixels.")] = None,
-    width: Annotated[int | None, typer.Option("--width", help="Of frames, in pixels.")] = None,
+    height: Annotated[
+        int | None, typer.Option("--height", help="Of frames, in pixels.", min=LEAST_HEIGHT)
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option("--width", help="Of frames, in pixels.", min=LEAST_WIDTH)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the learnable data of a class: the same bytes on every machine. Restartable.
@@ -140,6 +145,7 @@ def _tell_years(checked: Checked, *, as_json: bool) -> None:
                          "text": one.text}
                         for one in checked.problems[:PROBLEMS_SHOWN]
                     ],
+                    "notes": list(checked.notes),
                 },
                 indent=2,
             )
@@ -150,6 +156,8 @@ def _tell_years(checked: Checked, *, as_json: bool) -> None:
             f"{frames} frames, {checked.boxes} boxes",
             soft_wrap=True,
         )
+        for note in checked.notes:
+            console.print(f"note: {note}", soft_wrap=True)
     if count:
         shown = [str(problem) for problem in checked.problems[:PROBLEMS_SHOWN]]
         more = [f"… and {count - len(shown)} more"] if count > len(shown) else []

@@ -13,13 +13,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500 import scoring
+from ai500 import rundir, scoring
 from ai500.cli.start import AsJson
 from ai500.cli.terminal import console, rows
 from ai500.errors import InputError, RuleError
-from ai500.records import (
-    Score,
-)
+from ai500.records import Plan, Score
 from ai500.rules.comparison import Comparison, Difference, compare
 from ai500.rules.evidence import Evidence, evidence_of
 from ai500.rules.judgement import Judgement, LayerVerdict
@@ -69,17 +67,22 @@ class Subject:
 @contextlib.contextmanager
 def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]:
     """A run folder as it is, or a submission unpacked for as long as it is looked at."""
+    from ai500.rules import submission
+    from ai500.rules.verify import contradictions
+
     if path.is_dir():
-        yield Subject(path, RunFolder.open(path), level=None, signature=None)
+        with submission.explaining(str(path)):
+            yield Subject(path, RunFolder.open(path), level=None, signature=None)
         return
     if not path.exists():
         raise InputError(f"{path}: no such run folder or submission.")
-    from ai500.rules import submission
-
     with submission.opened(path, trusted_keys=trusted_keys) as found:
         level = found.info.level if found.info else None
         with submission.explaining(str(path)):
-            yield Subject(path, found.run, level, found.signature, found.problems)
+            problems = list(found.problems)
+            if not problems:
+                problems += contradictions(found.run, rundir.read(Plan, found.run.plan))
+            yield Subject(path, found.run, level, found.signature, problems)
 
 
 def check(
@@ -193,7 +196,7 @@ def _show_problems(subject: Subject, *, as_json: bool) -> None:
         told = {"path": str(subject.path), "broken": True, "problems": list(subject.problems)}
         print(json.dumps(told | {"signature": subject.signature}, indent=2))
         return
-    _title(f"{subject.path}: not intact, so nothing in it was judged")
+    _title(f"{subject.path}: not whole or not consistent, so nothing in it was judged")
     rows("Problems", [("", problem) for problem in subject.problems])
     console.print(f"  {subject.signature}", markup=False)
 

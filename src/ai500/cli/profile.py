@@ -191,7 +191,7 @@ def _speed(one: PrecisionProfile) -> str:
         f"{milliseconds(one.seconds_per_step)} ms a step, "
         f"{number(one.images_per_second)} images/s; profiled "
         f"{milliseconds(one.profiled_seconds_per_step)} ms, device idle "
-        f"{percent(1 - one.busy_share)}"
+        f"{percent(one.idle_share)}"
     )
 
 

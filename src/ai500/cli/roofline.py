@@ -115,13 +115,16 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
         return
     title = f"Roofline of {record.device_name}"
     if record.device == "cpu":
-        console.print("No accelerator here: this is the CPU's roofline.", soft_wrap=True)
+        why = "As asked for" if record.system.accelerators else "No accelerator here"
+        console.print(f"{why}: this is the CPU's roofline.", soft_wrap=True)
     if not record.complete:
         console.print("PARTIAL: its measurement was interrupted.", soft_wrap=True)
     _show(title, pages.measured_table(record), (1, 2, 3))
+    if note := pages.above_peak_note(record):
+        console.print(note, markup=False)
     if record.unavailable:
         rows("Not measured", [(pages.kernel_name(what), why) for what, why in record.unavailable])
-    _show("Memory and links of a node", pages.links_table(record), (1, 2, 3))
+    _show("Memory and links", pages.links_table(record), (1, 2, 3))
     write_text(path.with_suffix(".svg"), drawn.standalone(drawn.record_figure(record, title=title)))
     pages.write_page(path.with_suffix(".html"), record, None)
     for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):

@@ -64,6 +64,7 @@ def run(
     """Train the bagged ensemble, score it, and write the report.
 
     Example: ai500 run --class smoke --runs 3 --out runs/first
+    --runs valid makes as many trials as a valid result of the class needs.
     """
     resolved = load_config(
         config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500 import pipeline, plugins, rundir, schema
+from ai500 import pipeline, plugins, rundir, schema, scoring
 from ai500.cli.runs import RunPath
 from ai500.cli.start import AsJson, DataPath, SchedulerName, Settings
 from ai500.cli.terminal import Terminal, console, rows
@@ -19,8 +20,8 @@ from ai500.config import Config
 from ai500.errors import InputError, RunFolderError
 from ai500.records import Plan, Score
 from ai500.rules import packing, replication, signing
+from ai500.rules.description import Wish
 from ai500.rules.layers import Level
-from ai500.rules.packing import Wish
 from ai500.rules.replication import Comparison, Replication
 from ai500.rules.rerun import differences_between, rerun_config
 from ai500.rules.submission import Submission, explaining, opened
@@ -197,9 +198,18 @@ def _judge(
         margin=margin,
         direction=plugins.workload(plan.workload).quality_direction,
         other_system=tuple(differences_between(submission.run, rerun)),
+        broken=tuple(_broken(rerun, submission.known().level)),
     )
     rundir.write(rerun.path / "replication.json", judged)
     return judged
+
+
+def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
+    """What the rules say against the rerun; how many trials it has is --runs' business."""
+    _, judgement = scoring.judge_run(rerun, level=level)
+    for one in judgement.findings:
+        if one.severity == "violation" and one.rule != "enough trials":
+            yield f"{one.message} ({one.source})"
 
 
 def _show_verification(submission: Submission, result: Verification) -> None:
@@ -228,6 +238,8 @@ def _show_verification(submission: Submission, result: Verification) -> None:
 def _show_replication(judged: Replication, out: Path) -> None:
     for one in judged.comparisons:
         rows(f"{one.figure}: {one.verdict}", _comparison_rows(one))
+    if judged.broken:
+        rows("Rules that the rerun breaks", [("", text) for text in judged.broken])
     if judged.other_system:
         rows("Not the same system", [("", text) for text in judged.other_system])
     console.print(f"{judged.verdict}; all raw figures: {out / 'replication.json'}", soft_wrap=True)

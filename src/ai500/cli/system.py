@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ai500 import config as configuration
 from ai500 import plugins, schema
 from ai500.atomic import write_json
 from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
-from ai500.cli.terminal import console, rows
+from ai500.cli.terminal import console, rows, shown
 from ai500.errors import EnvironmentLacksError
 from ai500.inventory import cluster, node, summary
 from ai500.inventory.description import NodeDescription
@@ -69,12 +70,13 @@ def show(nodes: Sequence[NodeDescription], notes: Mapping[str, str]) -> None:
     if len(nodes) > 1:
         rows("cluster", summary.totals(nodes))
     for number, kind in enumerate(found):
-        console.print(f"{_names(kind.hostnames)}", style="bold", soft_wrap=True)
+        console.print(Text(shown(_names(kind.hostnames)), style="bold"), soft_wrap=True)
         if number == 0:
             for title, pairs in summary.sections(kind.description):
                 rows(title, pairs)
         for name, here, elsewhere in kind.differences:
-            console.print(f"  {name}: {here}, elsewhere {elsewhere}", soft_wrap=True)
+            told = f"  {name}: {here}, elsewhere {elsewhere}"
+            console.print(Text(shown(told)), soft_wrap=True)
     if notes:
         rows("told by a person", list(notes.items()))
 

@@ -24,14 +24,21 @@ console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16
 
 
+def shown(text: str) -> str:
+    """Text of whoever wrote it: what could steer the terminal is spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
 def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     """A titled list of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in pairs:
-        table.add_row("  " + name, Text(value))
-    console.print(Text(title, style="bold"))
+        table.add_row(Text("  " + shown(name)), Text(shown(value)))
+    console.print(Text(shown(title), style="bold"))
     console.print(table)
 
 

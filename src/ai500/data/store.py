@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.data.chunks import Progress
+from ai500.data.climate.schema import MOST_BOXES
 from ai500.errors import DataError
 
 FORMAT = "ai500 store 1"
@@ -51,7 +52,7 @@ class Format:
 
 
 PICTURES = Format("pictures", "|u1", False, "<i8", ())
-FRAMES = Format("frames", "<f4", True, "<f4", (15, 5))
+FRAMES = Format("frames", "<f4", True, "<f4", (MOST_BOXES, 5))
 """Climate: only nodes' copies have it, the store itself is HDF5."""
 FORMATS = {one.name: one for one in (PICTURES, FRAMES)}
 

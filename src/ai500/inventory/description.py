@@ -39,6 +39,8 @@ class Accelerator:
 
     index: int
     name: str
+    uuid: str | None = None
+    """The device itself, however a process numbers those that it may see."""
     memory_bytes: int | None = None
     driver: str | None = None
     firmware: str | None = None

@@ -41,15 +41,15 @@ def _accelerators() -> tuple[Accelerator, ...]:
 
 
 def record_before(path: Path) -> None:
-    """Leave this node's description, unless a member that began earlier has."""
+    """Leave this node as the member sees it, unless an earlier start of the same member has."""
     if not path.exists():
         rundir.write(path, describe())
 
 
 def record_after(path: Path) -> None:
-    """Add the state after training; the last member that ends here has the last word."""
+    """Add the state after training."""
     try:
         before = rundir.read(NodeDescription, path)
     except AI500Error:
-        return  # another member is writing it, or nobody could
+        return  # it could not be left before
     rundir.write(path, dataclasses.replace(before, after=observe()))

@@ -67,6 +67,7 @@ def _accelerator(nvml: Any, index: int, driver: str | None) -> Accelerator:
     return Accelerator(
         index=index,
         name=_plain(nvml.nvmlDeviceGetName(device)),
+        uuid=_asked(lambda: _plain(nvml.nvmlDeviceGetUUID(device))),
         memory_bytes=_asked(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
         driver=driver,
         firmware=_asked(lambda: _plain(nvml.nvmlDeviceGetVbiosVersion(device))),

@@ -8,6 +8,7 @@ from typing import Any
 
 from ai500 import rundir
 from ai500.inventory.description import Accelerator, NodeDescription, State
+from ai500.inventory.views import merged
 from ai500.rundir import RunFolder
 from ai500.schema import encode
 from ai500.units import human_bytes, human_si
@@ -33,9 +34,12 @@ class Kind:
 def recorded_nodes(run: RunFolder) -> list[NodeDescription]:
     """The nodes that trained, each as the last trial on it left it."""
     latest: dict[str, NodeDescription] = {}
-    for path in sorted(run.path.glob("trials/*/systems/*.json")):
-        one = rundir.read(NodeDescription, path)
-        latest[one.hostname] = one
+    for trial in sorted(run.path.glob("trials/*")):
+        views: dict[str, list[NodeDescription]] = {}
+        for path in sorted(trial.glob("systems/*.json")):
+            one = rundir.read(NodeDescription, path)
+            views.setdefault(one.hostname, []).append(one)
+        latest |= {host: merged(seen) for host, seen in views.items()}
     return list(latest.values())
 
 
@@ -61,7 +65,8 @@ def compared(node: NodeDescription) -> dict[str, str]:
     return {
         name: value
         for name, value in _flat(encode(node))
-        if not name.startswith(_OF_ONE_NODE) and not name.startswith("software.environment.AI500_")
+        if not name.startswith((*_OF_ONE_NODE, "software.environment.AI500_"))
+        and not name.endswith(".uuid")
     }
 
 

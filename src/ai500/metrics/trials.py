@@ -21,6 +21,9 @@ from ai500.metrics.energy import Window, per_watt, sample_times, trial_energy
 from ai500.metrics.meters.log import NodeLog
 from ai500.records import EnsembleResult, Operations, Plan, Score
 
+ENERGY_FIELDS = (
+    "energy_joules", "watts", "flops_per_watt", "vflops_per_watt", "power_coverage",
+)  # fmt: skip
 TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
 
 
@@ -54,6 +57,7 @@ def score_trial(
     """One trial's score, from its events alone, and its energy from what the meters recorded."""
     mine = [event for event in events if event.get("trial") == trial]
     result = _last_aggregate(mine)
+    _check_members(result, ensemble_size=plan.ensemble_size, trial=trial)
     clock = clock_of(mine)
     told, clocks = mine, Clocks(mine)
     mine = list(on_one_clock(told, clock))
@@ -192,6 +196,8 @@ def variation(values: Sequence[float | None]) -> float | None:
 
 def _means(trials: Sequence[Score]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
+    if any(trial.clock == "wall" for trial in trials):
+        merged["clock"] = "wall"
     for field in dataclasses.fields(Score):
         values = [getattr(trial, field.name) for trial in trials]
         if all(type(value) is float for value in values):
@@ -199,6 +205,9 @@ def _means(trials: Sequence[Score]) -> dict[str, Any]:
         elif None in values:
             # A mean over only those trials that got there would flatter the run.
             merged[field.name] = None
+    if len({trial.power_coverage for trial in trials}) > 1:
+        # Watts of accelerators and watts of whole nodes have no mean.
+        merged |= dict.fromkeys(ENERGY_FIELDS)
     return merged
 
 
@@ -207,6 +216,18 @@ def _last_aggregate(events: Sequence[Event]) -> EnsembleResult:
     if not told:
         raise JobError("the trial has no aggregated result yet: `ai500 resume` goes on with it.")
     return schema.decode(EnsembleResult, told[-1], at="aggregate")
+
+
+def _check_members(result: EnsembleResult, *, ensemble_size: int, trial: int) -> None:
+    """Everybody finished or is missing, once: a member too many would add operations."""
+    everyone = sorted((*result.members, *result.missing))
+    if everyone != list(range(ensemble_size)) or result.complete != (not result.missing):
+        raise JobError(
+            f"the result of trial {trial} is not one of the {ensemble_size} members that were "
+            "planned. `ai500 resume` repeats the trial."
+        )
+    if not result.members or len(result.members) != len(result.member_qualities):
+        raise JobError(f"the result of trial {trial} does not tell each member's quality.")
 
 
 def clock_of(events: Sequence[Event]) -> Literal["monotonic", "wall"]:

@@ -91,7 +91,7 @@ class LibraryAllReduce:
         flat.mul_(1 / size)
         with span(EXCHANGE, ranks=self._ranks.ranks):
             dist.all_reduce(flat, group=self._ranks.group)
-        # The library's own matter; a ring sends this, and no algorithm sends less.
+        # The library's own matter; a ring sends this; switches that add send less.
         sent = 2 * (size - 1) * flat.nbytes // size
         self._ranks.count(self._traffic, to=(self._ranks.position + 1) % size, sent=sent)
 

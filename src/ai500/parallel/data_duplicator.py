@@ -18,9 +18,10 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from numpy.typing import NDArray
 
 from ai500 import atomic
 from ai500.data.chunks import Chunk, Progress, available_cores, cut, locked
-from ai500.data.climate.store import ClimateSplit, ClimateStore
-from ai500.data.opening import AnyStore
+from ai500.data.climate.index import FLIGHT_BYTES
+from ai500.data.climate.store import ClimateSplit
+from ai500.data.opening import AnyStore, digests, hold
 from ai500.data.store import (
     FORMATS,
     FRAMES,
@@ -153,17 +155,16 @@ class Staged:
     def verify(self, progress: Progress | None = None) -> None:
         """Hold every sample that is here against its digest; progress is in samples."""
         parts = [s.part if isinstance(s, StagedSplit) else s for s in self.splits.values()]
-        total = sum(part.count for part in parts)
-        done = 0
-        for part in parts:
-            for chunk in _chunks(part):
-                here = np.arange(chunk.first, chunk.last, dtype=np.int64)
-                images = read_rows(part.columns[0], here)
-                found = digests_of(images, part.labels[here])
-                _check(part, here, found=found, expected=part.digests[here])
-                done += here.size
-                if progress:
-                    progress(done, total)
+        pieces = [
+            (partial(_verify, part, chunk), chunk) for part in parts for chunk in _chunks(part)
+        ]
+        _in_threads(pieces, workers=available_cores(), progress=progress)
+
+
+def _verify(part: Split, chunk: Chunk) -> None:
+    here = np.arange(chunk.first, chunk.last, dtype=np.int64)
+    found = digests_of(read_rows(part.columns[0], here), part.labels[here])
+    hold(part, here, found=found, expected=part.digests[here])
 
 
 def _shape(sizes: Sequence[int]) -> Shape:
@@ -204,19 +205,6 @@ def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDA
     return rows
 
 
-def _check(
-    split: Split | ClimateSplit, indices: Indices, *, found: Digests, expected: Digests
-) -> None:
-    wrong = np.flatnonzero(expected != found)
-    if wrong.size:
-        at = wrong[0]
-        raise DataError(
-            f"{split.path_of(int(indices[at]))}: sample {indices[at]} is corrupt: its image and "
-            f"label have digest {found[at]:016x}, the store says {expected[at]:016x}. "
-            "Make or copy the store again."
-        )
-
-
 @dataclass(frozen=True)
 class _Copy:
     """One split on its way to the node: the rows `indices` of `source` become all of `target`."""
@@ -231,6 +219,18 @@ class _Copy:
     def target_bytes(self) -> int:
         number_bytes = 8 if self.target.name == TRAIN else 0
         return self.target.count * (self.target.row_bytes + number_bytes)
+
+    def chunks(self) -> list[Chunk]:
+        """Pieces of work. Frames that share chunks of HDF5 come together: each is unpacked once."""
+        if not isinstance(self.source, ClimateSplit) or self.source.frames_together == 1:
+            return list(_chunks(self.target))
+        starts = np.flatnonzero(np.diff(self.source.chunk_numbers(self.indices), prepend=-1))
+        most = max(1, FLIGHT_BYTES // self.target.row_bytes)
+        return [
+            Chunk(self.target.name, first, min(last, first + most))
+            for begin, last in pairwise([*starts.tolist(), self.target.count])
+            for first in range(begin, last, most)
+        ]
 
     def begin(self) -> None:
         """Write all but the images: the rest is small."""
@@ -259,7 +259,7 @@ class _Copy:
                 return
         images = self._read(wanted)
         found = digests_of(images, labels)
-        _check(self.source, wanted, found=found, expected=self.digests[wanted])
+        hold(self.source, wanted, found=found, expected=self.digests[wanted])
         write_rows(target, chunk.first, images)
 
     def _read(self, wanted: Indices) -> NDArray[Any]:
@@ -337,28 +337,32 @@ def _copies(store: AnyStore, *, used: NDArray[np.bool_], path: Path) -> list[_Co
         indices = np.flatnonzero(used if name == TRAIN else whole).astype(np.int64)
         climate = isinstance(split, ClimateSplit)
         target = Split(path, name, indices.size, split.shape, FRAMES if climate else PICTURES)
-        copies.append(_Copy(split, _digests(store, name), target, indices))
+        copies.append(_Copy(split, digests(store, name), target, indices))
     return copies
-
-
-def _digests(store: AnyStore, split: str) -> Digests:
-    if isinstance(store, ClimateStore):
-        return np.frombuffer(bytes.fromhex("".join(store.digests(split))), dtype="<u8")
-    return store.splits[split].digests
 
 
 def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -> None:
     for copy in copies:
         copy.begin()
-    done, total = 0, sum(copy.target.count for copy in copies)
-    # Threads suffice: hashing and reading let other threads run.
+    pieces = [(copy, chunk) for copy in copies for chunk in copy.chunks()]
+    row_bytes = max(copy.target.row_bytes for copy in copies)
+    held = max((c.last - c.first) * copy.target.row_bytes for copy, c in pieces)
+    budget = max(FLIGHT_BYTES, workers * row_bytes)
+    _in_threads(
+        [(partial(copy.copy, chunk), chunk) for copy, chunk in pieces],
+        workers=max(1, min(workers, budget // held)),
+        progress=progress,
+    )
+
+
+def _in_threads(
+    pieces: Sequence[tuple[Callable[[], None], Chunk]], *, workers: int, progress: Progress | None
+) -> None:
+    """Threads suffice: hashing and reading let other threads run. Progress is in samples."""
+    done, total = 0, sum(chunk.last - chunk.first for _, chunk in pieces)
     pool = concurrent.futures.ThreadPoolExecutor(workers)
     try:
-        jobs = {
-            pool.submit(copy.copy, chunk): chunk.last - chunk.first
-            for copy in copies
-            for chunk in _chunks(copy.target)
-        }
+        jobs = {pool.submit(work): chunk.last - chunk.first for work, chunk in pieces}
         for job in concurrent.futures.as_completed(jobs):
             job.result()
             done += jobs[job]

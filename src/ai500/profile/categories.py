@@ -90,7 +90,7 @@ OPERATORS: Table = (
     ("element-wise", r"^aten::(_fused_\w+|_foreach_\w+|_amp_\w+|mul_|isfinite|sub_|add_|lerp_)$"),
     ("element-wise", r"^aten::(cross_entropy_loss|log_softmax|softmax|nll_loss\w*|normal_)$"),
     ("element-wise", r"^aten::(rand\w*|uniform_|random_|bernoulli_?|where)$"),
-    ("element-wise", r"^aten::(logical_\w+|bitwise_\w+|affine_grid_generator|grid_sampler)$"),
+    ("element-wise", r"^aten::(logical_\w+|bitwise_\w+)$"),
     ("element-wise", r"^aten::(frexp\w*|arange|linspace|masked_fill_?|dropout|clamp_\w+|__\w+__)$"),
 )
 """Question 2. Operators not listed go by the kind that counting operations gives them."""
@@ -114,6 +114,8 @@ _DEFERRING = re.compile(
     r"^aten::(result_type|promote_types|tensor_split|can_cast|is_nonzero)$"
 )
 """Allocations and the like: part of the operator around them, as views are."""
+_AUGMENTATION = re.compile(r"^aten::(affine_grid_generator|grid_sampler\w*)$")
+"""They turn images; that the grid is made by a small product is their own matter."""
 _COPIES = re.compile(r"^aten::(copy_|_copy_from)$")
 _CONVERSIONS = re.compile(r"^aten::(_to_copy|contiguous|clone|reshape|_reshape_copy)$")
 
@@ -148,6 +150,8 @@ def category_of_kernel(name: str, operators: Sequence[str] = ()) -> Category | N
 @lru_cache(maxsize=65536)
 def category_of_operators(operators: tuple[str, ...]) -> Category | None:
     """The category of an operator inside others, the innermost first."""
+    if any(map(_AUGMENTATION.match, operators)):
+        return "element-wise"
     deferred = False
     for place, name in enumerate(operators):
         if _COPIES.match(name) and any(map(_CONVERSIONS.match, operators[place + 1 : place + 3])):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,10 @@ INSTRUCTIONS = "sm__inst_executed.avg.per_cycle_active"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 STEPS = 1
-"""Every kernel is run several times: one step takes minutes."""
+"""Every kernel is stopped for, or run several times: one step takes a minute or more."""
+LONGEST_SECONDS = 90.0
+PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")
+"""Where its installers put ncu, beside the PATH."""
 _NANOSECONDS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}
 
 
@@ -48,16 +52,24 @@ def what_is_missing(*, device: str, scheduler: str) -> str | None:
         return f"ncu reads NVIDIA's counters; the device is {device}"
     if scheduler != "local":
         return f"ncu is started on this machine alone; scheduler.kind is {scheduler!r}"
-    if shutil.which("ncu") is None:
-        return "ncu (NVIDIA Nsight Compute) is not on the PATH"
+    if find_ncu() is None:
+        return f"ncu (NVIDIA Nsight Compute) is neither on the PATH nor in {' or '.join(PLACES)}"
     return None
+
+
+def find_ncu() -> str | None:
+    """Its whole name."""
+    found = (str(folder) for place in PLACES for folder in sorted(Path("/").glob(place[1:])))
+    return shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(found))
 
 
 def command(log: Path) -> tuple[str, ...]:
     """The words before a job's command that let ncu watch it."""
     return (
-        "ncu", "--target-processes", "all", "--profile-from-start", "off",
+        find_ncu() or "ncu", "--target-processes", "all", "--profile-from-start", "off",
         "--metrics", f"{INSTRUCTIONS},{DRAM},{TIME}",
+        # Caches and clocks as in training, not flushed and locked for each kernel.
+        "--cache-control", "none", "--clock-control", "none",
         "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "demangled",
         "--log-file", str(log),
     )  # fmt: skip
@@ -90,12 +102,12 @@ def parse(text: str) -> list[CountedKernel]:
 
 
 def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel | None:
-    """None: the counter does not exist for this kernel, ncu says n/a."""
+    """None: ncu has no such counter for this kernel (n/a), or broke off."""
     try:
         time, instructions, dram = (
             float(row[metric].replace(",", "")) for metric in (TIME, INSTRUCTIONS, DRAM)
         )
-    except ValueError:
+    except (ValueError, KeyError, AttributeError):  # a short line has None
         return None
     return CountedKernel(
         name=row["Kernel Name"],
@@ -106,23 +118,31 @@ def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel |
 
 
 def by_category(
-    counted: Iterable[CountedKernel], known: Mapping[str, Category]
+    counted: Iterable[CountedKernel], known: Mapping[str, Mapping[Category, float]]
 ) -> dict[Category, CategoryCounters]:
-    """Means by category; `known` is what the trace, which sees operators, says of a kernel."""
-    plain = {_plain(name): category for name, category in known.items()}
-    weights: dict[Category, list[CountedKernel]] = defaultdict(list)
+    """Means by category; `known` is what the trace, which sees operators, says of a kernel.
+
+    Of a name that the trace has in several categories each gets its share of the time there.
+    """
+    plain: dict[str, Mapping[Category, float]] = {_plain(name): one for name, one in known.items()}
+    weights: dict[Category, list[tuple[float, CountedKernel]]] = defaultdict(list)
     for kernel in counted:
-        category = plain.get(_plain(kernel.name)) or category_of_kernel(kernel.name)
-        if category is not None:
-            weights[category].append(kernel)
+        times = plain.get(_plain(kernel.name))
+        if not times:
+            likely = category_of_kernel(kernel.name)
+            times = {} if likely is None else {likely: 1.0}
+        total = sum(times.values())
+        for category, time in times.items():
+            if time > 0:
+                weights[category].append((kernel.nanoseconds * time / total, kernel))
     return {category: _mean(kernels) for category, kernels in weights.items()}
 
 
-def _mean(kernels: list[CountedKernel]) -> CategoryCounters:
-    total = sum(one.nanoseconds for one in kernels) or 1.0
+def _mean(kernels: list[tuple[float, CountedKernel]]) -> CategoryCounters:
+    total = sum(weight for weight, _ in kernels) or 1.0
     return CategoryCounters(
-        sum(one.instructions_per_cycle * one.nanoseconds for one in kernels) / total,
-        sum(one.dram_utilization * one.nanoseconds for one in kernels) / total,
+        sum(one.instructions_per_cycle * weight for weight, one in kernels) / total,
+        sum(one.dram_utilization * weight for weight, one in kernels) / total,
     )
 
 

@@ -105,7 +105,7 @@ class PrecisionProfile:
     images_per_second: float
     """Of all ranks, without the profiler."""
     busy_share: float
-    """Of the device's time under the profiler in which any kernel ran; the rest is idle."""
+    """Of the device's time under the profiler in which any kernel ran."""
     kernel_seconds_per_step: float
     """Sum over kernels: more than the busy time where streams overlap."""
     categories: tuple[CategoryTime, ...]
@@ -120,6 +120,12 @@ class PrecisionProfile:
     """Why there is none."""
     counters_missing: str | None
     """Why no hardware counters; None: measured."""
+
+    @property
+    def idle_share(self) -> float:
+        """Of a step without the profiler, which makes steps longer and kernels not."""
+        busy = self.busy_share * self.profiled_seconds_per_step
+        return max(0.0, 1 - busy / self.seconds_per_step)
 
 
 @dataclass(frozen=True, slots=True)

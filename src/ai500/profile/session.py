@@ -7,8 +7,10 @@ started like a member's, and its task says that some steps are profiled.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +26,12 @@ from ai500.bagging.setting import python_of, setting_of
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.data.class_data import class_source
-from ai500.errors import EnvironmentLacksError, InputError, JobError
+from ai500.errors import AI500Error, EnvironmentLacksError, InputError, JobError
 from ai500.interrupts import uninterrupted
 from ai500.parallel import placement
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
+from ai500.profile.categories import Category
 from ai500.profile.record import (
     FORMAT,
     PrecisionProfile,
@@ -199,30 +202,45 @@ def _counted(
     work: Path,
     observer: pipeline.Observer,
 ) -> PrecisionProfile:
-    """One rank alone under ncu, where it is allowed."""
+    """One rank alone under ncu, where it is allowed; whatever fails, the profile is kept."""
+    observer.stage(f"hardware counters of {found.precision}: a minute or so")
+    log = work / "ncu.csv"
+    failure: str | None = None
+    try:
+        _run_under_ncu(config, work, log, observer)
+    except (AI500Error, OSError) as error:
+        said = [line.strip() for line in str(error).splitlines() if line.strip()]
+        failure = " ".join([said[0], *said[-1:]] if len(said) > 1 else said)
+    text = log.read_text(errors="replace") if log.exists() else ""
+    if failure is None or "==ERROR==" in text:
+        failure = counters.refusal(text)
+    if failure is not None:
+        return replace(found, counters_missing=failure)
+    times: dict[str, dict[Category, float]] = defaultdict(lambda: defaultdict(float))
+    for kernel in (kernel for trace in traces for kernel in trace.kernels):
+        if kernel.category is not None:
+            times[kernel.name][kernel.category] += kernel.busy
+    counted = counters.by_category(counters.parse(text), times)
+    if not counted:
+        return replace(found, counters_missing="ncu counted no kernel that is known")
+    return with_counters(found, counted)
+
+
+def _run_under_ncu(config: Config, work: Path, log: Path, observer: pipeline.Observer) -> None:
     alone = replace(
         config,
         parallel=replace(config.parallel, degree=1, mode="data", sharded=False),
         system=replace(config.system, scale=1),
     )
     job = _Job(alone, work, observer)
-    observer.stage(f"hardware counters of {found.precision}: minutes")
-    log = work / "ncu.csv"
     try:
         job.run(
             Profiling(steps=counters.STEPS, how="counters"),
             LocalScheduler(Wrap(before=counters.command(log))),
+            longest_seconds=counters.LONGEST_SECONDS,
         )
-    except JobError as error:
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return replace(found, counters_missing=counters.refusal(text) or str(error))
     finally:
         job.remove_staged()
-    text = log.read_text(errors="replace") if log.exists() else ""
-    if (refused := counters.refusal(text)) is not None:
-        return replace(found, counters_missing=refused)
-    known = {k.name: k.category for t in traces for k in t.kernels if k.category is not None}
-    return with_counters(found, counters.by_category(counters.parse(text), known))
 
 
 class _Job:
@@ -245,8 +263,14 @@ class _Job:
     def _folder(self) -> MemberFolder:
         return self._run.trial(TRIAL).member(MEMBER)
 
-    def run(self, profiling: Profiling, scheduler: Scheduler | None = None) -> None:
-        """To its end; a JobError with what its log says if that is a bad one."""
+    def run(
+        self,
+        profiling: Profiling,
+        scheduler: Scheduler | None = None,
+        *,
+        longest_seconds: float = math.inf,
+    ) -> None:
+        """To its end; a JobError with what its log says if that is a bad one, or comes too late."""
         task = self._task(profiling)
         rundir.write(self._folder.task, task)
         trial, shares = self._run.trial(TRIAL), self.plan.mapping[MEMBER].shares
@@ -260,7 +284,10 @@ class _Job:
         ids: list[str] = []
         try:
             ids = scheduler.submit([spec])
+            deadline = time.monotonic() + longest_seconds
             while (status := scheduler.states(ids)[ids[0]]).state in ACTIVE:
+                if time.monotonic() > deadline:
+                    raise JobError(f"it took longer than {longest_seconds:.0f} s")
                 time.sleep(scheduler.poll_seconds)
         except BaseException:
             with uninterrupted():

@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from ai500.atomic import explaining_write_errors
-from ai500.profile.trace import Event
+from ai500.profile.trace import DEVICE_WORK, Event
 
 _KEPT = ("X", "M", "s", "t", "f", "i")
+_OF_ACCELERATOR = (*DEVICE_WORK, "gpu_user_annotation")
 
 
 class Timeline:
@@ -54,12 +55,15 @@ class Timeline:
         """The events of one rank; `zero_microseconds` of their own clock becomes time 0."""
         assert self._file is not None
         known = len(self._processes)
+        accelerators: set[int] = set()
         for event in merged(
             events, process=process, zero=zero_microseconds, numbers=self._processes
         ):
+            if event.get("cat") in _OF_ACCELERATOR:
+                accelerators.add(event["pid"])
             self._write(event)
         for (name, old), number in list(self._processes.items())[known:]:
-            label = name if _is_host(old) else f"{name}, accelerator {old}"
+            label = f"{name}, accelerator {old}" if number in accelerators else name
             for what, arguments in (
                 ("process_name", {"name": label}),
                 ("process_sort_index", {"sort_index": number}),
@@ -90,8 +94,3 @@ def merged(
         if "id" in event:
             changed["id"] = f"{number}.{event['id']}"
         yield changed
-
-
-def _is_host(process: object) -> bool:
-    """Accelerators are numbered from 0; a process of the host never has such a small number."""
-    return not (isinstance(process, int) and process < 256)

@@ -21,7 +21,7 @@ from ai500.profile.spans import EXCHANGE, Mark, parse
 
 Event = dict[str, Any]
 
-_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST_WORK = ("cpu_op", "user_annotation")
 _STEP = re.compile(r"ProfilerStep#\d+$")
 _OPERATOR = re.compile(
@@ -93,7 +93,7 @@ def read(events: Iterable[Event], *, base: int = 0, shift: int = 0) -> RankTrace
         if event.get("ph") != "X":
             continue
         category = event.get("cat", "")
-        if category in _DEVICE_WORK:
+        if category in DEVICE_WORK:
             work.append(event)
         elif category in _HOST_WORK or _is_launch(event):
             threads[event["pid"], event["tid"]].append(event)

@@ -69,7 +69,7 @@ def quality_figure(contents: Contents) -> Figure:
     """Quality over epochs: the members, their mean, the ensemble, the target."""
     score, epochs = contents.shown, contents.plan.hyperparameters.epochs
     curves = {m: one.qualities for m, one in contents.histories.items() if one.qualities}
-    title = f"{score.quality_name} over epochs"
+    title = f"Quality over epochs: {score.quality_name}"
     svg = figures.epochs_figure(
         curves,
         title=title,

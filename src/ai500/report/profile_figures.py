@@ -37,7 +37,7 @@ def shares_figure(precisions: Sequence[PrecisionProfile], *, title: str) -> str:
 def _heading(one: PrecisionProfile) -> str:
     """What a bar's whole length is."""
     busy = milliseconds(one.kernel_seconds_per_step)
-    return f"{one.precision}: {busy} ms of kernels a step, idle {percent(1 - one.busy_share)}"
+    return f"{one.precision}: {busy} ms of kernels a step, idle {percent(one.idle_share)}"
 
 
 def _shares(one: PrecisionProfile) -> dict[str, float]:

@@ -84,7 +84,7 @@ def _summary(found: Profile, one: PrecisionProfile) -> str:
         f"{milliseconds(one.seconds_per_step)} ms ({number(one.images_per_second)} images/s). "
         f"{largest.category[0].upper()}{largest.category[1:]} has the largest share of the "
         f"kernels' time, {percent(largest.share)}; the device is idle for "
-        f"{percent(1 - one.busy_share)} of the step.{products}"
+        f"{percent(one.idle_share)} of the step.{products}"
     )
 
 
@@ -196,17 +196,17 @@ def _notes(one: PrecisionProfile) -> list[str]:
 def _kernels_table(kernels: Sequence[KernelTime]) -> Table:
     rows = [
         (
-            _short(one.name),
-            one.category or "unknown",
-            one.operator or "–",
             percent(one.share),
             milliseconds(one.seconds_per_step),
             f"{one.calls_per_step:,.4g}",
+            one.category or "unknown",
+            one.operator or "–",
+            _short(one.name),
         )
         for one in kernels
     ]
-    columns = ("kernel", "category", "launched by", "share", "ms a step", "calls")
-    return Table(columns, rows, numbers=(3, 4, 5))
+    columns = ("share", "ms a step", "calls", "category", "launched by", "kernel")
+    return Table(columns, rows, numbers=(0, 1, 2))
 
 
 def _ranks_table(one: PrecisionProfile) -> Table | None:

@@ -19,13 +19,18 @@ from ai500.roofline.records import (
     PlacedLink,
     RooflineRecord,
     RunPlacement,
+    above_peak,
     ceilings,
     memory_bandwidth,
     peak_of,
+    units_of_node,
 )
 from ai500.units import human_bytes, human_seconds, human_si
 
 NOT_MEASURED = "not measured"
+FAST = "fewer multiplications than counted: a fast algorithm (Winograd)"
+FAR_BELOW = 0.5
+"""Share of its roof under which no roof is what holds a run."""
 LINK_KINDS = {"all_reduce": "all-reduce", "point_to_point": "point to point"}
 SCOPES = {"inside_node": "inside the node", "between_nodes": "between nodes"}
 CONVENTION = (
@@ -45,10 +50,10 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
         lstrip_blocks=True,
     )
     tables = [
-        ("Ceilings", "Best and median over shapes; a shape's number is the median of its samples.",
-         ceilings_table(record)),
-        ("Memory and links", "Per node; latency and bandwidth by a fit of α + bytes / bandwidth.",
-         links_table(record)),
+        ("Ceilings", f"Of {_units(record)}. Best and median over shapes; a shape's number is the "
+         f"median of its samples. {above_peak_note(record)}".rstrip(), ceilings_table(record)),
+        ("Memory and links", f"Memory of {_units(record)}, links as one rank sees them; latency "
+         "and bandwidth by a fit of α + bytes / bandwidth.", links_table(record)),
         ("Every measurement", "As it was taken.", kernels_table(record)),
     ]  # fmt: skip
     pictures = [machine_figure(record)]
@@ -74,13 +79,32 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
 def machine_figure(record: RooflineRecord) -> Figure:
     """All ceilings of what was measured."""
     title = f"Roofline of {record.device_name}"
-    units = f"{record.units} {record.unit}{'s' if record.units > 1 else ''}"
+    count = units_of_node(record)
+    whole = f"Of {_units(record)}."
+    if count > 1:
+        whole = (
+            f"Of a whole node of {count} {record.unit}s: kernels and memory of {_units(record)} "
+            f"× {count}, links of all."
+        )
     return Figure(
         title,
         Markup(drawn.record_figure(record, title=title)),
-        f"Of {units}. Flat: what kernels reach; dashed: theoretical peaks. Slanted: bytes per "
-        "second × COI.",
+        f"{whole} Flat: what kernels reach; dashed: theoretical peaks. Slanted: bytes per "
+        f"second × COI. {above_peak_note(record)}".rstrip(),
     )
+
+
+def _units(record: RooflineRecord) -> str:
+    """What the kernels ran on."""
+    return f"{record.units} {record.unit}{'s' if record.units > 1 else ''}"
+
+
+def above_peak_note(record: RooflineRecord) -> str:
+    """Why a ceiling can be above the theoretical peak; empty where none is."""
+    names = [one.name for one in above_peak(record)]
+    if not names:
+        return ""
+    return f"{', '.join(names)}: {FAST}. A run's roof is the theoretical peak there."
 
 
 def placement_figures(placement: RunPlacement) -> list[Figure]:
@@ -89,7 +113,7 @@ def placement_figures(placement: RunPlacement) -> list[Figure]:
         Figure(
             f"The {one.what} under the {one.model} roofline",
             Markup(drawn.placement_figure(placement, one)),
-            sentence(one),
+            f"{sentence(one)} {above_peak_note(placement.ceilings)}".rstrip(),
         )
         for one in placement.placed
     ]
@@ -105,9 +129,14 @@ def sentence(one: Placed) -> str:
         what = f"communication ({one.limit}) bounds it"
     elif one.bound == "not known":
         what = "what bounds it is not known, since not all links were measured or counted"
+    far = (
+        " But it is far below its roof: neither roof holds it; see `ai500 profile`."
+        if share < FAR_BELOW
+        else ""
+    )
     return (
         f"The {one.what}, {where}{nodes}, attains {flops(one.flops)}, {share:.1%} of the "
-        f"{flops(one.attainable_flops)} it could: {what}."
+        f"{flops(one.attainable_flops)} it could: {what}.{far}"
     )
 
 
@@ -133,10 +162,14 @@ def measured_table(record: RooflineRecord) -> Table:
         rows.append((
             one.name, flops(one.flops), flops(one.typical_flops), one.shape,
             "not derivable" if peak is None else flops(peak),
-            "" if peak is None else f"{one.flops / peak:.1%}",
+            "" if peak is None else _of_peak(one.flops / peak),
         ))  # fmt: skip
     columns = ("kernel", "best", "typical", "best shape", "theoretical", "best / theoretical")
     return Table(columns, rows, numbers=(1, 2, 4, 5))
+
+
+def _of_peak(share: float) -> str:
+    return f"{share:.1%}, fast algorithm" if share > 1 else f"{share:.1%}"
 
 
 def kernel_name(job: str) -> str:
@@ -198,7 +231,7 @@ def placement_table(placement: RunPlacement) -> Table:
     rows = [
         ("ranks, nodes", *(f"{one.ranks}, {one.nodes}" for one in points)),
         ("attained", *(flops(one.flops) for one in points)),
-        (f"ceiling ({points[0].ceiling})", *(flops(one.ceiling_flops) for one in points)),
+        (f"ceiling ({_ceiling_name(points[0])})", *(flops(one.ceiling_flops) for one in points)),
         ("theoretical peak", *(
             "not derivable" if one.peak_flops is None else flops(one.peak_flops) for one in points
         )),
@@ -206,7 +239,7 @@ def placement_table(placement: RunPlacement) -> Table:
     for index, link in enumerate(points[0].links):
         name = SCOPES[link.scope]
         rows += [
-            (f"bytes per step, {name}", *(_sent(one.links[index]) for one in points)),
+            (f"{_bytes_name(placement)}, {name}", *(_sent(one.links[index]) for one in points)),
             (f"bytes computed, {name}", *(_computed(one.links[index]) for one in points)),
             (f"COI, {name}", *(_coi(one.links[index].coi) for one in points)),
             (f"COI computed, {name}", *(_coi(one.links[index].analytical_coi) for one in points)),
@@ -225,6 +258,17 @@ def placement_table(placement: RunPlacement) -> Table:
     return Table(columns, rows, numbers=tuple(range(1, len(columns))))
 
 
+def _ceiling_name(one: Placed) -> str:
+    capped = one.peak_flops is not None and one.ceiling_flops >= one.peak_flops
+    return f"{one.ceiling}, at most its peak" if capped else one.ceiling
+
+
+def _bytes_name(placement: RunPlacement) -> str:
+    """Of bytes that the library sends by itself only theory tells."""
+    theory = placement.bytes == "analytical"
+    return "bytes per step by theory (a ring's)" if theory else "bytes per step"
+
+
 ADVICE_NOTE = (
     "At most: roof after the change over roof before, which is what a run at its roof gains. A run "
     "below it may gain more where the change removes what holds it back (communication that is not "
@@ -236,12 +280,16 @@ def advice_table(placement: RunPlacement) -> Table:
     """Every change for every point."""
     rows = [
         (advice.change, one.what, advice.text.partition(": ")[2], advice.setting,
-         f"{advice.at_most:.2f}×", f"{advice.never_more:.1f}×")
+         _gain(advice.at_most, ".2f"), _gain(advice.never_more, ".1f"))
         for one in placement.placed
         for advice in one.advice
     ]  # fmt: skip
     columns = ("change", "point", "effect", "how", "at most", "never more")
     return Table(columns, rows, numbers=(4, 5))
+
+
+def _gain(value: float | None, digits: str) -> str:
+    return "unknown" if value is None else f"{value:{digits}}×"
 
 
 def flops(value: float) -> str:

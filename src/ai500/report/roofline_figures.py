@@ -20,6 +20,8 @@ from ai500.roofline.records import (
     RunPlacement,
     ceilings,
     memory_bandwidth,
+    roof_flops,
+    units_of_node,
 )
 from ai500.units import human_bytes, human_si
 
@@ -304,8 +306,9 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
 
 
 def record_figure(record: RooflineRecord, *, title: str) -> str:
-    """What one node can do: all of its ceilings, and its links."""
-    return roofline_figure(record_roofs(record), record_slopes(record), [], title=title)
+    """What one whole node can do: all of its ceilings, its links and its memory."""
+    roofs = record_roofs(record, share=units_of_node(record))
+    return roofline_figure(roofs, record_slopes(record), [], title=title)
 
 
 def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
@@ -325,10 +328,11 @@ def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
 
 def record_slopes(record: RooflineRecord) -> list[Slope]:
     """Links of one node, and its memory (V2 §6.4.1 has it as the best case)."""
+    memory = memory_bandwidth(record)
     found = [
         ("network", links.node_bandwidth(record, "between_nodes")),
         ("links inside", links.node_bandwidth(record, "inside_node")),
-        ("memory", memory_bandwidth(record)),
+        ("memory", None if memory is None else memory * units_of_node(record)),
     ]
     return [Slope(name, rate) for name, rate in found if rate is not None]
 
@@ -337,7 +341,7 @@ def placement_figure(placement: RunPlacement, placed: Placed) -> str:
     """One point of a run under the ceilings of as many accelerators, over the links it uses."""
     record = placement.ceilings
     own = next(one for one in ceilings(record) if one.name == placed.ceiling)
-    roofs = record_roofs(record, share=placed.ceiling_flops / own.flops)
+    roofs = record_roofs(record, share=placed.ceiling_flops / roof_flops(record, own))
     slopes, marks = [], []
     for link in placed.links:
         name = "network" if link.scope == "between_nodes" else "links inside"

@@ -18,11 +18,15 @@ def advise(
     wire_precision: str | None,
     other_ceilings: Mapping[str, float],
     hierarchical: Standing | None,
+    sharded: bool = False,
+    bound_known: bool = True,
 ) -> list[Advice]:
     """Each change that is left to try, the one with most to gain first.
 
     `wire_precision` None: gradients are not sent, or in a mode that takes no compression.
     `other_ceilings`: training precision → ceiling; `hierarchical`: where that mode would stand.
+    `sharded`: weights travel, too, for each part of an accumulated batch. Without `bound_known`
+    (a roof is missing) nothing is promised.
     """
     changes: list[tuple[str, str, Standing, float]] = []
     for name in ("fp16", "int8"):
@@ -33,6 +37,8 @@ def advise(
             changes.append((f"{name.upper()} compression", setting, after, factor))
     if standing.channels:
         change, setting = "twice the batch (or accumulation)", "train.accumulation × 2"
+        if sharded:
+            change, setting = "twice the batch", "train.batch_size × 2"
         changes.append((change, setting, standing.with_coi_times(2), 2.0))
     if hierarchical is not None:
         factor = hierarchical.channels[0].coi / standing.channels[0].coi
@@ -47,17 +53,17 @@ def advise(
             setting=setting,
             coi_factor=factor,
             ceiling_factor=after.ceiling_flops / standing.ceiling_flops,
-            bound_after=after.bound,
-            at_most=at_most(standing, after),
-            never_more=never_more(attained_flops, after),
-            text=f"{change}: {_effect(standing, after, factor)}",
+            bound_after=after.bound if bound_known else "not known",
+            at_most=at_most(standing, after) if bound_known else None,
+            never_more=never_more(attained_flops, after) if bound_known else None,
+            text=f"{change}: {_effect(standing, after, factor, bound_known=bound_known)}",
         )
         for change, setting, after, factor in changes
     ]
-    return sorted(found, key=lambda one: -one.at_most)
+    return sorted(found, key=lambda one: -(one.at_most or 0.0))
 
 
-def _effect(before: Standing, after: Standing, coi_factor: float) -> str:
+def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known: bool) -> str:
     """As in 'COI ×2, bound moves to computation, at most 1.42×'."""
     gain, ceiling_factor = at_most(before, after), after.ceiling_flops / before.ceiling_flops
     parts: list[str] = []
@@ -65,6 +71,8 @@ def _effect(before: Standing, after: Standing, coi_factor: float) -> str:
         parts.append(f"COI ×{coi_factor:.3g}")
     if ceiling_factor != 1:
         parts.append(f"ceiling ×{ceiling_factor:.3g}")
+    if not bound_known:
+        return ", ".join([*parts, "gain unknown: a roof is missing"])
     if gain < NOTHING:
         reason = "lower ceiling" if ceiling_factor < 1 else f"{before.bound} bounds"
         return ", ".join([*parts, f"nothing to gain: {reason}"])
@@ -75,5 +83,5 @@ def _effect(before: Standing, after: Standing, coi_factor: float) -> str:
 
 def best(advice: Sequence[Advice]) -> Advice | None:
     """The change with most to gain, if any gains something."""
-    first = max(advice, key=lambda one: one.at_most, default=None)
-    return first if first is not None and first.at_most >= NOTHING else None
+    first = max(advice, key=lambda one: one.at_most or 0.0, default=None)
+    return first if first is not None and (first.at_most or 0.0) >= NOTHING else None

@@ -1,17 +1,15 @@
 """Kernels that say what a device can do: matrix products, convolutions, passes over memory.
 
 How a number comes about: random values (zeros run faster), inputs that rotate through more memory
-than the last-level cache holds, calls before that are not timed, times by the device's own events
-(on a CPU by its clock), the median of many samples. Operations are 2 for each multiply-add.
+than the last-level cache holds, sustained work (timing.py), the median of many samples. Forward
+only; cuDNN tries its algorithms. Operations are 2 for each multiply-add.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
@@ -21,7 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ai500.roofline.records import KernelTime, MemoryTime
-from ai500.roofline.theory import last_level_cache_bytes
+from ai500.roofline.theory import (
+    available_memory_bytes,
+    last_level_cache_bytes,
+    memory_sizes,
+)
+from ai500.roofline.timing import Calls, timed
 
 DTYPES = {
     "fp32": torch.float32,
@@ -34,12 +37,13 @@ DTYPES = {
 LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
 """Of NVIDIA's; older ones emulate it, if at all."""
 UNKNOWN_CACHE_BYTES = 64 * 2**20
-SAMPLES = 30
-LEAST_SAMPLES = 5
-SHORTEST_SAMPLE_SECONDS = 2e-4
-"""Of a device: shorter calls are timed several at once."""
-
-Calls = Iterator[Callable[[], object]]
+SHAPES_AT_LEAST = 3
+"""The smallest are measured however little time there is."""
+TIMED_SHARE = 0.85
+"""Of the time; the rest is for random values, and for cuDNN to choose its algorithms."""
+BY_COLUMNS = {"tf32": (False, True), "fp8": (True,), "int8": (True,)}
+"""Whether the second matrix lies column by column: so FP8 and INT8 units take it, and TF32's are
+faster with one or the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ def cache_bytes(device: torch.device) -> int:
 def memory_bytes(device: torch.device) -> int:
     """Free memory."""
     if device.type == "cpu":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return available_memory_bytes()
     free, _ = torch.get_device_module(device).mem_get_info(device)
     return int(free)
 
@@ -206,20 +210,19 @@ def why_not(kernel: str, precision: str, device: torch.device) -> str | None:
     return None
 
 
-def gemm_calls(shape: Gemm, precision: str, pool: Pool) -> Calls:
+def gemm_calls(shape: Gemm, precision: str, pool: Pool, *, by_columns: bool) -> Calls:
     """The product of one set of inputs after the other, for ever."""
     pairs = []
     for _ in range(pool.sets(shape.values)):
-        # FP8 and INT8 units take the second matrix column by column.
-        turned = precision in ("fp8", "int8")
-        b = pool.take(shape.n, shape.k).t() if turned else pool.take(shape.k, shape.n)
+        b = pool.take(shape.n, shape.k).t() if by_columns else pool.take(shape.k, shape.n)
         pairs.append((pool.take(shape.m, shape.k), b))
     device = pairs[0][0].device
     if precision == "fp8":
         one = torch.ones((), device=device)
         for a, b in itertools.cycle(pairs):
+            # Sums as exact as those of training (train/precision/fp8.py).
             yield lambda a=a, b=b: torch._scaled_mm(  # type: ignore[misc]
-                a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+                a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=False
             )
     out_type = torch.int32 if precision == "int8" else DTYPES[precision]
     out = torch.empty(shape.m, shape.n, dtype=out_type, device=device)
@@ -249,19 +252,38 @@ def measure_kernel(
     shapes: list[Any] = gemm_shapes(device) if kernel == "gemm" else conv_shapes(device)
     room = memory_bytes(device) // 4
     shapes = [shape for shape in shapes if 4 * (shape.values + shape.results) <= room]
-    each, fastest = seconds / max(1, len(shapes)), 0.0
-    calls_of: Callable[[Any, str, Pool], Calls] = gemm_calls if kernel == "gemm" else conv_calls
+    shapes.sort(key=lambda shape: int(shape.operations))
+    each, fastest = TIMED_SHARE * seconds / max(1, len(shapes)), 0.0
     _set_precision(precision)
     with torch.inference_mode():
-        for shape in sorted(shapes, key=lambda shape: int(shape.operations)):
-            if fastest and shape.operations / fastest > 2 * each:
-                continue  # a few calls would take longer than all its samples may
+        for place, shape in enumerate(shapes):
+            if place >= SHAPES_AT_LEAST and shape.operations / fastest > 2 * each:
+                continue  # one call would take longer than all its samples may
             pool = pool_of(DTYPES[precision], device=device, least_values=2 * shape.values)
-            samples = timed(calls_of(shape, precision, pool), device, seconds=each)
-            fastest = max(fastest, shape.operations / min(samples))
-            yield KernelTime(
-                kernel, precision, shape.name, shape.operations, median(samples), len(samples)
-            )
+            found = _measure_shape(shape, kernel, precision, pool, device=device, seconds=each)
+            fastest = max(fastest, found.flops)
+            yield found
+
+
+def _measure_shape(
+    shape: Any, kernel: Literal["gemm", "conv"], precision: str, pool: Pool,
+    *, device: torch.device, seconds: float,
+) -> KernelTime:  # fmt: skip
+    """The fastest layout there is to choose."""
+    layouts = BY_COLUMNS.get(precision, (False,)) if kernel == "gemm" else (False,)
+    found = []
+    for by_columns in layouts:
+        calls = (
+            gemm_calls(shape, precision, pool, by_columns=by_columns)
+            if kernel == "gemm"
+            else conv_calls(shape, precision, pool)
+        )
+        samples = timed(calls, device, seconds=seconds / len(layouts))
+        name = f"{shape.name}, B by columns" if by_columns and len(layouts) > 1 else shape.name
+        found.append(
+            KernelTime(kernel, precision, name, shape.operations, median(samples), len(samples))
+        )
+    return min(found, key=lambda one: one.seconds)
 
 
 def _set_precision(precision: str) -> None:
@@ -273,12 +295,11 @@ def _set_precision(precision: str) -> None:
 
 
 def measure_memory(*, device: torch.device, seconds: float) -> Iterator[MemoryTime]:
-    """Copy (one read, one write) and triad (two reads, one write) over arrays beyond the cache."""
-    largest = memory_bytes(device) // 8
-    wanted = [4 * cache_bytes(device), 2 * cache_bytes(device)]
-    if device.type != "cpu":
-        wanted = [2**32, 2**30]
-    sizes = sorted({min(size, largest) // 1024 * 1024 for size in wanted})
+    """Copy (one read, one write) and triad (two reads, one write) over arrays beyond the cache.
+
+    A MemoryError where memory has no room for three arrays of at least twice the cache.
+    """
+    sizes = memory_sizes(device.type, memory=memory_bytes(device), cache=cache_bytes(device))
     pool = pool_of(torch.float32, device=device, least_values=2**20)
     for size in sizes:
         count = size // 4
@@ -299,46 +320,3 @@ def measure_memory(*, device: torch.device, seconds: float) -> Iterator[MemoryTi
         samples = timed(itertools.repeat(triad), device, seconds=each)
         yield MemoryTime("triad", 3 * 4 * count, median(samples), len(samples))
         del a, b, c, copy, triad
-
-
-def timed(calls: Calls, device: torch.device, *, seconds: float) -> list[float]:
-    """Times of a call, warm."""
-    for call in itertools.islice(calls, 2):
-        call()
-    if device.type == "cpu":
-        return _timed_by_clock(calls, seconds=seconds)
-    return _timed_by_events(calls, device, seconds=seconds)
-
-
-def _timed_by_clock(calls: Calls, *, seconds: float) -> list[float]:
-    samples: list[float] = []
-    began = time.perf_counter()
-    for call in calls:
-        before = time.perf_counter()
-        call()
-        now = time.perf_counter()
-        samples.append(now - before)
-        enough = now - began > seconds and len(samples) >= LEAST_SAMPLES
-        if enough or len(samples) == SAMPLES:
-            return samples
-    raise AssertionError("calls never end")
-
-
-def _timed_by_events(calls: Calls, device: torch.device, *, seconds: float) -> list[float]:
-    module = torch.get_device_module(device)
-
-    def samples(count: int, per_sample: int) -> list[float]:
-        marks = [(module.Event(enable_timing=True), module.Event(enable_timing=True))
-                 for _ in range(count)]  # fmt: skip
-        for first, last in marks:
-            first.record()
-            for call in itertools.islice(calls, per_sample):
-                call()
-            last.record()
-        module.synchronize(device)
-        return [first.elapsed_time(last) / 1e3 / per_sample for first, last in marks]
-
-    one = median(samples(3, 1))  # warm it up, too
-    per_sample = max(1, math.ceil(SHORTEST_SAMPLE_SECONDS / one))
-    wanted = int(seconds / (one * per_sample))
-    return samples(min(SAMPLES, max(LEAST_SAMPLES, wanted)), per_sample)

@@ -33,16 +33,22 @@ def inside_node(*, device: str, ranks: int, seconds: float) -> list[LinkTime]:
                     f"--nproc-per-node={ranks}"]  # fmt: skip
         command = [*torchrun, "-m", WORKER, str(out), device, str(seconds)]
         threads = max(1, (os.cpu_count() or 1) // ranks)
-        done = subprocess.run(
-            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LONGEST_SECONDS,
-            check=False,
-            start_new_session=True,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LONGEST_SECONDS,
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentLacksError(
+                f"{ranks} processes did not measure the links of this node within "
+                f"{LONGEST_SECONDS:.0f} s: do they reach each other? --ranks 1 leaves links out."
+            ) from error
         if not out.exists():
             raise EnvironmentLacksError(
                 f"{ranks} processes could not measure the links of this node: "

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ai500 import atomic, schema
-from ai500.roofline.records import LinkKind, LinkTime, Scope
+from ai500.roofline.records import LinkTime, Scope
 
 SIZES = tuple(1024 * 4**power for power in range(9))
 """1 KiB to 64 MiB."""
@@ -90,11 +90,11 @@ def _all_reduce(ranks: Ranks, scope: Scope, size: int, *, seconds: float) -> Lin
     count = dist.get_world_size(group)
 
     def call() -> None:
-        dist.all_reduce(buffer, op=dist.ReduceOp.MAX, group=group)  # the largest stays finite
+        dist.all_reduce(buffer, group=group)  # sums, as of gradients
 
     duration, samples = _timed(ranks, call, seconds=seconds)
     groups = 1 if scope == "inside_node" else ranks.per_node
-    return _found("all_reduce", scope, count, groups, size, duration, samples)
+    return LinkTime("all_reduce", scope, count, groups, size, duration, samples)
 
 
 def _ping_pong(ranks: Ranks, scope: Scope, size: int, *, seconds: float) -> LinkTime:
@@ -109,17 +109,12 @@ def _ping_pong(ranks: Ranks, scope: Scope, size: int, *, seconds: float) -> Link
             step(buffer, partner)
 
     duration, samples = _timed(ranks, call, seconds=seconds)
-    return _found("point_to_point", scope, 2, 1, size, duration / 2, samples)
-
-
-def _found(
-    kind: LinkKind, scope: Scope, ranks: int, groups: int, size: int, seconds: float, samples: int
-) -> LinkTime:
-    return LinkTime(kind, scope, ranks, groups, size, seconds, samples)
+    return LinkTime("point_to_point", scope, 2, 1, size, duration / 2, samples)
 
 
 def _random(size: int, device: torch.device) -> Tensor:
-    return torch.randn(size // 4, device=device)
+    """Tiny, and positive: sums of sums of them stay finite."""
+    return (0.5 + torch.rand(size // 4, device=device)) * 1e-30
 
 
 def _timed(ranks: Ranks, call: Callable[[], None], *, seconds: float) -> tuple[float, int]:

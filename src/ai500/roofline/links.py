@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ai500.roofline.records import LinkTime, RooflineRecord, Scope, links_of
+from ai500.roofline.records import LinkTime, RooflineRecord, Scope, links_of, units_of_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
 
 
 def bus_factor(ranks: int) -> float:
-    """Bytes that each rank sends for each byte of the buffer: 2 (n−1)/n, the least there is."""
+    """Bytes that each rank sends for each byte of the buffer: 2 (n−1)/n, as a ring does."""
     return 2 * (ranks - 1) / ranks
 
 
@@ -61,20 +61,19 @@ def bus_bandwidth(one: LinkTime) -> float:
     return sent_bytes(one) / one.seconds
 
 
-def fit_of(record: RooflineRecord, *, kind: str, scope: Scope) -> Fit | None:
-    """The fit of what one rank sends, in one kind of exchange over one class of links."""
-    times = [one for one in record.links if one.kind == kind and one.scope == scope]
-    return fit([(sent_bytes(one), one.seconds) for one in times])
-
-
-def node_bandwidth(record: RooflineRecord, scope: Scope) -> float | None:
-    """What all ranks of a node together send per second at best; None: not measured.
+def best_all_reduce(record: RooflineRecord, scope: Scope) -> LinkTime | None:
+    """The one in which a rank sends most per second; None: not measured.
 
     All-reduce is what training does; it keeps all ranks of a node busy at once.
     """
     times = links_of(record.links, kind="all_reduce", scope=scope)
-    if not times:
+    return max(times, key=bus_bandwidth, default=None)
+
+
+def node_bandwidth(record: RooflineRecord, scope: Scope) -> float | None:
+    """What all ranks of a node together send per second at best; None: not measured."""
+    best = best_all_reduce(record, scope)
+    if best is None:
         return None
-    best = max(times, key=bus_bandwidth)
-    ranks_per_node = best.ranks if scope == "inside_node" else best.groups
-    return bus_bandwidth(best) * ranks_per_node
+    inside = best.ranks if record.unit == "core" else units_of_node(record)
+    return bus_bandwidth(best) * (inside if scope == "inside_node" else best.groups)

@@ -145,13 +145,14 @@ def _kernels(found: Measurement, jobs: Sequence[str], observer: Observer) -> Non
         left = [job for job in left if job not in finished]
         if code == 0:
             return
-        if running is None:
+        if running is None and not finished:
             raise EnvironmentLacksError(
                 "the process that measures kernels ended before it began: is torch installed here, "
                 f"and can it use {found.record.device}? What it said stands above."
             )
-        found.add(unavailable=((running, _death(code)),))
-        left = [job for job in left if job != running]
+        if running is not None:
+            found.add(unavailable=((running, _death(code)),))
+            left = [job for job in left if job != running]
 
 
 def _done(record: RooflineRecord) -> set[str]:

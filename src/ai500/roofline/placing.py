@@ -7,6 +7,7 @@ Needs no torch for the built-in problem classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +20,6 @@ from ai500.roofline import links, traffic
 from ai500.roofline.advice import advise
 from ai500.roofline.model import Channel, Standing, coi
 from ai500.roofline.records import (
-    Advice,
     Ceiling,
     Placed,
     PlacedLink,
@@ -28,6 +28,7 @@ from ai500.roofline.records import (
     Scope,
     ceilings,
     peak_of,
+    roof_flops,
 )
 from ai500.roofline.traffic import Traffic
 from ai500.rundir import RunFolder
@@ -78,10 +79,10 @@ def place(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
             f"ceiling in {kernel_precision} [D10]. Measure one: ai500 roofline --precision "
             f"{kernel_precision} --out FILE"
         )
-    highest = max(mine, key=lambda one: one.flops)
-    placed = [_placed(run, record, highest, what="member")]
+    ceiling = own_ceiling(mine)
+    placed = [_placed(run, record, ceiling, what="member")]
     if run.plan.ensemble_size > 1 or run.plan.system_scale > run.plan.parallel_degree:
-        placed.append(_placed(run, record, highest, what="ensemble"))
+        placed.append(_placed(run, record, ceiling, what="ensemble"))
     return RunPlacement(
         run=folder.path.name,
         workload=run.plan.workload,
@@ -95,6 +96,12 @@ def place(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         placed=tuple(placed),
         ceilings=record,
     )
+
+
+def own_ceiling(of_precision: Sequence[Ceiling]) -> Ceiling:
+    """CONV's: all workloads are mostly convolutions. Where it can't be measured (FP8 and INT8, in
+    which convolutions run as matrix products) GEMM's."""
+    return next((one for one in of_precision if one.kernel == "conv"), of_precision[0])
 
 
 def read(folder: RunFolder) -> Run:
@@ -178,7 +185,8 @@ def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) ->
     nodes = len(plan.mapping[0].shares) if alone else _nodes_used(plan)
     flops = score.members_flops_sum / len(run.members) if alone else score.flops
     share = _units_per_rank(run, record) * ranks / record.units
-    standing = Standing(ceiling.flops * share, _channels(run, record, ranks=ranks, nodes=nodes))
+    roof = roof_flops(record, ceiling) * share
+    standing = Standing(roof, _channels(run, record, ranks=ranks, nodes=nodes))
     peak = peak_of(record, ceiling.precision)
     bound, limit = _bound(run, record, standing)
     return Placed(
@@ -194,7 +202,17 @@ def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) ->
         attainable_flops=standing.attainable_flops,
         bound=bound,
         limit=limit,
-        advice=tuple(_advice(run, record, standing, share, flops * run.flops_factor)),
+        advice=tuple(
+            advise(
+                standing,
+                attained_flops=flops * run.flops_factor,
+                wire_precision=_wire_precision(plan),
+                other_ceilings=_other_ceilings(run, record, ceiling, share=share),
+                hierarchical=_hierarchical(run, standing),
+                sharded=plan.parallel.sharded,
+                bound_known=bound != "not known",
+            )
+        ),
     )
 
 
@@ -216,7 +234,7 @@ def _unmeasured(sent: Traffic | None, record: RooflineRecord) -> list[Scope]:
         for scope in SCOPES
         if sent is not None
         and getattr(sent, scope) > 0
-        and links.node_bandwidth(record, scope) is None
+        and links.best_all_reduce(record, scope) is None
     ]
 
 
@@ -233,13 +251,11 @@ def _units_per_rank(run: Run, record: RooflineRecord) -> float:
 
 def _bandwidth(record: RooflineRecord, scope: Scope, *, ranks: int, nodes: int) -> float | None:
     """Of all links of this class that so many ranks on so many nodes use; None: not measured."""
-    whole = links.node_bandwidth(record, scope)
-    if whole is None:
+    best = links.best_all_reduce(record, scope)
+    if best is None:
         return None
-    if scope == "between_nodes":
-        return whole * nodes
-    measured = next(one.ranks for one in record.links if one.scope == scope and one.groups == 1)
-    return whole / measured * ranks
+    senders = nodes * best.groups if scope == "between_nodes" else ranks
+    return links.bus_bandwidth(best) * senders
 
 
 def _channels(run: Run, record: RooflineRecord, *, ranks: int, nodes: int) -> tuple[Channel, ...]:
@@ -277,26 +293,26 @@ def _placed_links(
     return tuple(found)
 
 
-def _advice(
-    run: Run, record: RooflineRecord, standing: Standing, share: float, attained_flops: float
-) -> list[Advice]:
-    plan, trained_in = run.plan, run.plan.hyperparameters.precision
-    best: dict[str, float] = {}
-    for one in ceilings(record):
-        best[one.precision] = max(best.get(one.precision, 0.0), one.flops * share)
-    others = {
-        name: best[kernels]
-        for name, kernels in KERNEL_PRECISION.items()
-        if kernels in best and name != "fp16" and kernels != KERNEL_PRECISION[trained_in]
+def _wire_precision(plan: Plan) -> str | None:
+    """Of gradients that compression could make smaller; None: there are none."""
+    averages = plan.parallel.data_degree > 1 and not plan.parallel.sharded
+    return plan.communication.precision if averages else None
+
+
+def _other_ceilings(
+    run: Run, record: RooflineRecord, ceiling: Ceiling, *, share: float
+) -> dict[str, float]:
+    """Training precision → roof, of the same kernel: a product says nothing of convolutions."""
+    known = {
+        one.precision: roof_flops(record, one) * share
+        for one in ceilings(record)
+        if one.kernel == ceiling.kernel and one.precision != ceiling.precision
     }
-    averages = bool(standing.channels) and not plan.parallel.sharded
-    return advise(
-        standing,
-        attained_flops=attained_flops,
-        wire_precision=plan.communication.precision if averages else None,
-        other_ceilings=others,
-        hierarchical=_hierarchical(run, standing),
-    )
+    return {
+        name: known[kernels]
+        for name, kernels in KERNEL_PRECISION.items()
+        if kernels in known and name != "fp16"
+    }
 
 
 def _hierarchical(run: Run, standing: Standing) -> Standing | None:

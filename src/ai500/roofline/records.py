@@ -135,6 +135,34 @@ def ceilings(record: RooflineRecord) -> list[Ceiling]:
     return found
 
 
+def roof_flops(record: RooflineRecord, ceiling: Ceiling) -> float:
+    """At most its precision's theoretical peak.
+
+    A kernel above it does fewer multiplications than are counted (Winograd), which says nothing of
+    what other shapes can have.
+    """
+    peak = peak_of(record, ceiling.precision)
+    return ceiling.flops if peak is None else min(ceiling.flops, peak)
+
+
+def above_peak(record: RooflineRecord) -> list[Ceiling]:
+    """Ceilings of a fast algorithm."""
+    return [one for one in ceilings(record) if one.flops > roof_flops(record, one)]
+
+
+def units_of_node(record: RooflineRecord) -> int:
+    """How often a node has what the kernels ran on: its accelerators, or all of its cores at once.
+
+    As many as the system tells of, or as took part when links were measured.
+    """
+    if record.unit == "core":
+        return 1
+    told = len(record.system.accelerators) or 1
+    inside = [one.ranks for one in record.links if one.scope == "inside_node"]
+    between = [one.groups for one in record.links if one.scope == "between_nodes"]
+    return max([told, *inside, *between]) // record.units
+
+
 def memory_bandwidth(record: RooflineRecord) -> float | None:
     """The best over kernels and sizes; None: not measured."""
     return max((one.bytes_per_second for one in record.memory), default=None)
@@ -161,10 +189,10 @@ class Advice:
     coi_factor: float
     ceiling_factor: float
     bound_after: str
-    at_most: float
-    """Roof after over roof before: what a run at its roof gains."""
-    never_more: float
-    """Roof after over what the run attains now."""
+    at_most: float | None
+    """Roof after over roof before: what a run at its roof gains; None: roofs are missing."""
+    never_more: float | None
+    """Roof after over what the run attains now; None: roofs are missing."""
     text: str
 
 

@@ -6,11 +6,13 @@ holds that clock under full load, so these are peaks on paper, and are called th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.roofline.records import KERNEL_PRECISIONS, Peak
+from ai500.units import human_bytes
 
 NVIDIA_PER_CLOCK: Mapping[tuple[int, int], Mapping[str, int]] = {
     (7, 0): {"fp32": 128, "fp16": 1024},
@@ -56,7 +58,7 @@ def nvidia(capability: tuple[int, int], *, multiprocessors: int, hertz: float | 
 
 
 def cpu(processor: Processor, *, cores: int) -> list[Peak]:
-    """Of so many cores; one hardware thread is taken for a core, as the scheduler gives them."""
+    """Of so many physical cores: hardware threads of a core share its units."""
     found = []
     for name in ("fp32", "bf16", "int8"):
         rate, how = _per_clock(processor, name)
@@ -119,14 +121,47 @@ def read_processor() -> Processor:
     )
 
 
-def last_level_cache_bytes() -> int | None:
-    """The largest cache that /sys tells of; None: it tells nothing."""
-    sizes = []
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        text = _text(str(index / "size")).strip()
-        if text.endswith("K") and text[:-1].isdigit():
-            sizes.append(int(text[:-1]) * 1024)
-    return max(sizes, default=None)
+def physical_cores(cpus: Iterable[int], *, root: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Cores that these hardware threads are of; each thread is one where /sys tells nothing."""
+    found = {
+        _text(str(root / f"cpu{cpu}/topology/thread_siblings_list")).strip() or f"cpu {cpu}"
+        for cpu in cpus
+    }
+    return len(found)
+
+
+def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int | None:
+    """All caches of the highest level together; None: /sys tells nothing."""
+    sizes: dict[tuple[int, str], int] = {}
+    for index in root.glob("cpu[0-9]*/cache/index*"):
+        level, size, shared = (
+            _text(str(index / name)).strip() for name in ("level", "size", "shared_cpu_list")
+        )
+        if level.isdigit() and size.endswith("K") and size[:-1].isdigit():
+            sizes[int(level), shared] = int(size[:-1]) * 1024
+    highest = max((level for level, _ in sizes), default=0)
+    return sum(size for (level, _), size in sizes.items() if level == highest) or None
+
+
+def available_memory_bytes() -> int:
+    """What processes can have without swapping, as the kernel estimates it."""
+    for line in _text("/proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def memory_sizes(device: str, *, memory: int, cache: int) -> list[int]:
+    """Bytes of an array, smallest first; three of them are in memory at once, and some to spare."""
+    largest, least = memory // 5, 2 * cache
+    if largest < least:
+        raise MemoryError(
+            f"free memory ({human_bytes(memory)}) has no room for three arrays of twice the "
+            f"cache ({human_bytes(cache)})"
+        )
+    wanted = [least] if device == "cpu" else [2**32, 2**30]
+    return sorted({max(least, min(size, largest)) // 1024 * 1024 for size in wanted})
 
 
 def _text(path: str) -> str:

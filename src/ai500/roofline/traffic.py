@@ -54,7 +54,7 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
     """Gradient bytes × the algorithm's factor; None: activations travel, too, or instead.
 
     Each of n ranks sends 2 (n−1)/n of its buffer along a line (docs/communication.md). FSDP2
-    gathers weights twice and scatters gradients once: 3 (n−1)/n in single precision.
+    gathers weights twice for each part of an accumulated batch and scatters gradients once.
     """
     parallel = plan.parallel
     if parallel.pipeline_degree * parallel.tensor_degree > 1:
@@ -63,7 +63,8 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
     if len(nodes) == 1:
         return Traffic(0.0, 0.0)
     if parallel.sharded:
-        return along_line(nodes, 4.0 * parameters, passes=3)
+        passes = 2 * plan.hyperparameters.accumulation + 1
+        return along_line(nodes, 4.0 * parameters, passes=passes)
     mode, precision = plan.communication.mode, plan.communication.precision
     return on_grid(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
 

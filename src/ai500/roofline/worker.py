@@ -42,6 +42,8 @@ def main() -> int:
         if reason is not None:
             _tell(told, unavailable=[job, reason])
         _tell(told, end=job)
+        if not _still_works(device):
+            return 1  # a new worker goes on
     return 0
 
 
@@ -61,19 +63,32 @@ def _measure(told: TextIO, job: str, device: Any, *, seconds: float) -> str | No
     """Tell each result; why there is none, if the device refuses."""
     from ai500.roofline import ceilings
 
-    if job == "memory":
-        for memory in ceilings.measure_memory(device=device, seconds=seconds):
-            _tell(told, memory=schema.encode(memory))
-        return None
     kernel, _, precision = job.partition(":")
     try:
+        if job == "memory":
+            for memory in ceilings.measure_memory(device=device, seconds=seconds):
+                _tell(told, memory=schema.encode(memory))
+            return None
         for found in ceilings.measure_kernel(
             "gemm" if kernel == "gemm" else "conv", precision, device=device, seconds=seconds
         ):
             _tell(told, kernel=schema.encode(found))
-    except (RuntimeError, NotImplementedError) as error:
-        return str(error).splitlines()[0]
+    except (RuntimeError, NotImplementedError, MemoryError) as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
     return None
+
+
+def _still_works(device: Any) -> bool:
+    """False: an error of the device that stays with this process for good."""
+    import torch
+
+    if device.type == "cpu":
+        return True
+    try:
+        torch.ones(1, device=device).add_(1).item()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _described(device: Any) -> dict[str, Any]:
@@ -82,7 +97,8 @@ def _described(device: Any) -> dict[str, Any]:
 
     if device.type == "cpu":
         cores = torch.get_num_threads()
-        peaks = theory.cpu(theory.read_processor(), cores=cores)
+        physical = theory.physical_cores(os.sched_getaffinity(0))
+        peaks = theory.cpu(theory.read_processor(), cores=physical)
         return {"unit": "core", "units": cores, "peaks": schema.encode(peaks)}
     module = torch.get_device_module(device)
     peaks = []

@@ -25,6 +25,8 @@ from ai500.errors import InputError
 BLOCK = 512
 MAX_FILES = 500_000
 MAX_BYTES = 4 << 30
+MAX_EVENT_BYTES = 512 << 20
+"""Of all events.jsonl together: to score a run they are all read."""
 MAX_NAME = 100
 MAX_PROBLEMS = 1000
 """More of them say nothing new, and four gigabytes of bad headers would fill the memory."""
@@ -101,6 +103,11 @@ def blocks(files: Mapping[str, bytes]) -> Iterator[bytes]:
             f"a submission has at most {MAX_FILES} files and {MAX_BYTES >> 30} GiB; this one has "
             f"{len(files)} files and {sum(map(len, files.values())) / 2**30:.1f} GiB."
         )
+    if (events := sum(len(files[name]) for name in files if _holds_events(name))) > MAX_EVENT_BYTES:
+        raise InputError(
+            f"the events of a submission have at most {MAX_EVENT_BYTES >> 20} MiB; these have "
+            f"{events / 2**20:.1f} MiB."
+        )
     for name in sorted(files):
         if reason := name_problem(name):
             raise InputError(f"{printable(name)}: {reason}: it can't be in a submission.")
@@ -134,7 +141,7 @@ def unpack(path: Path, target: Path) -> Unpacked:
 
 
 def _unpack(file: BinaryIO, size: int, target: Path, result: Unpacked) -> None:
-    before, seen = "", set[str]()
+    before, seen, events = "", set[str](), 0
     while (at := file.tell()) < size:
         block = file.read(BLOCK)
         if block == _END[:BLOCK]:
@@ -147,7 +154,11 @@ def _unpack(file: BinaryIO, size: int, target: Path, result: Unpacked) -> None:
                 f"{shown}the archive is damaged {where} (byte {at}); the rest can't be read"
             )
             return
-        if reason := _refusal(name, length, block, before=before, seen=seen):
+        reason = _refusal(name, length, block, before=before, seen=seen)
+        events += length if _holds_events(name) else 0
+        if reason is None and events > MAX_EVENT_BYTES:
+            reason = f"with it, the events have more than {MAX_EVENT_BYTES} bytes"
+        if reason is not None:
             result.problems.append(f"{printable(name)}: {reason}")
             if len(result.problems) >= MAX_PROBLEMS:
                 result.problems.append(f"{Path(file.name).name}: the rest is not read")
@@ -167,6 +178,10 @@ def _unpack(file: BinaryIO, size: int, target: Path, result: Unpacked) -> None:
         result.problems.append(
             f"{Path(file.name).name}: the archive does not end as `ai500 submit` ends it"
         )
+
+
+def _holds_events(name: str) -> bool:
+    return name.rpartition("/")[2] == "events.jsonl"
 
 
 def _named(block: bytes) -> tuple[str | None, int | None]:

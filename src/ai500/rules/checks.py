@@ -1,14 +1,17 @@
 """The rules about the nine layers (SPEC §5). They judge what the workers recorded.
 
-The rules about the procedure are in `checks_procedure`; importing this registers both.
+The rules about the procedure are in `checks_procedure`, those about what is recorded twice in
+`checks_records`; importing this registers all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ai500.records import TrainRecord
 from ai500.rules import checks_procedure as checks_procedure  # registers its rules
+from ai500.rules import checks_records as checks_records  # registers its rules
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.rules.facts import facts, plain
 from ai500.rules.layers import Found, rule
@@ -126,7 +129,8 @@ def own_bootstraps(evidence: Evidence) -> Iterator[Found]:
             who = f"member {one.member} of trial {trial.trial}"
             if one.sha256 in seen:
                 yield Found(f"{who} has the bootstrap of {seen[one.sha256]}", do="Run it again.")
-            if one.drawn != one.samples:
+            spread = 6 * math.sqrt(one.samples) if evidence.plan.sampler == "poisson" else 0
+            if abs(one.drawn - one.samples) > spread:
                 yield Found(f"{who} drew {one.drawn} of {one.samples} samples")
             seen.setdefault(one.sha256, who)
 

@@ -17,10 +17,13 @@ V2 §3.1 whether a run is the same as the reference, changed as its level allows
 the level forbids it; exit code 0: no rule is broken, 1: one is, 2: bad input. `ai500 diff A B` says
 the same of two runs, and whether their scores may be compared.
 
-The reference is the problem class's own definition and the model that ships with it. What ran is
-what each member's worker recorded while it trained (`record.json`), and the events; nothing is
-taken from the configuration. What a record lacks is not passed. Layers without a reference are free
-to choose, and their values are stated.
+The reference is the problem class as it is registered here, and the model that ships with it. What
+ran is what each member's worker recorded while it trained (`record.json`), and the events. Of the
+plan are taken M, P_degree, Sys_scale and the mapping, which have to satisfy Eq. 5, the sampler, the
+batch and the hyper-parameters, which are held against the records; nothing is taken from
+`config.toml`. What a record lacks is not passed. Layers without a reference are free to choose, and
+their values are stated. What is in no record can't be judged: the ensemble's own quality is
+aggregated from predictions that are not submitted; a rerun finds it.
 
 ## What may change at which level
 
@@ -47,8 +50,9 @@ NEW_SET = """
 
 Add its name to `VERSIONS` in `src/ai500/rules/layers.py`. A rule that is new in it says `since=`,
 one that no longer holds `until=`; a rule that changes is a new one, beside the old one that ends.
-`check --rules` still judges by every older set. Every rule needs a violating example in
-`tests/unit/test_rules.py`.
+`check --rules` still judges by every older set; `verify` and `rank` judge a submission by the set
+it was checked by, so that a result stays what it was. There is no older set yet. Every rule needs a
+violating example in `tests/unit/test_rules.py`.
 """
 
 

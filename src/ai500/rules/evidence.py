@@ -51,6 +51,8 @@ class Evidence:
     model: ModelIdentity | None = None
     """The class's own; None: it does not ship with the package."""
     lower_is_better: bool = False
+    quality_range: tuple[float, float] | None = None
+    """Least and most the quality can be; None: the workload does not say."""
 
     @property
     def members(self) -> list[TrainRecord]:
@@ -73,10 +75,8 @@ def evidence_of(
 ) -> Evidence:
     """Everything the rules look at, read from a run folder that is scored."""
     workload = plugins.workload(plan.workload)
-    if plan.problem_class not in workload.problem_classes:
-        raise RunFolderError(f"{run.plan}: {plan.workload} has no class {plan.problem_class!r}.")
     return Evidence(
-        reference=workload.problem_classes[plan.problem_class],
+        reference=reference_class(plan),
         plan=plan,
         score=score,
         trials=[_trial(run, one.trial) for one in score.trials if one.trial is not None],
@@ -84,7 +84,16 @@ def evidence_of(
         system=rundir.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
         lower_is_better=workload.quality_direction == "lower",
+        quality_range=getattr(workload, "quality_range", None),
     )
+
+
+def reference_class(plan: Plan) -> ProblemClass:
+    """The class as it is registered here, whatever a plan says of it."""
+    known = plugins.workload(plan.workload).problem_classes
+    if plan.problem_class not in known:
+        raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")
+    return known[plan.problem_class]
 
 
 def _trial(run: RunFolder, number: int) -> TrialEvidence:

@@ -196,7 +196,8 @@ def batch_norm_images(member: TrainRecord) -> str | None:
     if not all(isinstance(one, int) for one in (batch, *axes)):
         return None
     data, pipeline, tensor = axes
-    images = batch * pipeline * tensor // max(1, told(member, "parallel", "microbatches") or 1)
+    parts = told(member, "parallel", "microbatches")
+    images = batch * pipeline * tensor // max(1, parts if isinstance(parts, int) else 1)
     if told(member, "parallel", "batch_norm") == "synchronized":
         return f"{images * data} images, synchronized"
     return ONE_BATCH if images == batch else f"{images} images, its own batch is {batch}"

@@ -209,7 +209,7 @@ def judge(evidence: Evidence, *, level: Level = "hardware", rules: str | None = 
         for one in sorted(by.rules, key=lambda one: one.layer or 0)
         for finding in _findings(one, evidence, level=level)
     ]
-    known = facts(evidence)
+    known = _known(evidence)
     return Judgement(
         rule_set=by.version,
         level=level,
@@ -218,11 +218,23 @@ def judge(evidence: Evidence, *, level: Level = "hardware", rules: str | None = 
     )
 
 
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What damaged records make code stumble over."""
+
+
+def _known(evidence: Evidence) -> tuple[Fact, ...]:
+    """The facts; none of records that can't be read, of which then every rule complains."""
+    try:
+        return facts(evidence)
+    except UNREADABLE:
+        return ()
+
+
 def _findings(one: Rule, evidence: Evidence, *, level: Level) -> Iterator[Finding]:
     severity = one.severity_at(level)
     try:
         found = list(one.check(evidence))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         # What can't be judged is not passed: a damaged record must not hide what it should show.
         severity = "violation"
         found = [Found(f"the run's records can't be judged by this rule: {error!r}")]

@@ -7,6 +7,8 @@ Stated before anybody looks at numbers, for VFLOPS and for the ensemble's qualit
 - differs: not so, and Welch's test finds a difference, at α / 2 since two figures are tried;
 - too few runs to tell: neither, or fewer than two runs on a side.
 
+A repetition that breaks rules of the claim's level repeats nothing, whatever its figures.
+
 The margin is 5 % of the claimed mean for VFLOPS. Quality enters VFLOPS by its n-th power (V3
 Eq. 8), so its margin is 5 % / n. A run repeats the result only if both figures do.
 """
@@ -26,7 +28,7 @@ from ai500.records import Score
 
 ALPHA = 0.05
 MARGIN = 0.05
-Verdict = Literal["replicated", "differs", "too few runs to tell"]
+Verdict = Literal["replicated", "differs", "too few runs to tell", "the rerun breaks rules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,14 @@ class Replication:
     comparisons: tuple[Comparison, ...]
     other_system: tuple[str, ...] = ()
     """What is not the same here: then a difference may be the system's."""
+    broken: tuple[str, ...] = ()
+    """Rules of the level that the repetition breaks: then it repeats nothing."""
 
 
 def judge(
     claimed: Score, repeated: Score, *, penalty_exponent: float, margin: float = MARGIN,
     direction: Direction = "higher", other_system: Sequence[str] = (),
+    broken: Sequence[str] = (),
 ) -> Replication:  # fmt: skip
     """Both figures, and what follows."""
     check_margin(margin)
@@ -80,7 +85,8 @@ def judge(
         ),
     )  # fmt: skip
     verdicts = [one.verdict for one in comparisons]
-    return Replication(overall(verdicts), comparisons, tuple(other_system))
+    verdict = "the rerun breaks rules" if broken else overall(verdicts)
+    return Replication(verdict, comparisons, tuple(other_system), tuple(broken))
 
 
 def check_margin(margin: float) -> None:

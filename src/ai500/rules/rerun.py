@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500 import plugins, rundir
-from ai500.config import Config
+from ai500 import rundir
+from ai500.config import Config, TrainConfig
 from ai500.errors import ConfigError
 from ai500.records import Plan, System
+from ai500.rules.evidence import reference_class
 from ai500.rules.submission import MANIFEST, Submission, SubmissionError
 from ai500.rundir import RunFolder
+from ai500.workloads.protocol import Hyperparameters
 
-TAKEN = ("run", "ensemble", "parallel", "communication", "system", "train")
-"""Sections of a stranger's configuration that a rerun takes."""
+TAKEN = ("run", "ensemble", "parallel", "communication", "system")
+"""Sections of a stranger's configuration that a rerun takes; hyper-parameters are the plan's, which
+the rules hold against what trained."""
 OWN = ("data", "scheduler", "slurm", "container")
 """Sections that name files and programs of this system, or hand lines to its shell: never a
 stranger's."""
@@ -30,6 +34,7 @@ def rerun_config(
     plan = rundir.read(Plan, submission.run.plan)
     wanted: dict[str, Any] = {"workload": plan.workload, "problem_class": plan.problem_class}
     wanted |= dict(_taken(submission.run.config))
+    wanted |= dict(_trained(plan))
     # What was left out there followed from that system; here it must not follow from this one.
     wanted |= {
         "ensemble.size": plan.ensemble_size,
@@ -70,6 +75,19 @@ def _taken(path: Path) -> Iterator[tuple[str, Any]]:
         yield from ((f"{section}.{key}", value) for key, value in content.items())
 
 
+def _trained(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """The plan's hyper-parameters; what the class has is left out, as nobody can set it all."""
+    reference = reference_class(plan).reference_at(plan.parallel_degree)
+    settable = {field.name for field in fields(TrainConfig)}
+    for field in fields(Hyperparameters):
+        value = getattr(plan.hyperparameters, field.name)
+        if value == getattr(reference, field.name):
+            continue
+        if field.name not in settable:
+            raise SubmissionError(f"plan.json: {field.name} = {value} can't be set for a rerun.")
+        yield f"train.{field.name}", value
+
+
 def _keys(path: Path) -> Iterator[str]:
     try:
         yield from tomllib.loads(path.read_text(encoding="utf-8"))
@@ -86,7 +104,7 @@ def _refuse_foreign(key: str, where: str) -> None:
 
 
 def _least_runs(plan: Plan) -> int:
-    return plugins.workload(plan.workload).problem_classes[plan.problem_class].least_runs
+    return reference_class(plan).least_runs
 
 
 def _seed(submission: Submission) -> int:

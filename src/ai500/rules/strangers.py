@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import Any
 
 MAX_DOCUMENT_BYTES = 64 << 20
+"""Of a file that grows with the ensemble: the manifest, the plan, a trial's lists."""
+MAX_RECORD_BYTES = 1 << 20
+"""Of a file about one member, one node, or the submission itself."""
+MAX_LINES_BYTES = 512 << 20
 MAX_TEXT_BYTES = 1 << 20
+MAX_VALUES = 4_000_000
+"""In one document: each takes memory, however few bytes it has in the file."""
 MAX_LINE = 8 << 20
 MAX_DEPTH = 32
 MAX_DIGITS = 40
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_RECORDS = re.compile(
+    r".*/members/\d+/[^/]+|.*/systems/[^/]+|(.*/)?(run|submission|signature|trial)\.json"
+)
+_NEVER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""In texts of JSON: surrogates, and control characters, by which a text could steer a terminal."""
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\U0010ffff]")
 
 
@@ -44,6 +54,9 @@ def objection(path: Path) -> str | None:
 
 def parse(text: str) -> Any:
     """JSON of which nothing is surprising; JSONDecodeError where it is none at all."""
+    # Counted before it is read: afterwards the memory would be taken.
+    if sum(map(text.count, ",:[{")) > MAX_VALUES:
+        raise Objection(f"it has more than {MAX_VALUES} values")
     value = json.loads(
         text,
         object_pairs_hook=_unique,
@@ -60,21 +73,27 @@ def without_control_characters(data: bytes) -> bytes:
     return _CONTROL.sub("\ufffd", data.decode("utf-8", errors="replace")).encode()
 
 
-def _bounded(path: Path, most: int) -> str:
+def _fits(path: Path, most: int) -> None:
     size = path.stat().st_size
     if size > most:
         raise Objection(f"it has {size} bytes, more than {most}")
+
+
+def _bounded(path: Path, most: int) -> str:
+    _fits(path, most)
     return path.read_bytes().decode("utf-8")
 
 
 def _check_json(path: Path) -> None:
+    record = _RECORDS.fullmatch(path.as_posix())
     try:
-        parse(_bounded(path, MAX_DOCUMENT_BYTES))
+        parse(_bounded(path, MAX_RECORD_BYTES if record else MAX_DOCUMENT_BYTES))
     except json.JSONDecodeError as error:
         raise Objection(f"it is not JSON: {error.msg} (line {error.lineno})") from error
 
 
 def _check_lines(path: Path) -> None:
+    _fits(path, MAX_LINES_BYTES)
     # Lines end where `events.read` ends them; what is no JSON at all (a line torn by a crash) it
     # passes over.
     with path.open(encoding="utf-8") as file:
@@ -128,8 +147,8 @@ def _walk(value: Any) -> None:
                 below += item.values()
             elif isinstance(item, list):
                 below += item
-            elif isinstance(item, str) and not item.isascii() and _SURROGATE.search(item):
-                raise Objection("a text in it is half a character")
+            elif isinstance(item, str) and not item.isprintable() and _NEVER.search(item):
+                raise Objection("a text in it has a control character, or half a character")
         level = below
 
 

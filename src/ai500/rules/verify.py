@@ -10,28 +10,37 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ai500 import events, rundir, schema, scoring
 from ai500.atomic import json_text
+from ai500.bagging.data_sampler import SAMPLERS, described
 from ai500.errors import AI500Error
 from ai500.events import Event
 from ai500.metrics.trials import TRAINING_EVENTS
-from ai500.records import (
-    EnsembleResult,
-    Plan,
-    Score,
-)
+from ai500.randomness import Stream, derive
+from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score
 from ai500.rules.archive import printable
+from ai500.rules.description import Wish, describe, run_script
+from ai500.rules.evidence import reference_class
 from ai500.rules.judgement import Judgement
-from ai500.rules.submission import Info, Submission, explaining
+from ai500.rules.submission import (
+    INFO,
+    SCRIPT,
+    Info,
+    Submission,
+    explaining,
+    info_problems,
+)
 from ai500.rundir import RunFolder
 
 TOLERANCE = 1e-9
 """Relative. The equations are a few operations on doubles: another machine's rounding is far
 below it, and a change that anybody would make for a better place far above."""
+LATEST_EDITION_MONTHS = 24
+"""After the run's end."""
 MEMBERS_OWN = TRAINING_EVENTS | {"operations"}
 
 
@@ -107,6 +116,14 @@ def judged_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
 
 def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
     """Records of one thing that don't agree."""
+    yield from _contradicting_events(run, plan)
+    for trial in range(1, plan.trials + 1):
+        yield from _contradicting_bootstraps(run, plan, trial)
+    if (run.path / INFO).exists():
+        yield from _unfounded_claims(run, plan)
+
+
+def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
     collected: dict[tuple[Any, Any], dict[Any, Event]] = {}
     results: dict[Any, Any] = {}
     for event in events.read(run.events):
@@ -121,6 +138,12 @@ def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
             of[number] = {key: event[key] for key in event if key != "member_sequence"}
         elif event["event"] in MEMBERS_OWN:
             yield f"events.jsonl: an event {event['event']!r} that no member's log accounts for"
+    planned = {(t, m) for t in range(1, plan.trials + 1) for m in range(plan.ensemble_size)}
+    for trial, member in sorted(set(collected) - planned, key=repr):
+        yield (
+            f"events.jsonl: events of member {printable(str(member))} of trial "
+            f"{printable(str(trial))}, which is not planned"
+        )
     for trial in range(1, plan.trials + 1):
         folder = run.trial(trial)
         told = schema.encode(rundir.read(EnsembleResult, folder.ensemble))
@@ -131,6 +154,62 @@ def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
             told_by_it = {event.get("sequence"): event for event in events.read(path)}
             if told_by_it != collected.get((trial, member), {}):
                 yield f"{_name(run, path)}: not the events that events.jsonl has of this member"
+
+
+def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterator[str]:
+    """Bootstraps that do not follow from the trial's seed; they are drawn again."""
+    path = run.trial(trial).bootstraps
+    records = rundir.read_all(BootstrapRecord, path)
+    samples = reference_class(plan).train_samples
+    if sorted(one.member for one in records) != list(range(plan.ensemble_size)):
+        yield f"{_name(run, path)}: not one bootstrap of each of {plan.ensemble_size} members"
+    if plan.sampler not in SAMPLERS or plan.definition.train_samples != samples:
+        return  # the rules about bagging and data say what is wrong with it
+    seed = derive(plan.seed, Stream.TRIAL, trial)
+    for one in records:
+        drawn = described(SAMPLERS[plan.sampler], samples, seed=seed, member=one.member)
+        ours = (drawn.samples, drawn.drawn, drawn.distinct, drawn.sha256)
+        if ours != (one.samples, one.drawn, one.distinct, one.sha256):
+            yield f"{_name(run, path)}: member {one.member}'s does not follow from the seed"
+
+
+def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
+    """What submission.json and run.sh say otherwise than the run; a person's words are theirs."""
+    claimed = schema.decode(Info, rundir.read_json(run.path / INFO))
+    wish = Wish(
+        level=claimed.level,
+        name=claimed.name,
+        organization=claimed.organization,
+        system_name=claimed.system_name,
+        contact=claimed.contact,
+        edition=claimed.edition,
+    )
+    ours = describe(run, plan, wish, checkout=lambda: (None, None))
+    source = replace(claimed.source, sha256=ours.source.sha256)  # its commit is a person's word
+    ours = replace(ours, source=source, rule_set=claimed.rule_set)
+    for field in fields(Info):
+        said, found = getattr(claimed, field.name), getattr(ours, field.name)
+        if said != found:
+            yield (
+                f"{INFO}: {field.name} is {printable(str(said))}, the run says "
+                f"{printable(str(found))}"
+            )
+    if [key for key, _ in info_problems(claimed)]:
+        return  # which are told as it is opened
+    later = _months(claimed.edition) - _months(ours.created)
+    if not 0 <= later <= LATEST_EDITION_MONTHS:
+        yield (
+            f"{INFO}: edition {printable(claimed.edition)} of a run that ended "
+            f"{ours.created[:7]}: of that month, or up to {LATEST_EDITION_MONTHS} later"
+        )
+    script = run.path / SCRIPT
+    if script.exists() and script.read_bytes() != run_script(claimed, plan).encode():
+        yield f"{SCRIPT}: not the script that repeats this run"
+
+
+def _months(date: str) -> int:
+    year, month = date.split("-")[:2]
+    return 12 * int(year) + int(month)
 
 
 def _name(run: RunFolder, path: Path) -> str:

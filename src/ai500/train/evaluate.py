@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +36,8 @@ class Evaluator:
         """Predictions on the whole validation split; None on ranks other than 0."""
         return self.predict(self.samples, np.arange(self.samples.count))
 
-    def validation_labels(self) -> NDArray[np.int64]:
-        """The true classes."""
+    def validation_labels(self) -> NDArray[Any]:
+        """What is true of the samples: classes, boxes."""
         return self.samples.labels_of(np.arange(self.samples.count))
 
     def predict(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[np.float32] | None:

@@ -29,6 +29,7 @@ from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.learning_rate import planned, scaled_peak
+from ai500.train.optimizers import settings_sha256
 from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Interrupted
 from ai500.workloads.protocol import ProblemClass, Workload
@@ -92,6 +93,7 @@ def epochs(member: Member) -> Iterator[int]:
             steps=position.step,
             loss=loss_sum / position.images,
             learning_rate=rate(finished * task.steps_per_epoch - 1),
+            optimizer_sha256=settings_sha256(member.optimizer),
         )
         if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
             _evaluate(member, finished)
@@ -124,7 +126,7 @@ def _train_epoch(
     task = member.task
     member.engine.module.train()
     if position.epoch == 0 and position.step == 0:
-        member.emit("first_batch")
+        member.emit("first_batch", optimizer_sha256=settings_sha256(member.optimizer))
     loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)
     clock, trained_before = _Clock(), position.images
     global_batch = member.feed.global_batch_size

@@ -19,7 +19,8 @@ from torch import Tensor
 from ai500 import atomic, events, plugins, rundir, schema
 from ai500.bagging.aggregate import out_of_bag_indices
 from ai500.bagging.data_sampler import load_bootstrap
-from ai500.data.opening import open_store
+from ai500.data.opening import HeldSplit, digests, open_store
+from ai500.data.store import Samples
 from ai500.errors import AI500Error
 from ai500.inventory.node import record_after, record_before
 from ai500.metrics.meters.recorder import recorder_of
@@ -91,8 +92,9 @@ def run(
 
 
 def _description(task: Task) -> Path:
-    """Where this node is described: once for all members that train on it."""
-    return RunFolder(Path(task.run)).trial(task.trial).system_of(platform.node())
+    """Where this node is described as the member sees it."""
+    trial = RunFolder(Path(task.run)).trial(task.trial)
+    return trial.system_of(platform.node(), task.member)
 
 
 def _backends(device: torch.device) -> str:
@@ -209,7 +211,11 @@ def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventL
 def _finish(member: Member) -> None:
     """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
     # Samples the member never saw are not in its node's copy: they come from the shared store.
-    shared = open_store(Path(member.task.store)).splits["train"]
+    store = open_store(Path(member.task.store))
+    shared: Samples = store.splits["train"]
+    if member.task.staged or os.environ.get("AI500_STAGED"):
+        # Of a store that is staged nobody has verified what is not copied.
+        shared = HeldSplit(store.splits["train"], digests(store, "train"))
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
     weights = whole_weights(member.engine.module, member.engine.layout)

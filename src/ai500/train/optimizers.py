@@ -9,6 +9,8 @@ The rate is set at each step by the learning-rate policy.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,6 +24,17 @@ Parameters = Iterable[nn.Parameter]
 Norms = Callable[[Sequence[Tensor], Sequence[nn.Parameter]], Sequence[Tensor]]
 """L2 norms of tensors, each shaped like its parameter; an engine that splits parameters by hand
 gives one that sums over the ranks."""
+
+
+def settings_sha256(optimizer: torch.optim.Optimizer) -> str:
+    """Identity of this rank's groups: all they say but the rate, which a policy changes."""
+    changing = ("params", "lr", "initial_lr", "steps")
+    groups = [
+        {key: value for key, value in sorted(group.items()) if key not in changing}
+        | {"elements": sum(parameter.numel() for parameter in group["params"])}
+        for group in optimizer.param_groups
+    ]
+    return hashlib.sha256(json.dumps(groups, default=repr).encode()).hexdigest()
 
 
 def sgd(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.SGD:

@@ -258,6 +258,7 @@ def _data(member: Member) -> dict[str, Any]:
         "store_sha256": read.sha256,
         "staged": staged is not None,
         "samples": {name: int(split.count) for name, split in sorted(read.splits.items())},
+        "normalization": schema.encode(member.problem_class.normalization),
     }
 
 

@@ -117,6 +117,7 @@ class ImageClassification:
     name = "image_classification"
     quality_name = "top-1 accuracy"
     quality_direction: Literal["higher"] = "higher"
+    quality_range: tuple[float, float] | None = (0.0, 1.0)
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5

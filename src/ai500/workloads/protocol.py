@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ai500.data.climate.recipe import ClimateRecipe
     from ai500.data.store import ImageSource, Samples
     from ai500.illustrations import Drawn
 
@@ -150,13 +151,16 @@ class Workload(Protocol):
     name: str
     quality_name: str
     quality_direction: Literal["higher", "lower"]
+    quality_range: tuple[float, float] | None
+    """Least and most it can be, and nothing else is believed; None, or left out by an outside
+    workload: not bounded."""
     loss_operator: str | None
     """What follows the model's outputs and is counted with it, such as `softmax`; None: nothing."""
     problem_classes: Mapping[str, ProblemClass]
     draws_per_image: int
     """Uniform random numbers that augmentation takes per image."""
 
-    def source(self, problem_class: ProblemClass) -> ImageSource | None:
+    def source(self, problem_class: ProblemClass) -> ImageSource | ClimateRecipe | None:
         """The generator of the class's data; None where the user has to bring the data."""
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
@@ -188,7 +192,7 @@ class Workload(Protocol):
     ) -> NDArray[np.floating]:
         """Members' predictions [M, samples, …] to the ensemble's, where `voters` [M, samples]."""
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
         """The quality Eq. 8 compares with the target."""
 
     def illustrations(

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ai500.data.chunks import Progress, available_cores
+from ai500.data.chunks import Progress
 from ai500.data.climate import index as indexing
-from ai500.data.climate.index import FileIndex, digest_of, read_block
-from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, missing_years, year_files
+from ai500.data.climate.boxes import Problem, box_problems
+from ai500.data.climate.index import FileIndex, digests_of_block, slabs, threads_for
+from ai500.data.climate.schema import CHANNELS, Boxes, Frames, missing_years, year_files
 from ai500.data.climate.years import Chunk, Chunked, Year, open_year
 from ai500.errors import DataError
 
 CHUNKS_A_JOB = 64
-
-
-@dataclass(frozen=True, order=True)
-class Problem:
-    """Something that is not as the schema says."""
-
-    file: str
-    frame: int
-    """−1: of the file, or of the folder as a whole."""
-    text: str
-
-    def __str__(self) -> str:
-        where = self.file and f"{self.file}: "
-        return f"{where}{f'frame {self.frame}: ' if self.frame >= 0 else ''}{self.text}"
 
 
 @dataclass(frozen=True)
@@ -43,6 +29,8 @@ class Checked:
     years: tuple[Year, ...]
     boxes: int
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    """What is right, but slow."""
 
 
 def check_years(path: Path, progress: Progress | None = None) -> Checked:
@@ -59,15 +47,20 @@ def check_years(path: Path, progress: Progress | None = None) -> Checked:
     for missing in missing_years(list(files)):
         problems.append(Problem("", -1, f"the year {missing} is missing"))
     problems += _size_problems(years)
-    boxes = 0
+    boxes: dict[Year, Boxes] = {}
     for year in years:
-        of_year = year.boxes()
-        boxes += int((of_year[..., 4] >= 0).sum())
-        problems += box_problems(year, of_year)
-    if years and boxes == 0:
+        try:
+            boxes[year] = year.boxes()
+        except DataError as error:
+            problems.append(Problem(year.path.name, -1, _without_path(str(error), year.path)))
+        else:
+            problems += box_problems(year, boxes[year])
+    count = sum(int((rows[..., 4] >= 0).sum()) for rows in boxes.values())
+    if boxes and count == 0:
         problems.append(Problem("", -1, "no frame of any year has a box: nothing can be learned"))
-    problems += _content_problems(path, years, progress)
-    return Checked(path, tuple(years), boxes, tuple(sorted(set(problems))))
+    problems += _content_problems(path, years, boxes, progress)
+    found = tuple(sorted(set(problems)))
+    return Checked(path, tuple(years), count, found, tuple(_notes(years)))
 
 
 def _without_path(line: str, file: Path) -> str:
@@ -85,45 +78,37 @@ def _size_problems(years: Sequence[Year]) -> Iterator[Problem]:
             )
 
 
-def box_problems(year: Year, boxes: Boxes) -> Iterator[Problem]:
-    """Boxes outside, inverted, of no class, badly padded; one look at all, a closer at the bad."""
-    south, west, north, east, kind = np.moveaxis(boxes, -1, 0)
-    padding = (boxes == -1).all(axis=-1)
-    after = np.zeros_like(padding)
-    after[:, 1:] = np.logical_or.accumulate(padding, axis=1)[:, :-1]
-    with np.errstate(invalid="ignore"):
-        whole = (boxes == np.floor(boxes)).all(axis=-1)
-        inside = (south >= 0) & (west >= 0) & (north <= year.height) & (east <= year.width)
-        tests: tuple[tuple[NDArray[np.bool_], str], ...] = (
-            (whole, "is not of whole numbers"),
-            (inside, f"lies outside the frame of {year.height}×{year.width}"),
-            ((south < north) & (west < east), "is inverted or empty"),
-            ((kind >= 0) & (kind < len(CLASSES)), f"has no class of 0 to {len(CLASSES) - 1}"),
-            (~after, "comes after a row of padding (−1)"),
+def _notes(years: Sequence[Year]) -> Iterator[str]:
+    """Chunks of several frames: whoever wants one of them has to read and unpack them all."""
+    deep = [year for year in years if year.frames_together > 1]
+    if deep:
+        one = deep[0]
+        several = f"{len(deep)} files have" if len(deep) > 1 else f"{one.path.name} has"
+        yield (
+            f"{several} chunks of {one.frames_together} frames: training reads frames at random "
+            "and will be slow. This cures a file: h5repack -l "
+            f"images:CHUNK=1x1x{one.height}x{one.width} {one.path.name} repacked.h5"
         )
-    for good, text in tests:
-        for frame, row in np.argwhere(~good & ~padding).tolist():
-            values = ", ".join(f"{value:g}" for value in boxes[frame, row])
-            yield Problem(year.path.name, frame, f"box {row} ({values}) {text}")
 
 
 def _content_problems(
-    path: Path, years: Sequence[Year], progress: Progress | None
+    path: Path, years: Sequence[Year], boxes: Mapping[Year, Boxes], progress: Progress | None
 ) -> Iterator[Problem]:
     """Values that are no numbers, chunks that can't be unpacked, frames that have changed."""
-    kept = indexing.load(path)
+    kept = indexing.load(path, years) or next(indexing.kept(path), None)
+    others = dict(kept.other_files(years)) if kept is not None else {}
+    if kept is not None and kept.origin is not None:
+        yield from (Problem(name, -1, why) for name, why in others.items())
     jobs: list[Callable[[], list[Problem]]] = []
     for year in years:
         known = None if kept is None else kept.files.get(year.path.name)
-        if known is not None and len(known.digests) != year.count:
+        if year.path.name in others or year not in boxes:
             known = None
-            if kept is not None and kept.origin is not None:
-                yield Problem(year.path.name, -1, f"{indexing.INDEX} has another number of frames")
         elif known is not None and kept is not None and kept.origin is None:
             # A person may change their own files; the next run reads them anew.
             known = known if known.is_of(year) else None
-        jobs += _jobs(year, known)
-    pool = concurrent.futures.ThreadPoolExecutor(available_cores())
+        jobs += _jobs(year, boxes.get(year), known)
+    pool = concurrent.futures.ThreadPoolExecutor(threads_for(years))
     try:
         waiting = {pool.submit(job) for job in jobs}
         for done, job in enumerate(concurrent.futures.as_completed(waiting), 1):
@@ -134,7 +119,9 @@ def _content_problems(
         pool.shutdown(cancel_futures=True)
 
 
-def _jobs(year: Year, known: FileIndex | None) -> Iterator[Callable[[], list[Problem]]]:
+def _jobs(
+    year: Year, boxes: Boxes | None, known: FileIndex | None
+) -> Iterator[Callable[[], list[Problem]]]:
     layout = year.layout
     if known is None and isinstance(layout, Chunked):
         # Chunks that were never written hold the fill value: there is nothing to read.
@@ -146,9 +133,8 @@ def _jobs(year: Year, known: FileIndex | None) -> Iterator[Callable[[], list[Pro
         for first in range(0, len(written), CHUNKS_A_JOB):
             yield partial(_chunk_problems, year, layout, written[first : first + CHUNKS_A_JOB])
         return
-    boxes = year.boxes()
     for one, first, last in indexing.blocks([year]):
-        yield partial(_block_problems, one, first, last, boxes[first:last], known)
+        yield partial(_block_problems, one, first, last, boxes, known)
 
 
 def _chunk_problems(year: Year, layout: Chunked, chunks: Sequence[Chunk]) -> list[Problem]:
@@ -172,21 +158,29 @@ def _chunk_problems(year: Year, layout: Chunked, chunks: Sequence[Chunk]) -> lis
 
 
 def _block_problems(
-    year: Year, first: int, last: int, boxes: Boxes, known: FileIndex | None
+    year: Year, first: int, last: int, boxes: Boxes | None, known: FileIndex | None
 ) -> list[Problem]:
-    try:
-        frames = read_block(year, first, last)
-    except DataError as error:
-        return [Problem(year.path.name, first, _without_path(str(error), year.path))]
     found: list[Problem] = []
-    for row, frame in enumerate(frames):
-        for channel, field in enumerate(frame):
-            if not np.isfinite(field).all():
-                count = int((~np.isfinite(field)).sum())
-                found.append(_not_finite(year, first + row, channel, count))
-        if known is not None and digest_of(frame, boxes[row]) != known.digests[first + row]:
+
+    def look(channel: int, slab: Frames) -> None:
+        for row, fields in enumerate(slab):
+            for number, field in enumerate(fields):
+                if not np.isfinite(field).all():
+                    count = int((~np.isfinite(field)).sum())
+                    found.append(_not_finite(year, first + row, channel + number, count))
+
+    try:
+        if boxes is None or known is None:
+            for channel, slab in slabs(year, first, last):
+                look(channel, slab)
+            return found
+        digests = digests_of_block(year, first, last, boxes=boxes, look=look)
+    except DataError as error:
+        return [*found, Problem(year.path.name, first, _without_path(str(error), year.path))]
+    for frame, (one, other) in enumerate(zip(digests, known.digests[first:last], strict=True)):
+        if one != other:
             text = f"has changed: its digest is not the one in {indexing.INDEX}"
-            found.append(Problem(year.path.name, first + row, text))
+            found.append(Problem(year.path.name, first + frame, text))
     return found
 
 

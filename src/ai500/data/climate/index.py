@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,19 @@ from numpy.typing import NDArray
 from ai500 import atomic
 from ai500.data.cache import cache_folder
 from ai500.data.chunks import Progress, available_cores
-from ai500.data.climate.schema import CHANNELS, CLASSES, Frames
-from ai500.data.climate.years import Year
+from ai500.data.climate.boxes import require_usable_boxes
+from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames
+from ai500.data.climate.years import Chunked, Year
 from ai500.errors import DataError, EnvironmentLacksError
 
 FORMAT = "ai500 climate 1"
 INDEX = "ai500-index.json"
 DIGEST_BYTES = 8
 PASS_BYTES = 1 << 28
+FLIGHT_BYTES = 1 << 30
+"""What all threads may hold together, if not one frame each, where chunks are of many frames."""
+Look = Callable[[int, Frames], None]
+"""Shown some channels of a block's frames, and the number of the first of them."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,25 @@ class Index:
             "classes": list(CLASSES),
             "files": {name: list(file.digests) for name, file in self.files.items()},
         }
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _sha256(body)
 
     def is_of(self, years: Sequence[Year]) -> bool:
         """Whether no file is more, less, or changed."""
-        return set(self.files) == {year.path.name for year in years} and all(
+        return not any(self.other_files(years)) and all(
             self.files[year.path.name].is_of(year) for year in years
         )
+
+    def other_files(self, years: Sequence[Year]) -> Iterator[tuple[str, str]]:
+        """Files that are missing, strange, or of another number of frames, and why."""
+        counts = {year.path.name: year.count for year in years}
+        for name in sorted(set(counts) | set(self.files)):
+            known = len(self.files[name].digests) if name in self.files else None
+            if name not in counts:
+                yield name, f"is missing: {INDEX} has it"
+            elif known is None:
+                yield name, f"is not in {INDEX}"
+            elif known != counts[name]:
+                yield name, f"has {counts[name]} frames, {known} in {INDEX}"
 
 
 def digest_of(frame: NDArray[np.float32], boxes: NDArray[np.float32]) -> str:
@@ -100,8 +116,8 @@ def digest_of(frame: NDArray[np.float32], boxes: NDArray[np.float32]) -> str:
 
 
 def moments_of(frames: Frames) -> Moments:
-    """Sums of the channels, in double precision."""
-    total, squares = np.zeros(len(CHANNELS)), np.zeros(len(CHANNELS))
+    """Sums of the channels that are here, in double precision."""
+    total, squares = np.zeros(frames.shape[1]), np.zeros(frames.shape[1])
     for frame in frames:
         for channel, field in enumerate(frame):
             wide = field.reshape(-1).astype(np.float64)
@@ -133,31 +149,76 @@ def blocks(years: Sequence[Year]) -> Iterator[tuple[Year, int, int]]:
             yield year, first, min(year.count, first + step)
 
 
-def read_block(year: Year, first: int, last: int) -> Frames:
-    """Frames of a block, read in the thread that asks."""
-    frames = np.empty((last - first, len(CHANNELS), year.height, year.width), np.float32)
-    for job in year.jobs([(first + row, row) for row in range(last - first)], frames):
-        job()
-    return frames
+def _channels_at_once(year: Year, frames: int) -> int:
+    """All channels of so many frames, or as few as a chunk has: deep chunks make blocks large."""
+    deep = year.layout.shape[1] if isinstance(year.layout, Chunked) else len(CHANNELS)
+    budget = max(year.frame_bytes, PASS_BYTES // available_cores())
+    fitting = budget * len(CHANNELS) // (year.frame_bytes * frames)
+    return min(len(CHANNELS), max(deep, fitting // deep * deep))
+
+
+def threads_for(years: Sequence[Year]) -> int:
+    """As many as there are cores, fewer where each would hold much."""
+    held = [
+        year.frame_bytes * last * _channels_at_once(year, last) // len(CHANNELS)
+        for year, _, last in (next(blocks([one])) for one in years)
+    ]
+    cores = available_cores()
+    budget = max([FLIGHT_BYTES, *(cores * year.frame_bytes for year in years)])
+    return max(1, min(cores, budget // max(held, default=1)))
+
+
+def slabs(year: Year, first: int, last: int) -> Iterator[tuple[int, Frames]]:
+    """Frames of a block, some channels at a time, in one array that the next slab overwrites."""
+    step = _channels_at_once(year, last - first)
+    array = np.empty((last - first, step, year.height, year.width), np.float32)
+    places = [(first + row, row) for row in range(last - first)]
+    for channel in range(0, len(CHANNELS), step):
+        channels = range(channel, min(channel + step, len(CHANNELS)))
+        slab = array[:, : len(channels)]
+        for job in year.jobs(places, slab, channels):
+            job()
+        yield channel, slab
+
+
+def digests_of_block(
+    year: Year, first: int, last: int, *, boxes: Boxes, look: Look | None = None
+) -> list[str]:
+    """`digest_of` each frame of a block, read in the thread that asks."""
+    hashes = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(first, last)]
+    for channel, slab in slabs(year, first, last):
+        for one, frame in zip(hashes, slab, strict=True):
+            one.update(np.ascontiguousarray(frame, "<f4").data)
+        if look:
+            look(channel, slab)
+    for one, rows in zip(hashes, boxes[first:last], strict=True):
+        one.update(np.ascontiguousarray(rows, "<f4").tobytes())
+    return [one.hexdigest() for one in hashes]
 
 
 def compute(
     years: Sequence[Year], *, training: dict[str, int], progress: Progress | None = None
 ) -> Index:
     """The pass; `training` says how many frames of each file train. Progress is in frames."""
-    boxes = {year.path.name: year.boxes() for year in years}
+    boxes = {year: year.boxes() for year in years}
+    require_usable_boxes(years[0].path.parent, boxes)
     digests: dict[str, list[str]] = {year.path.name: [""] * year.count for year in years}
     moments: dict[tuple[str, int], Moments] = {}
     done, total = 0, sum(year.count for year in years)
 
     def work(year: Year, first: int, last: int) -> tuple[list[str], Moments | None]:
-        frames = read_block(year, first, last)
-        mine = boxes[year.path.name][first:last]
-        found = [digest_of(frame, box) for frame, box in zip(frames, mine, strict=True)]
-        trained = frames[: max(0, training[year.path.name] - first)]
-        return found, moments_of(trained) if len(trained) else None
+        trained = max(0, training[year.path.name] - first)
+        seen: list[Moments] = []
 
-    with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
+        def look(channel: int, slab: Frames) -> None:
+            _require_finite(slab, year, frame=first, channel=channel)
+            if trained:
+                seen.append(moments_of(slab[:trained]))
+
+        found = digests_of_block(year, first, last, boxes=boxes[year], look=look)
+        return found, _side_by_side(seen) if trained else None
+
+    with concurrent.futures.ThreadPoolExecutor(threads_for(years)) as pool:
         jobs = {pool.submit(work, *block): block for block in blocks(years)}
         try:
             for job in concurrent.futures.as_completed(jobs):
@@ -165,7 +226,6 @@ def compute(
                 name = year.path.name
                 digests[name][first:last], found = job.result()
                 if found is not None:
-                    _require_finite(found, year, first=first, last=last)
                     moments[name, first] = found
                 done += last - first
                 if progress:
@@ -181,15 +241,21 @@ def compute(
     return Index(origin=None, shape=shape, files=files, statistics=statistics_of(ordered))
 
 
-def _require_finite(found: Moments, year: Year, *, first: int, last: int) -> None:
-    wrong = [
-        name for name, value in zip(CHANNELS, found.squares, strict=True) if not np.isfinite(value)
-    ]
-    if wrong:
-        raise DataError(
-            f"{year.path}: frames {first} to {last - 1} have values that are no numbers in "
-            f"{', '.join(wrong)}. `ai500 data check {year.path.parent}` says where."
-        )
+def _side_by_side(parts: Sequence[Moments]) -> Moments:
+    """Of the same frames, one slab's channels after the other's."""
+    total = np.concatenate([part.total for part in parts])
+    return Moments(parts[0].pixels, total, np.concatenate([part.squares for part in parts]))
+
+
+def _require_finite(slab: Frames, year: Year, *, frame: int, channel: int) -> None:
+    for row, fields in enumerate(slab):
+        for number, field in enumerate(fields):
+            if not np.isfinite(field).all():
+                raise DataError(
+                    f"{year.path}: frame {frame + row} has values that are no numbers in "
+                    f"{CHANNELS[channel + number]}. Correct the file; "
+                    f"`ai500 data check {year.path.parent}` names all."
+                )
 
 
 def index_paths(folder: Path) -> tuple[Path, Path]:
@@ -200,7 +266,7 @@ def index_paths(folder: Path) -> tuple[Path, Path]:
 
 def save(folder: Path, index: Index) -> None:
     """Keep an index beside the data, or else in the cache."""
-    body = {
+    body: dict[str, Any] = {
         "format": FORMAT,
         "sha256": index.sha256,
         "origin": index.origin,
@@ -219,6 +285,7 @@ def save(folder: Path, index: Index) -> None:
             for name, file in index.files.items()
         },
     }
+    body["index_sha256"] = _sha256(body)
     beside, cached = index_paths(folder)
     if os.access(folder, os.W_OK):
         try:
@@ -231,17 +298,29 @@ def save(folder: Path, index: Index) -> None:
     atomic.write_json(cached, body)
 
 
-def load(folder: Path) -> Index | None:
-    """The index that was kept, whether or not it still fits; None: there is none to be read."""
+def load(folder: Path, years: Sequence[Year]) -> Index | None:
+    """The first index kept that is of these files; a generator's is of whatever lies there."""
+    found = (index for index in kept(folder) if index.origin is not None or index.is_of(years))
+    return next(found, None)
+
+
+def kept(folder: Path) -> Iterator[Index]:
+    """Whole indices beside the data and in the cache, whether or not they still fit."""
     for path in index_paths(folder):
         try:
             body = json.loads(path.read_bytes())
+            stated = body.pop("index_sha256")
             index = _from_body(body)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # none, or not one of ours: it is made again
-        if body.get("sha256") == index.sha256:
-            return index
-    return None
+        if stated == _sha256(body) and body.get("sha256") == index.sha256:
+            yield index
+
+
+def _sha256(body: Mapping[str, Any]) -> str:
+    """Of contents in one canonical spelling."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _from_body(body: dict[str, Any]) -> Index:

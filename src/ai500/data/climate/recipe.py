@@ -11,6 +11,7 @@ from ai500.data.climate.schema import HEIGHT, WIDTH, Boxes, Frames
 from ai500.errors import DataError
 
 SPLITS = ("train", "validation")
+LEAST_HEIGHT, LEAST_WIDTH = 48, 72
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class ClimateRecipe:
     """Noise of every pixel and channel, as a multiple of its usual size."""
 
     def __post_init__(self) -> None:
-        if self.height < 48 or self.width < 72:
+        if self.height < LEAST_HEIGHT or self.width < LEAST_WIDTH:
             raise DataError(
-                f"frames of {self.height}×{self.width} are too small for weather: at least 48×72. "
-                f"Full size is {HEIGHT}×{WIDTH}."
+                f"frames of {self.height}×{self.width} are too small for weather: at least "
+                f"{LEAST_HEIGHT}×{LEAST_WIDTH}. Full size is {HEIGHT}×{WIDTH}."
             )
 
     def draw(self, split: str, first: int, last: int) -> tuple[Frames, Boxes]:

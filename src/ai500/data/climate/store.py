@@ -15,9 +15,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.chunks import Progress, available_cores
+from ai500.data.chunks import Progress
 from ai500.data.climate import index as indexing
-from ai500.data.climate.index import Index, Statistics, blocks, digest_of, read_block
+from ai500.data.climate.index import (
+    Index,
+    Statistics,
+    blocks,
+    digests_of_block,
+    threads_for,
+)
 from ai500.data.climate.schema import (
     CHANNELS,
     CLASSES,
@@ -88,6 +94,21 @@ class ClimateSplit:
             frames[row] = frames[first[which[row]]]
         return frames, self.labels[indices]
 
+    @property
+    def frames_together(self) -> int:
+        """How many frames the largest chunk holds."""
+        return max(part.year.frames_together for part in self.parts)
+
+    def chunk_numbers(self, indices: Indices) -> Indices:
+        """Which chunk, counted over all years, holds each frame: those of one are read together."""
+        numbers: list[Indices] = []
+        begin = 0
+        for part in self.parts:
+            position = np.arange(part.first, part.first + part.count, dtype=np.int64)
+            numbers.append(begin + position // part.year.frames_together)
+            begin = int(numbers[-1][-1]) + 1
+        return np.concatenate(numbers)[indices]
+
     def path_of(self, number: int) -> Path:
         """The file that holds a frame."""
         return self.parts[self._place(number)[0]].year.path
@@ -134,7 +155,7 @@ class ClimateStore:
 
     @classmethod
     def open(cls, path: Path) -> ClimateStore:
-        """Hold every file against the schema; reads no frame."""
+        """Hold every file against the schema, and a generator's against its index; no frame."""
         files = year_files(path)
         if not files:
             raise DataError(
@@ -144,10 +165,10 @@ class ClimateStore:
         years = tuple(open_year(file) for file in files.values())
         _require_alike(path, years)
         store = cls(path, years, _splits(path, years))
-        kept = indexing.load(path)
-        if kept is not None and kept.origin is None and not kept.is_of(years):
-            kept = None  # a person's own files have changed: what was known of them is void
-        store._index = kept
+        # Where a person's own files have changed, what was known of them is void: None.
+        store._index = indexing.load(path, years)
+        if store._index is not None:
+            _require_same_files(path, store._index, years)
         return store
 
     @property
@@ -159,7 +180,10 @@ class ClimateStore:
         return self._index
 
     def make_index(self, progress: Progress | None = None) -> None:
-        """The pass over all files, unless it was made; progress is in frames."""
+        """The pass over all files, unless it was made; progress is in frames.
+
+        Refuses what can't be trained on: values that are no numbers, and unusable boxes.
+        """
         if self._index is not None:
             return
         training = {year.path.name: 0 for year in self.years}
@@ -191,38 +215,22 @@ class ClimateStore:
     def verify(self, progress: Progress | None = None) -> None:
         """Read again the files whose size or time differ from the index's; progress in frames.
 
-        `verify_all` reads every file: `ai500 data check` does.
+        `ai500 data check` reads every file.
         """
         self.make_index(progress)
-        changed = [y for y in self.years if not self._known(y)]
+        changed = [y for y in self.years if not self.index.files[y.path.name].is_of(y)]
         if changed:
             self._hold_against_digests(changed, progress)
             self._stamp(changed)
 
-    def verify_all(self, progress: Progress | None = None) -> None:
-        """Hold every frame against its digest."""
-        self._hold_against_digests(self.years, progress)
-
-    def _known(self, year: Year) -> bool:
-        file = self.index.files.get(year.path.name)
-        return file is not None and file.is_of(year)
-
     def _hold_against_digests(self, years: Sequence[Year], progress: Progress | None) -> None:
-        strange = {y.path.name for y in self.years} ^ set(self.index.files)
-        if strange:
-            raise DataError(
-                f"{self.path}: {', '.join(sorted(strange))}: the folder and its "
-                f"{indexing.INDEX} do not name the same files. Put back what is missing, move "
-                "away what is strange, or delete the index of files that are your own."
-            )
-        boxes = {year.path.name: year.boxes() for year in years}
+        boxes = {year: year.boxes() for year in years}
         done, total = 0, sum(year.count for year in years)
 
         def work(year: Year, first: int, last: int) -> list[str]:
-            frames, mine = read_block(year, first, last), boxes[year.path.name][first:last]
-            return [digest_of(frame, box) for frame, box in zip(frames, mine, strict=True)]
+            return digests_of_block(year, first, last, boxes=boxes[year])
 
-        with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(threads_for(years)) as pool:
             jobs = {pool.submit(work, *block): block for block in blocks(years)}
             try:
                 for job in concurrent.futures.as_completed(jobs):
@@ -253,6 +261,16 @@ def _compare(year: Year, first: int, found: list[str], expected: Sequence[str]) 
                 f"{year.path}: frame {first + row} is corrupt: it and its boxes have digest {one}, "
                 f"{indexing.INDEX} says {other}. Make or copy the file again."
             )
+
+
+def _require_same_files(folder: Path, index: Index, years: Sequence[Year]) -> None:
+    others = [f"{name} {why}" for name, why in index.other_files(years)]
+    if others:
+        raise DataError(
+            f"{folder}: {'; '.join(others)}. The folder is not the generated data of its index. "
+            f"Put back what is missing and move away what is strange, or delete {indexing.INDEX} "
+            "if the files are your own."
+        )
 
 
 def _require_alike(folder: Path, years: Sequence[Year]) -> None:

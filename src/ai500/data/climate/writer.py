@@ -114,6 +114,7 @@ def generate_years(
     with locked(path / LOCK):
         if not (path / indexing.INDEX).exists():
             _make(path, recipe, expected=expected_sha256, workers=workers, progress=progress)
+        _discard(path)  # here, not in `_make`: a kill may have come between the index and this
     (path / LOCK).unlink(missing_ok=True)
     store = ClimateStore.open(path)
     if store.index.origin != repr(recipe) or expected_sha256 not in (None, store.sha256):
@@ -149,7 +150,6 @@ def _make(
     for plan in plans:
         targets[plan.year].path.replace(path / file_name(plan.year))
     indexing.save(path, index)
-    _discard(path)
 
 
 def _begin(path: Path, recipe: ClimateRecipe, plans: list[YearPlan]) -> None:

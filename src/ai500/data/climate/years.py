@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames, hdf5,
 from ai500.errors import DataError
 
 BLOCK_BYTES = 1 << 25
+EVERY_CHANNEL = range(len(CHANNELS))
 MOST_THREADS = 16
 Places = list[tuple[int, int]]
 """Position in the file, and row of the array it goes to."""
@@ -78,14 +79,22 @@ class Year:
     def boxes(self) -> Boxes:
         """All boxes of the year, float32 [N, 15, 5]."""
         with opened(self.path) as file:
-            return np.asarray(file["boxes"][:], dtype=np.float32)
+            try:
+                return np.asarray(file["boxes"][:], dtype=np.float32)
+            except OSError as error:
+                raise DataError(
+                    f"{self.path}: `boxes` cannot be read ({error}). Copy the file again."
+                ) from error
 
-    def jobs(self, places: Places, out: Frames) -> Iterator[Job]:
-        """What puts frames into rows of `out`: jobs for any order and any thread."""
+    def jobs(self, places: Places, out: Frames, channels: range = EVERY_CHANNEL) -> Iterator[Job]:
+        """What puts frames into rows of `out`: jobs for any order and any thread.
+
+        Only chunks can be read for some `channels` alone.
+        """
         if isinstance(self.layout, int):
             yield from self._contiguous(self.layout, places, out)
         elif self.layout is not None:
-            yield from self._chunked(self.layout, places, out)
+            yield from self._chunked(self.layout, places, out, channels)
         else:
             yield lambda: self._by_library(sorted(places), out)
 
@@ -111,19 +120,24 @@ class Year:
         except OSError as error:
             raise DataError(f"{self.path}: cannot read this file: {error.strerror}.") from error
 
-    def _chunked(self, layout: Chunked, places: Places, out: Frames) -> Iterator[Job]:
+    def _chunked(
+        self, layout: Chunked, places: Places, out: Frames, channels: range
+    ) -> Iterator[Job]:
         deep = layout.shape[0]
         together: dict[int, Places] = {}
         for position, row in places:
             together.setdefault(position // deep * deep, []).append((position, row))
-        for chunk in self.chunks(layout, sorted(together)):
-            wanted = together[chunk.corner[0]]
-            yield lambda chunk=chunk, wanted=wanted: self._bring(layout, chunk, wanted, out)  # type: ignore[misc]
+        for chunk in self.chunks(layout, sorted(together), channels):
+            wanted, corner = together[chunk.corner[0]], chunk.corner[1:]
+            place = (corner[0] - channels.start, *corner[1:])
+            yield partial(self._bring, layout, chunk, wanted, out, place)
 
-    def chunks(self, layout: Chunked, firsts: Iterable[int]) -> list[Chunk]:
+    def chunks(
+        self, layout: Chunked, firsts: Iterable[int], channels: range = EVERY_CHANNEL
+    ) -> list[Chunk]:
         """The chunks of the frames from each of `firsts` on, in the order they have on disk."""
-        sizes = (len(CHANNELS), self.height, self.width)
-        steps = [range(0, size, step) for size, step in zip(sizes, layout.shape[1:], strict=True)]
+        sizes = (channels, range(self.height), range(self.width))
+        steps = [size[::step] for size, step in zip(sizes, layout.shape[1:], strict=True)]
         with opened(self.path) as file:
             lookup = file["images"].id.get_chunk_info_by_coord
             found = []
@@ -144,17 +158,23 @@ class Year:
                 f"({error}). Copy the file again."
             ) from error
 
-    def _bring(self, layout: Chunked, chunk: Chunk, wanted: Places, out: Frames) -> None:
-        """Bring one chunk to every row that wants a part of it."""
+    def _bring(
+        self,
+        layout: Chunked,
+        chunk: Chunk,
+        wanted: Places,
+        out: Frames,
+        place: tuple[int, ...],
+    ) -> None:
+        """Bring one chunk to its place in every row that wants a part of it."""
         area = tuple(
-            slice(first, first + step)
-            for first, step in zip(chunk.corner[1:], layout.shape[1:], strict=True)
+            slice(first, first + step) for first, step in zip(place, layout.shape[1:], strict=True)
         )
         if chunk.offset is not None and not layout.filters and layout.shape[1:] == out.shape[1:]:
-            # Whole frames as they are: no detour through a chunk of our own.
+            # Whole rows as they are: no detour through a chunk of our own.
             for position, row in wanted:
-                place = chunk.offset + (position - chunk.corner[0]) * self.frame_bytes
-                self._pread(out[row].reshape(-1).view(np.uint8).data, place)
+                offset = chunk.offset + (position - chunk.corner[0]) * out[row].nbytes
+                self._pread(out[row].reshape(-1).view(np.uint8).data, offset)
             return
         values = None if chunk.offset is None else self.unpacked(layout, chunk)
         for position, row in wanted:

@@ -1,12 +1,15 @@
 """NVIDIA's accelerators, through NVML: energy counter, power, utilization, memory, clocks.
 
 The accelerators of the run are metered: those that CUDA_VISIBLE_DEVICES leaves, else all. Members
-that see different ones are told apart by the accelerators' UUIDs.
+that see different ones are told apart by the accelerators' UUIDs. Numbers in that variable follow
+CUDA's order, which is NVML's only if CUDA_DEVICE_ORDER = PCI_BUS_ID or all accelerators are alike;
+otherwise nobody knows which are meant, and all are metered: too much energy, never too little.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +17,10 @@ from typing import Any
 
 from ai500.metrics.meters import Absent, Part, Reading
 
+UNKNOWN_ORDER = (
+    "CUDA_VISIBLE_DEVICES has numbers, CUDA_DEVICE_ORDER is not PCI_BUS_ID, and the accelerators "
+    "are not alike"
+)
 Probe = Callable[[], dict[str, float]]
 
 
@@ -65,20 +72,34 @@ def _visible(library: Any) -> list[tuple[str, Any]]:
     handles = []
     for index in range(library.nvmlDeviceGetCount()):
         handle = library.nvmlDeviceGetHandleByIndex(index)
-        uuid = library.nvmlDeviceGetUUID(handle)
-        name = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
-        handles.append((index, name, handle))
+        handles.append((index, _text(library.nvmlDeviceGetUUID(handle)), handle))
+    everyone = [(name, handle) for _, name, handle in handles]
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is not None and variable.strip() in ("", "-1"):
         return []
-    stated = [word.strip() for word in (variable or "").split(",")]
+    stated = [word.strip() for word in (variable or "").split(",") if word.strip()]
+    if any(word.isdecimal() for word in stated) and not _same_order(library, everyone):
+        # Into the member's log, which is submitted.
+        print(f"nvml: {UNKNOWN_ORDER}; all {len(everyone)} are metered", file=sys.stderr)
+        return everyone
     chosen = [
         (name, handle)
         for index, name, handle in handles
-        if any(word == str(index) or (word and name.startswith(word)) for word in stated)
+        if any(word == str(index) or name.startswith(word) for word in stated)
     ]
     # Slices of an accelerator (MIG) have UUIDs of their own; their power is the whole one's.
-    return chosen or [(name, handle) for _, name, handle in handles]
+    return chosen or everyone
+
+
+def _same_order(library: Any, handles: Sequence[tuple[str, Any]]) -> bool:
+    """Whether CUDA's numbers are NVML's, or it does not matter: CUDA begins with the fastest."""
+    if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return True
+    return len({_text(library.nvmlDeviceGetName(handle)) for _, handle in handles}) <= 1
+
+
+def _text(told: object) -> str:
+    return told.decode() if isinstance(told, bytes) else str(told)
 
 
 def _probes(library: Any, handle: Any) -> list[Probe]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from markupsafe import Markup
+
 from ai500.report import svg
 from ai500.report.headline import flops
 from ai500.report.ranking.entries import Entry
@@ -62,9 +64,10 @@ def best_table(entries: Sequence[Entry]) -> Table:
     for one in entries:
         counts[one.edition] = counts.get(one.edition, 0) + 1
     rows = [
-        (edition, flops(one.vflops), f"{one.system}, {one.organization}", f"{counts[edition]:,}")
+        (edition, linked(one, flops(one.vflops)), f"{one.system}, {one.organization}",
+         f"{counts[edition]:,}")
         for edition, one in best_of_editions(entries).items()
-    ]
+    ]  # fmt: skip
     return Table(("edition", "best VFLOPS", "system", "entries"), rows, numbers=(1, 3))
 
 
@@ -75,10 +78,17 @@ def systems_table(entries: Sequence[Entry]) -> Table:
     for mine in by_system(entries).values():
         if len(mine) > 1:
             one = next(iter(mine.values()))
-            reached = [flops(mine[e].vflops) if e in mine else "—" for e in editions]
+            reached = [
+                linked(mine[e], flops(mine[e].vflops)) if e in mine else "—" for e in editions
+            ]
             rows.append((one.system, one.organization, *reached))
     numbers = tuple(range(2, 2 + len(editions)))
     return Table(("system", "organization", *editions), rows, numbers=numbers)
+
+
+def linked(entry: Entry, text: str) -> Markup:
+    """Text that leads from a page at the site's root to the entry."""
+    return Markup('<a href="entries/{}.html">{}</a>').format(entry.id, text)
 
 
 def _line(mine: Mapping[str, Entry]) -> dict[str, float]:
@@ -115,11 +125,13 @@ def _figure(lines: Sequence[tuple[str, str, Line]], *, editions: Sequence[str], 
 
 def logarithmic_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
     """Exponents of round values that enclose [low, high]: as fine as `most` of them allow."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1
+    # From 10³⁰⁸ on there are no such numbers; entries are held far below.
+    first, last = math.floor(math.log10(low)), min(math.ceil(math.log10(high)) + 1, 300)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [f * 10.0**power for power in range(first, last + 1) for f in factors]
         start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-        end = min(i for i, value in enumerate(values) if value > low and value >= high)
+        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        end = min(above, default=len(values) - 1)
         if end - start < most:
             break
     step = math.ceil((end - start) / most)  # a few of very many decades

@@ -5,7 +5,7 @@ Nothing a submission claims of its score is believed: it is recomputed from the 
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +18,8 @@ from ai500.report.contents import Contents
 from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.submission import Info
 
+LARGEST = 1e30
+"""No figure of a list is larger, or smaller than its inverse: what is comes of no measurement."""
 ID_LENGTH = 16
 """Hexadecimal digits of a file's SHA-256 that name its entry."""
 
@@ -106,12 +108,22 @@ def reasons_against(score: Score, judgement: Judgement) -> list[str]:
 
 
 def _impossible(score: Score) -> list[str]:
-    """A rate of nothing, or of a window that did not last, ranks nothing."""
+    """A rate of nothing, of a window that did not last, or beyond all machines ranks nothing."""
     shown = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
     return [
-        f"{name} is {value:g}: not a positive number"
+        f"{name} is {value:g}: not a plausible positive number"
         for name, value in shown.items()
-        if not (math.isfinite(value) and value > 0)
+        if not 1 / LARGEST <= value <= LARGEST
+    ]
+
+
+def implausible(entry: Entry) -> list[str]:
+    """Figures that can't be drawn, sorted or written, and that no machine reaches."""
+    figures = {field.name: getattr(entry, field.name) for field in dataclasses.fields(Entry)}
+    return [
+        f"{name} is {value:g}: not a plausible number"
+        for name, value in figures.items()
+        if isinstance(value, float) and not abs(value) <= LARGEST
     ]
 
 

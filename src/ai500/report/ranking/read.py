@@ -13,13 +13,14 @@ from pathlib import Path
 from ai500 import rundir, scoring
 from ai500.data.chunks import available_cores, in_parallel
 from ai500.errors import AI500Error, InputError
-from ai500.records import Plan, Score
+from ai500.records import Plan, Score, TrainRecord
 from ai500.report.contents import read_contents
 from ai500.report.ranking import pages
 from ai500.report.ranking.entries import (
     Origin,
     Ranked,
     Rejected,
+    implausible,
     make_entry,
     reasons_against,
 )
@@ -45,14 +46,21 @@ def find_submissions(folder: Path) -> list[Path]:
     return found
 
 
+Run = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""What makes a run the same however its files are written: level, weights of all members, times.
+
+The weights alone don't: a run that is repeated from the same seed may end with the same ones.
+"""
+
+
 @dataclass(frozen=True)
 class Judged:
     """What became of one file."""
 
     result: Ranked | Rejected
     sha256: str = ""
-    run: tuple[str, str] | None = None
-    """SHA-256 of the raw events, and level; None: not ranked."""
+    run: Run | None = None
+    """None: not ranked."""
 
 
 def read_submissions(
@@ -71,7 +79,7 @@ def read_submissions(
     ]
     workers = available_cores() if len(jobs) >= LEAST_FOR_WORKERS else 1
     files: dict[str, str] = {}
-    runs: dict[tuple[str, str], str] = {}
+    runs: dict[Run, str] = {}
     for name, judged in zip(names, _in_order(in_parallel(jobs, workers=workers)), strict=True):
         same_file = files.setdefault(judged.sha256, name) if judged.sha256 else name
         # One run, however it is labelled, is one result of a level.
@@ -79,7 +87,7 @@ def read_submissions(
         if same_file != name:
             yield Rejected(name, "", "", "", (f"the same file as {same_file}",))
         elif same_run != name:
-            reason = f"the same run, at the same level, as {same_run}: its events are identical"
+            reason = f"the same run, at the same level, as {same_run}: equal weights and times"
             yield Rejected(name, "", "", "", (reason,))
         else:
             yield judged.result
@@ -104,12 +112,24 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
                 return Judged(result, sha256)
-            return Judged(result, sha256, (_sha256(submission.run.events), result.entry.level))
+            return Judged(result, sha256, _identity(submission.run, level=result.entry.level))
     except OSError as error:
         reason = f"can't be read: {error.strerror}"
     except AI500Error as error:
         reason = printable(str(error))
+    except MemoryError:
+        reason = "can't be read: this machine has too little memory for it"
+    except Exception as error:  # one stranger's file must not end the list of all others
+        reason = printable(f"can't be read: {type(error).__name__}: {error}")
     return Judged(Rejected(name, "", "", "", (reason,)))
+
+
+def _identity(run: RunFolder, *, level: str) -> Run:
+    records = sorted(run.path.glob("trials/*/members/*/record.json"))
+    weights = sorted(rundir.read(TrainRecord, path).weights_sha256 for path in records)
+    trials = rundir.read(Score, run.score).trials
+    times = sorted(f"{one.time_to_quality_seconds:.6g}" for one in trials)
+    return level, tuple(weights), tuple(times)
 
 
 def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejected:
@@ -147,6 +167,8 @@ def judge_run(run: RunFolder, info: Info, origin: Origin) -> Ranked | list[str]:
     rundir.write(run.findings, judgement.findings)
     contents = read_contents(run)
     entry = make_entry(contents, info, sha256=origin.sha256, signed=origin.signed)
+    if reasons := implausible(entry):
+        return reasons
     return Ranked(entry, pages.body(run, contents, judgement, info, origin), judgement.layers)
 
 

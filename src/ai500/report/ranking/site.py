@@ -52,7 +52,7 @@ class Built:
 
 
 def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) -> Built:
-    """The site in `out`; nothing is written there before all submissions are read."""
+    """The site in `out`; nothing is written there before every page of it is made."""
     old = _files_of(out)
     with tempfile.TemporaryDirectory(prefix="ai500-rank-") as folder:
         drafts = Path(folder)
@@ -60,12 +60,12 @@ def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) ->
         places = standings(entries)
         site = Site(title=title, ranked=len(entries), rejected=len(rejected))
         names = {*_FIXED, *(name for one in entries for name in _names(one))}
+        pages = _drafted(_pages(site, entries, places, rejected, drafts), drafts)
         with explaining_write_errors(out):
             for inner in ("entries", "data/entries", "static"):
                 (out / inner).mkdir(parents=True, exist_ok=True)
         _mark(out, old | names)
-        pages = _pages(site, entries, places, rejected, drafts)
-        written = sum(_replace(out / name, text) for name, text in pages)
+        written = sum(_replace(out / name, draft.read_bytes()) for name, draft in pages.items())
     stale = sorted(old - names)
     for name in stale:
         (out / name).unlink(missing_ok=True)
@@ -144,6 +144,15 @@ def _pages(
     yield "index.html", site.page("index.html")
 
 
+def _drafted(pages: Iterable[tuple[str, str]], drafts: Path) -> dict[str, Path]:
+    """Name → where the file waits, in the order in which they are put into the site."""
+    found = {}
+    for number, (name, text) in enumerate(pages):
+        found[name] = drafts / f"{number}.page"
+        found[name].write_text(text, encoding="utf-8")
+    return found
+
+
 def list_script(entries: Sequence[Entry], places: Mapping[str, Standing]) -> str:
     """All rows, each an array in the order of `columns`."""
     rows = [
@@ -163,9 +172,8 @@ def _mark(out: Path, names: set[str]) -> None:
     write_json(out / MARK, {"format": FORMAT, "files": sorted(names)})
 
 
-def _replace(path: Path, text: str) -> bool:
+def _replace(path: Path, data: bytes) -> bool:
     """Whole and in one step, if it differs; a site can be built again, so no disk is waited for."""
-    data = text.encode("utf-8")
     with explaining_write_errors(path):
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return False

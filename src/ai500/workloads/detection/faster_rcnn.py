@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ai500.data.climate.schema import MOST_BOXES
 from ai500.workloads.detection import rpn
 from ai500.workloads.detection.anchors import level_anchors
 from ai500.workloads.detection.assignment import match_proposals, real_boxes, sample_proposals
@@ -26,8 +27,6 @@ from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet
 
 GAIN = (10.0, 5.0)
 POSITIVE_ABOVE = 0.5
-LABEL_ROWS = 15
-"""Of ExtremeWeather's `boxes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ class FasterRCNN(nn.Module):
         if not self.training:
             return self._detections(pyramid, found, height=images.shape[2], width=images.shape[3])
         if labels is None:
-            labels = torch.full((len(images), LABEL_ROWS, 5), -1.0, device=images.device)
+            labels = torch.full((len(images), MOST_BOXES, 5), -1.0, device=images.device)
         labels = labels.float()
         return TrainingOutputs(
             proposing=rpn.proposing_stage(predicted, anchors, labels),

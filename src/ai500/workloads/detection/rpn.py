@@ -71,6 +71,8 @@ def proposals(
     boxes = clipped(torch.stack([box for _, box in best], dim=1), height=height, width=width)
     sides = boxes[..., 2:] - boxes[..., :2]
     usable = (sides >= 1).all(dim=-1) & (scores > -torch.inf)
+    # Of a model that diverged boxes are no numbers: those are no places to read features from.
+    boxes = boxes.masked_fill(~usable.unsqueeze(-1), 0.0)
     stay = survivors(boxes.flatten(0, 1), usable.flatten(0, 1), threshold=OVERLAP)
     scores = scores.masked_fill(~stay.view_as(scores), -torch.inf).flatten(1)
     top, order = scores.topk(min(kept, scores.shape[1]))

@@ -19,7 +19,18 @@ const ai500 = (() => {
 
   // Numbers as ai500.units writes them.
   const PREFIXES = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
-  const digits = (value, count) => String(Number(value.toPrecision(count)));
+  // What lies exactly between two goes to the even one, as in Python; toFixed takes the larger.
+  function fixed(value, decimals) {
+    const text = value.toFixed(decimals);
+    const rest = value.toFixed(60).split(".")[1]?.slice(decimals) ?? "";
+    const tie = /^50*$/.test(rest) && Number(text.at(-1)) % 2 === 1;
+    return tie ? (Number(text) - 10 ** -decimals).toFixed(decimals) : text;
+  }
+  function digits(value, count) {
+    const decimals = count - 1 - Number(value.toExponential().split("e")[1]);
+    const simple = decimals < 0 || decimals > 40;
+    return String(Number(simple ? value.toPrecision(count) : fixed(value, decimals)));
+  }
   function rate(value, unit) {
     const rounded = Math.abs(Number(value.toPrecision(4)));
     const [factor, prefix] = PREFIXES.find(([least]) => rounded >= least) ?? [1, ""];
@@ -27,7 +38,7 @@ const ai500 = (() => {
   }
   function duration(seconds) {
     if (seconds < 0.9995) return seconds ? `${digits(seconds * 1000, 3)} ms` : "0 s";
-    if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
+    if (seconds < 99.95) return `${fixed(seconds, 1)} s`;
     const whole = seconds % 2 === 0.5 ? seconds - 0.5 : Math.round(seconds); // halves: to even
     let minutes = Math.floor(whole / 60);
     const rest = whole % 60;
@@ -51,6 +62,7 @@ const ai500 = (() => {
   const entryById = new Map();
   const layers = new Map();
   const waiting = new Map();
+  const loading = new Map();
 
   function list({ columns, rows }) {
     entries = rows.map(row => {
@@ -232,14 +244,15 @@ const ai500 = (() => {
         element("small", {}, one.organization)];
     if (kind === "quality") return [quality(one)];
     if (one[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
-    return [KINDS[kind](one[key])];
+    const figure = KINDS[kind](one[key]);
+    return kind === "per_watt" ? [figure, element("small", {}, one.power_coverage)] : [figure];
   }
 
   function quality(one) {
     const met = one.quality_ratio >= 1;
     const title = `${one.quality_name}; target ${met ? "met" : "missed"}`;
     return element("span", { className: met ? "met" : "missed", title },
-      `${one.quality.toFixed(4)} / ${one.target_quality} ${met ? "✓" : "✗"}`);
+      `${fixed(one.quality, 4)} / ${one.target_quality} ${met ? "✓" : "✗"}`);
   }
 
   function pick(id, wanted) {
@@ -400,11 +413,16 @@ const ai500 = (() => {
   }
 
   function load(id) {
-    if (layers.has(id)) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      waiting.set(id, resolve);
-      document.head.append(element("script", { src: `data/entries/${id}.js`, onerror: reject }));
-    });
+    if (!loading.has(id)) {
+      // What failed may be tried again.
+      const failed = reject => error => { loading.delete(id); reject(error); };
+      loading.set(id, new Promise((resolve, reject) => {
+        waiting.set(id, resolve);
+        const src = `data/entries/${id}.js`;
+        document.head.append(element("script", { src, onerror: failed(reject) }));
+      }));
+    }
+    return loading.get(id);
   }
 
   async function compare() {
@@ -444,9 +462,10 @@ const ai500 = (() => {
   function measured(a, b, [name, key, kind, sign]) {
     const none = key === "time_to_target_seconds" ? "not reached" : NOT_MEASURED;
     const texts = [a, b].map(one => (one[key] === null ? none
-      : kind === "quality" ? `${one.quality.toFixed(4)}, target ${one.target_quality}`
-        : KINDS[kind](one[key])));
-    const comparable = sign && a.list === b.list && a[key] !== null && b[key] !== null;
+      : kind === "quality" ? `${fixed(one.quality, 4)}, target ${one.target_quality}`
+        : KINDS[kind](one[key]) + (kind === "per_watt" ? ` of ${one.power_coverage}` : "")));
+    const comparable = sign && a.list === b.list && a[key] !== null && b[key] !== null
+      && (kind !== "per_watt" || a.power_coverage === b.power_coverage);
     const better = !comparable || a[key] === b[key] ? -1 : Number(sign * (b[key] - a[key]) > 0);
     return comparedRow(name, texts, better);
   }
