@@ -76,13 +76,17 @@ def test_a_real_run_is_repeated(
     assert (other.wait(), "another run" in other.err) == (2, True)
 
 
+ONE_WAVE = ("--set", "parallel.degree=1", "--set", "ensemble.members_per_accelerator=2")
+"""An official entry trains its ensemble at once: on two slots two members share each [D11]."""
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_smoke_from_run_to_replication(start: Start, tmp_path: Path) -> None:
     """The tutorial of docs/submission.md, with nothing made smaller: two valid runs."""
     run, file = tmp_path / "run", tmp_path / "mine.ai500"
     words = (
-        ("run", "--runs", "valid", "--out", run),
+        ("run", "--runs", "valid", "--out", run, *ONE_WAVE),
         ("check", run, "--level", "hardware"),
         ("submit", run, "--level", "hardware", "--out", file, "--name", WISH.name),
         ("check", file),
