@@ -16,7 +16,14 @@ import pytest
 from tests.conftest import SOURCE, Start
 from tests.train.collective_checks import CHECKS
 
-SIZES = (1, 2, 3, 4, 6, 8)
+SIZES = (
+    1,
+    2,
+    3,
+    4,
+    pytest.param(6, marks=pytest.mark.long),
+    pytest.param(8, marks=pytest.mark.long),
+)
 
 
 def failures(size: int, folder: Path, *, device: str = "cpu") -> tuple[dict[str, str], str]:
