@@ -54,7 +54,11 @@ def equivalence_p_value(test: Welch, *, margin: float) -> float:
 
 def student_cdf(t: float, *, degrees: float) -> float:
     """P(T ≤ t) of Student's t with so many degrees of freedom."""
-    tail = 0.5 * incomplete_beta(degrees / (degrees + t * t), a=degrees / 2, b=0.5)
+    square = t * t
+    if square < degrees:  # near the middle the tail's argument would round to 1
+        half = 0.5 * incomplete_beta(square / (degrees + square), a=0.5, b=degrees / 2)
+        return 0.5 + math.copysign(half, t)
+    tail = 0.5 * incomplete_beta(degrees / (degrees + square), a=degrees / 2, b=0.5)
     return tail if t <= 0 else 1 - tail
 
 

@@ -7,6 +7,7 @@ and print. Room is left for text of `LARGEST_TEXT`: the style sheet enlarges it 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -100,7 +101,7 @@ class Frame:
 
 def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
     """At most `most` round values that enclose [low, high]; `whole`: no fractions."""
-    if high <= low:
+    if (high - low) / most <= sys.float_info.min:
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
     power = 10.0 ** math.floor(math.log10((high - low) / most))
