@@ -182,7 +182,10 @@ def _trials(score: Score) -> str:
         if value is not None
     ]
     out = f", dropped {', '.join(dropped)}" if dropped else ""
-    return "; ".join([f"mean of {kept}{out}", *varies])
+    mean = (
+        f"mean of trials {kept}" if len(score.kept_trials) > 1 else f"the figures of trial {kept}"
+    )
+    return "; ".join([f"{mean}{out}", *varies])
 
 
 def _power(score: Score) -> str:
