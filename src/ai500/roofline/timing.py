@@ -2,8 +2,8 @@
 
 A device that has rested runs at its highest clock for some milliseconds, until its power or heat
 reaches a limit: that is the burst. Then each shape is timed for its share of the time, after a part
-of it that is not timed: clocks are those of sustained work. A device's short calls are recorded in a CUDA graph and replayed, so that
-its events time kernels and not the host that launches them.
+of it that is not timed: clocks are those of sustained work. A device's short calls are recorded in
+a CUDA graph and replayed, so that its events time kernels and not the host that launches them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLAY_SECONDS = 2e-3
 LEAST_REPLAYED = 64
 """Calls of a graph: no fewer than there are sets of inputs."""
 
-REST_SECONDS = 0.1
+REST_SECONDS = 0.3
 BURST_SAMPLES = 10
 
 Calls = Iterator[Callable[[], object]]
