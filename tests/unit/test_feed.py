@@ -51,8 +51,8 @@ def readers() -> list[threading.Thread]:
 
 def test_many_threads_gather_what_one_would(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     indices = np.random.default_rng(1).integers(0, COUNT, 500)
-    for rows in (1, 64, 10_000):
-        monkeypatch.setattr(reading, "PIECE_BYTES", rows * split.images[0].nbytes)
+    for rows in (0.3, 1, 64, 10_000):
+        monkeypatch.setattr(reading, "PIECE_BYTES", int(rows * split.images[0].nbytes))
         images, labels = split.rows(indices)
         assert images.tobytes() == split.images[indices].tobytes()
         assert (labels == split.labels[indices]).all()

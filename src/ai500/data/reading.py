@@ -6,7 +6,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -31,16 +31,29 @@ class Empty(Protocol):
 
 def gather(rows: NDArray[Any], indices: NDArray[np.int64], out: NDArray[Any]) -> None:
     """`rows[indices]`, which must be inside, into `out`; by several threads where it is much."""
-    step = max(1, PIECE_BYTES // max(1, rows[:1].nbytes))
-    # "clip" writes to `out` itself; "raise" would go through a buffer of its own.
-    pieces = [
-        partial(np.take, rows, indices[first : first + step], 0, out[first : first + step], "clip")
-        for first in range(0, len(indices), step)
-    ]
+    if not len(indices):
+        return
+    pieces = list(_pieces(rows, indices, out))
     if len(pieces) == 1:
         pieces[0]()
     else:
         read_together(pieces)
+
+
+def _pieces(rows: NDArray[Any], indices: NDArray[np.int64], out: NDArray[Any]) -> Iterator[Job]:
+    """Several rows in a piece, or a part of one."""
+    together, part = PIECE_BYTES // rows[0].nbytes, PIECE_BYTES // rows.itemsize
+    if together:
+        for first in range(0, len(indices), together):
+            some = slice(first, first + together)
+            # "clip" writes to `out` itself; "raise" would go through a buffer of its own.
+            yield partial(np.take, rows, indices[some], 0, out[some], "clip")
+        return
+    for row, number in enumerate(indices.tolist()):
+        source, target = rows[number].reshape(-1), out[row].reshape(-1)
+        for first in range(0, len(source), part):
+            some = slice(first, first + part)
+            yield partial(np.copyto, target[some], source[some])
 
 
 def read_together(jobs: Iterable[Job]) -> None:
