@@ -138,7 +138,12 @@ class ParallelPlan:
     """For tensor parallelism; layers that no split names are computed by every rank."""
     stages: tuple[tuple[str, ...], ...]
     """For pipelines: modules whose outputs are the next one's inputs, from the model's input to
-    its output. Those in one tuple stay together; between two tuples a stage may end."""
+    its output. Those in one tuple stay together; between two tuples a stage may end. Empty: the
+    model is no such row."""
+    no_stages: str = ""
+    """Why there are none: for whoever asks for a pipeline."""
+    units: tuple[str, ...] = ()
+    """Modules that sharding gathers one at a time, where no `stages` say it."""
 
     def split_of(self, name: str) -> Split | None:
         """The first split that means the module of that name."""
