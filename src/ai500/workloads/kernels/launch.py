@@ -1,0 +1,102 @@
+"""How the Triton kernels are cut and started."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+TILE = 4096
+"""Numbers of one tile of an element-wise kernel."""
+_PROGRAMS = 4
+"""Programs per multiprocessor, of those that walk over rows."""
+
+
+class Tile(NamedTuple):
+    """How a matrix product is cut."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+class Kernels:
+    """All kernels under one name."""
+
+    def __init__(self) -> None:
+        from ai500.workloads.kernels import products, rows, stem
+
+        for module, names in (
+            (rows, ("statistics", "normal", "slopes", "apply", "join", "reduce", "join_reduce",
+                    "spread", "joined_spread")),
+            (stem, ("pool", "pool_reduce", "pool_spread", "space_to_depth")),
+            (products, ("product", "gradient_product")),
+        ):  # fmt: skip
+            for name in names:
+                setattr(self, name, getattr(module, name))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+@functools.cache
+def kernels() -> Kernels:
+    """Compiled when first used; an ImportError where Triton is missing."""
+    return Kernels()
+
+
+def over(numerator: int, denominator: int) -> int:
+    """Divided, rounded up."""
+    return -(-numerator // denominator)
+
+
+def tile(channels: int, *, numbers: int = TILE) -> tuple[int, int]:
+    """Rows and channels of a tile: whole rows where they are short."""
+    wide = min(256, max(8, 1 << (channels - 1).bit_length()))
+    return numbers // wide, wide
+
+
+def grid(rows: int, channels: int, bm: int, bc: int) -> tuple[int, int]:
+    """A program for each tile."""
+    return over(rows, bm), over(channels, bc)
+
+
+def split(x: Tensor, bm: int, bc: int) -> tuple[int, int]:
+    """How many programs share the rows, and how many rows each walks over."""
+    rows, channels = x.shape
+    wanted = max(1, _PROGRAMS * processors(x.device) // over(channels, bc))
+    per_split = over(over(rows, wanted), bm) * bm
+    return over(rows, per_split), per_split
+
+
+def product_grid(a: Tensor, columns: int, way: Tile) -> tuple[int, int]:
+    """Programs across the columns, and along the rows; those of the same rows run together."""
+    across = over(columns, way.columns)
+    resident = 2 * (8 // way.warps) * processors(a.device)
+    return across, max(1, min(over(len(a), way.rows), resident // across))
+
+
+@functools.cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of a GPU."""
+    if device.type == "cpu":  # Triton's interpreter
+        return 2
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """The median of five runs after two."""
+    times = []
+    for _ in range(7):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times[2:])[2]

@@ -1,0 +1,118 @@
+"""Triton: the stem's pooling fused with its batch norm and ReLU, and its input as 2×2 cells."""
+
+# mypy: ignore-errors
+# ruff: noqa: N803 - Triton's constants are upper case, as everywhere
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ai500.workloads.kernels.rows import linear
+
+
+@triton.jit
+def pool(
+    x, normals, y, taps, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
+):  # fmt: skip
+    """3×3 maximum of stride 2 of relu(scale · x + shift), rounded before it is compared."""
+    r = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < C
+    scale = tl.load(normals + 2 * C + c, mask=inside, other=0.0)
+    shift = tl.load(normals + 3 * C + c, mask=inside, other=0.0)
+    n, ho, wo = r // (HO * WO), (r // WO) % HO, r % WO
+    best = tl.full((BM, BC), -1.0, tl.float32)
+    chosen = tl.zeros((BM, BC), tl.int32)
+    for tap in tl.static_range(9):
+        h, w = 2 * ho - 1 + tap // 3, 2 * wo - 1 + tap % 3
+        there = (r < rows) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+        ok = there[:, None] & inside[None, :]
+        at = ((n * H + h) * W + w).to(tl.int64)[:, None] * C + c[None, :]
+        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+        z = tl.maximum(value * scale[None, :] + shift[None, :], 0.0)
+        z = tl.where(ok, z.to(y.dtype.element_ty).to(tl.float32), -1.0)
+        chosen = tl.where(z > best, tap, chosen)
+        best = tl.maximum(z, best)
+    ok = (r < rows)[:, None] & inside[None, :]
+    at = r.to(tl.int64)[:, None] * C + c[None, :]
+    tl.store(y + at, best.to(y.dtype.element_ty), mask=ok)
+    tl.store(taps + at, tl.where(best > 0, chosen, 9).to(tl.uint8), mask=ok)
+
+
+@triton.jit
+def unpooled(dy, taps, r, rows, c, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr):
+    """A tile's gradient, gathered from the up to four windows that see a pixel."""
+    n, h, w = r // (H * W), (r // W) % H, r % W
+    g = tl.zeros((BM, BC), tl.float32)
+    for corner in tl.static_range(4):
+        ho, wo = (h + 1) // 2 - corner // 2, (w + 1) // 2 - corner % 2
+        i, j = h + 1 - 2 * ho, w + 1 - 2 * wo
+        sees = (r < rows) & (i < 3) & (j < 3) & (ho >= 0) & (wo >= 0) & (ho < HO) & (wo < WO)
+        ok = sees[:, None] & (c < C)[None, :]
+        at = ((n * HO + ho) * WO + wo).to(tl.int64)[:, None] * C + c[None, :]
+        tap = tl.load(taps + at, mask=ok, other=9).to(tl.int32)
+        value = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
+        g += tl.where(tap == (3 * i + j)[:, None], value, 0.0)
+    return g
+
+
+@triton.jit
+def pool_reduce(
+    dy, taps, x, normals, out, rows, C, H, W, HO, WO, per_split,
+    BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Σ g and Σ g (x − mean) of one split, behind the pooling."""
+    split = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < C
+    mean = tl.load(normals + c, mask=inside, other=0.0)
+    plain = tl.zeros((BM, BC), tl.float32)
+    weighted = tl.zeros((BM, BC), tl.float32)
+    first = split * per_split
+    end = tl.minimum(first + per_split, rows)
+    for start in range(first, end, BM):
+        r = start + tl.arange(0, BM)
+        ok = (r < end)[:, None] & inside[None, :]
+        at = r.to(tl.int64)[:, None] * C + c[None, :]
+        g = unpooled(dy, taps, r, end, c, C, H, W, HO, WO, BM, BC)
+        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+        plain += g
+        weighted += g * (value - mean[None, :])
+    to = out + split * 2 * C + c
+    tl.store(to, tl.sum(plain, 0), mask=inside)
+    tl.store(to + C, tl.sum(weighted, 0), mask=inside)
+
+
+@triton.jit
+def pool_spread(
+    dy, taps, x, normals, slope, dx, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
+):  # fmt: skip
+    """Gradient of the batch norm's input before the pooling, last rows first."""
+    r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < C
+    ok = (r < rows)[:, None] & inside[None, :]
+    at = r.to(tl.int64)[:, None] * C + c[None, :]
+    g = unpooled(dy, taps, r, rows, c, C, H, W, HO, WO, BM, BC)
+    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+    found = linear(g, value, normals, slope, C, c, inside)
+    tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
+
+
+@triton.jit
+def space_to_depth(
+    images, out, rows, H, W, HC, WC, stride_n, stride_c, stride_h, stride_w,
+    CHANNELS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Cells of 2×2 pixels as channels (row, column, channel), three pixels of zeros around."""
+    r = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.arange(0, BC)
+    n, p, q = r // (HC * WC), (r // WC) % HC, r % WC
+    h = 2 * p[:, None] - 3 + (c // (2 * CHANNELS))[None, :]
+    w = 2 * q[:, None] - 3 + ((c // CHANNELS) % 2)[None, :]
+    real = (r < rows)[:, None] & (c < 4 * CHANNELS)[None, :]
+    ok = real & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+    at = n.to(tl.int64)[:, None] * stride_n + (c % CHANNELS)[None, :] * stride_c
+    value = tl.load(images + at + h * stride_h + w * stride_w, mask=ok, other=0.0)
+    to = out + r.to(tl.int64)[:, None] * BC + c[None, :]
+    tl.store(to, value.to(out.dtype.element_ty), mask=(r < rows)[:, None])
