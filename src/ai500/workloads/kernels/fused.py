@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ai500.workloads.kernels import launch
 from ai500.workloads.kernels.launch import (
-    TILE,
     Tile,
+    described,
     grid,
     kernels,
     milliseconds,
@@ -40,11 +41,11 @@ from ai500.workloads.kernels.plain import (
 LIBRARY = ("conv", "mm")
 """A 1×1 convolution by cuDNN or by cuBLAS, with a reduction of its own behind it."""
 TILES = (
+    Tile(128, 128, 64, 8, 2, 128),
     Tile(128, 128, 64, 8, 3),
-    Tile(128, 128, 64, 4, 3),
-    Tile(128, 256, 64, 8, 3),
-    Tile(128, 64, 64, 4, 4),
-    Tile(64, 256, 64, 4, 3),
+    Tile(128, 256, 64, 8, 2),
+    Tile(128, 64, 64, 4, 2),
+    Tile(64, 128, 64, 4, 3),
 )
 Choice = Tile | str
 Found = TypeVar("Found")
@@ -68,8 +69,8 @@ class Fused(Plain):
         if len(ways) == 1:
             return call(ways[0])
         if key not in self.chosen:
-            self.trials[key] = {way: milliseconds(functools.partial(call, way)) for way in ways}
-            self.chosen[key] = min(ways, key=self.trials[key].__getitem__)
+            tried = {way: milliseconds(functools.partial(call, way)) for way in ways}
+            self.trials[key], self.chosen[key] = tried, min(ways, key=tried.__getitem__)
         return call(self.chosen[key])
 
     def product(self, a: Tensor, weight: Tensor, size: Size) -> tuple[Tensor, Tensor]:
@@ -86,8 +87,10 @@ class Fused(Plain):
         programs = product_grid(a, n, way)
         parts = a.new_empty(programs[1], 3, n, dtype=torch.float32)
         kernels().product[programs](
-            a, weight, out, parts, len(a), n, k, programs[1],
-            BM=way.rows, BN=way.columns, BK=way.depth, num_warps=way.warps, num_stages=way.stages,
+            described(a, way.rows, way.depth),
+            described(weight.flatten(1), way.columns, way.depth),
+            described(out, way.rows, way.columns // 2),
+            parts, len(a), n, k, programs[1], **way.options(),
         )  # fmt: skip
         return out, parts
 
@@ -143,7 +146,7 @@ class Fused(Plain):
     def statistics(self, x: Tensor) -> Tensor:
         """As `Plain`'s, in many parts."""
         rows, channels = x.shape
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.WALK)
         count, per_split = split(x, bm, bc)
         parts = x.new_empty(count, 3, channels, dtype=torch.float32)
         kernels().statistics[(count, over(channels, bc))](
@@ -176,7 +179,7 @@ class Fused(Plain):
         """As `Plain`'s."""
         rows, channels = x.shape
         y = torch.empty_like(x)
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.TILE)
         kernels().apply[grid(rows, channels, bm, bc)](
             x, normal.mean, y, rows, channels, BM=bm, BC=bc, num_warps=8
         )
@@ -191,7 +194,7 @@ class Fused(Plain):
             raise ValueError(f"{channels} channels: a join takes multiples of 8")
         y = torch.empty_like(x)
         bits = torch.empty(rows, channels // 8, dtype=torch.uint8, device=x.device)
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.TILE)
         second = x if skip is None else skip
         theirs = normal
         if other is not None:
@@ -205,7 +208,7 @@ class Fused(Plain):
     def reduce(self, dy: Tensor, x: Tensor, normal: Normal) -> Tensor:
         """As `Plain`'s, in many parts."""
         rows, channels = x.shape
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.WALK)
         count, per_split = split(x, bm, bc)
         sums = x.new_empty(count, 2, channels, dtype=torch.float32)
         kernels().reduce[(count, over(channels, bc))](
@@ -230,7 +233,7 @@ class Fused(Plain):
         passes: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         rows, channels = x.shape
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.WALK)
         count, per_split = split(x, bm, bc)
         g = torch.empty_like(x)
         sums = x.new_empty(count, 2, channels, dtype=torch.float32)
@@ -247,7 +250,7 @@ class Fused(Plain):
         """As `Plain`'s."""
         rows, channels = x.shape
         dx = torch.empty_like(x)
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.TILE)
         kernels().spread[grid(rows, channels, bm, bc)](
             dy, x, normal.mean, slopes.a, dx, rows, channels, BM=bm, BC=bc, num_warps=8
         )
@@ -268,7 +271,7 @@ class Fused(Plain):
         dual = other is not None and theirs is not None
         other_dx = torch.empty_like(x) if dual else None
         second, second_normal = (x, normal) if other is None else other
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.TILE)
         kernels().joined_spread[grid(rows, channels, bm, bc)](
             g, x, normal.mean, slopes.a, second, second_normal.mean,
             slopes.a if theirs is None else theirs.a, dx, dx if other_dx is None else other_dx,
@@ -281,7 +284,7 @@ class Fused(Plain):
         out, channels = pooled(size), x.shape[1]
         y = x.new_empty(out.rows, channels)
         taps = torch.empty(out.rows, channels, dtype=torch.uint8, device=x.device)
-        bm, bc = tile(channels, numbers=TILE // 2)
+        bm, bc = tile(channels, launch.TILE // 4)
         kernels().pool[grid(out.rows, channels, bm, bc)](
             x, normal.mean, y, taps, out.rows, channels, *size[1:], *out[1:],
             BM=bm, BC=bc, num_warps=8,
@@ -293,7 +296,7 @@ class Fused(Plain):
     ) -> Tensor:
         """As `Plain`'s."""
         out, (rows, channels) = pooled(size), x.shape
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.WALK // 2)
         count, per_split = split(x, bm, bc)
         sums = x.new_empty(count, 2, channels, dtype=torch.float32)
         kernels().pool_reduce[(count, over(channels, bc))](
@@ -308,7 +311,7 @@ class Fused(Plain):
         """As `Plain`'s."""
         out, (rows, channels) = pooled(size), x.shape
         dx = torch.empty_like(x)
-        bm, bc = tile(channels)
+        bm, bc = tile(channels, launch.TILE // 2)
         kernels().pool_spread[grid(rows, channels, bm, bc)](
             dy, taps, x, normal.mean, slopes.a, dx, rows, channels, *size[1:], *out[1:],
             BM=bm, BC=bc, num_warps=8,
@@ -373,11 +376,12 @@ def _gradient(
     sums = x.new_empty(programs[1], 2, n, dtype=torch.float32)
     other_sums = None if other is None else torch.empty_like(sums)
     kernels().gradient_product[programs](
-        dx, weight, *_join_arguments(dx, extra, passes, x, normal, other), g, sums,
-        sums if other_sums is None else other_sums,
+        described(dx, way.rows, way.depth),
+        described(weight.flatten(1), way.depth, way.columns),
+        *_join_arguments(dx, extra, passes, x, normal, other),
+        g, sums, sums if other_sums is None else other_sums,
         len(dx), n, k, programs[1], *_plane(size),
-        JOIN=passes is not None, STRIDE=_stride(extra), DUAL=other is not None,
-        BM=way.rows, BN=way.columns, BK=way.depth, num_warps=way.warps, num_stages=way.stages,
+        JOIN=passes is not None, STRIDE=_stride(extra), DUAL=other is not None, **way.options(),
     )  # fmt: skip
     return g, sums, other_sums
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-TILE = 4096
-"""Numbers of one tile of an element-wise kernel."""
+WALK = 4096
+"""Numbers of one tile of a kernel that walks over rows and keeps sums."""
+TILE = 8192
+"""Numbers of one tile of an element-wise kernel: enough rows to make up for loading γ and β."""
 _PROGRAMS = 4
 """Programs per multiprocessor, of those that walk over rows."""
 
@@ -23,6 +26,14 @@ class Tile(NamedTuple):
     depth: int
     warps: int
     stages: int
+    registers: int | None = None
+    """At most so many a thread, so that more programs fit a multiprocessor."""
+
+    def options(self) -> dict[str, int]:
+        """For Triton."""
+        found = {"BM": self.rows, "BN": self.columns, "BK": self.depth}
+        found |= {"num_warps": self.warps, "num_stages": self.stages}
+        return found if self.registers is None else found | {"maxnreg": self.registers}
 
 
 class Kernels:
@@ -35,7 +46,7 @@ class Kernels:
             (rows, ("statistics", "normal", "slopes", "apply", "join", "reduce", "join_reduce",
                     "spread", "joined_spread")),
             (stem, ("pool", "pool_reduce", "pool_spread", "space_to_depth")),
-            (products, ("product", "gradient_product")),
+            (products, ("product", "gradient_product", "TensorDescriptor")),
         ):  # fmt: skip
             for name in names:
                 setattr(self, name, getattr(module, name))
@@ -55,7 +66,7 @@ def over(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
-def tile(channels: int, *, numbers: int = TILE) -> tuple[int, int]:
+def tile(channels: int, numbers: int) -> tuple[int, int]:
     """Rows and channels of a tile: whole rows where they are short."""
     wide = min(256, max(8, 1 << (channels - 1).bit_length()))
     return numbers // wide, wide
@@ -81,6 +92,11 @@ def product_grid(a: Tensor, columns: int, way: Tile) -> tuple[int, int]:
     return across, max(1, min(over(len(a), way.rows), resident // across))
 
 
+def described(matrix: Tensor, rows: int, columns: int) -> Any:
+    """A matrix as the copy engine takes it, tile by tile."""
+    return kernels().TensorDescriptor.from_tensor(matrix, [rows, columns])
+
+
 @functools.cache
 def processors(device: torch.device) -> int:
     """Multiprocessors of a GPU."""
@@ -90,12 +106,17 @@ def processors(device: torch.device) -> int:
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """The median of five runs after two."""
+    """The median of five runs after two; infinite where a way does not compile on this chip."""
     times = []
     for _ in range(7):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        call()
+        try:
+            call()
+        except Exception as error:  # Triton's errors have no common class that all versions export
+            if not type(error).__module__.startswith("triton"):
+                raise
+            return math.inf
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end))

@@ -11,8 +11,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+SIZES = ("rows", "per_split", "splits", "H", "W", "HO", "WO", "HC", "WC")
+"""A kernel is not compiled again for other values of these."""
 
-@triton.jit
+
+@triton.jit(do_not_specialize=SIZES)
 def statistics(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
     """Mean, squared deviations and count of one split, shifted by its first row."""
     split = tl.program_id(0)
@@ -39,7 +42,7 @@ def statistics(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
     tl.store(to + 2 * C, tl.zeros((BC,), tl.float32) + n, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def normal(
     parts, weight, bias, running_mean, running_var, out, splits, C, rows, momentum, eps,
     BP: tl.constexpr, BC: tl.constexpr,
@@ -78,7 +81,7 @@ def normal(
     tl.store(running_var + c, old_var + momentum * (unbiased - old_var), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def slopes(sums, normals, weight, out, splits, C, rows, BP: tl.constexpr, BC: tl.constexpr):
     """Parts of Σ g and Σ g (x − mean) joined; out holds a, b, c, dγ, dβ."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -110,7 +113,7 @@ def affine(value, normals, C, c, inside):
     return value * scale[None, :] + shift[None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def apply(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
     """Batch norm and ReLU, last rows first: these are still in the cache."""
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
@@ -123,7 +126,7 @@ def apply(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
     tl.store(y + at, tl.maximum(z, 0.0).to(y.dtype.element_ty), mask=ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def join(
     x, normals, other, other_normals, y, bits, rows, C,
     SKIP: tl.constexpr, DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
@@ -182,7 +185,7 @@ def more(
     return found
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def reduce(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
     """Σ g and Σ g (x − mean) of one split; g is dy where ReLU passes."""
     split = tl.program_id(0)
@@ -209,7 +212,7 @@ def reduce(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.con
     tl.store(to + C, tl.sum(weighted, 0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def join_reduce(
     dy, extra, bits, x, normals, other, other_normals, g_out, out, other_out,
     rows, C, H, W, per_split,
@@ -261,7 +264,7 @@ def linear(g, value, normals, slope, C, c, inside):
     return a[None, :] * g + b[None, :] * (value - mean[None, :]) + constant[None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def spread(dy, x, normals, slope, dx, rows, C, BM: tl.constexpr, BC: tl.constexpr):
     """Gradient of the input of batch norm and ReLU, last rows first."""
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
@@ -276,7 +279,7 @@ def spread(dy, x, normals, slope, dx, rows, C, BM: tl.constexpr, BC: tl.constexp
     tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def joined_spread(
     g_in, x, normals, slope, other, other_normals, other_slope, dx, other_dx, rows, C,
     DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,

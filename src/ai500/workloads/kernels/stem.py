@@ -7,10 +7,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ai500.workloads.kernels.rows import linear
+from ai500.workloads.kernels.rows import SIZES, linear
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def pool(
     x, normals, y, taps, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
@@ -56,7 +56,7 @@ def unpooled(dy, taps, r, rows, c, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.con
     return g
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def pool_reduce(
     dy, taps, x, normals, out, rows, C, H, W, HO, WO, per_split,
     BM: tl.constexpr, BC: tl.constexpr,
@@ -83,7 +83,7 @@ def pool_reduce(
     tl.store(to + C, tl.sum(weighted, 0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def pool_spread(
     dy, taps, x, normals, slope, dx, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
@@ -99,7 +99,7 @@ def pool_spread(
     tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def space_to_depth(
     images, out, rows, H, W, HC, WC, stride_n, stride_c, stride_h, stride_w,
     CHANNELS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,

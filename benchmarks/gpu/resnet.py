@@ -1,0 +1,330 @@
+"""ResNet-50 v1.5 training on one GPU, version by version: checks, then times, in one call.
+
+    PYTHONPATH=src python3 -m benchmarks.gpu.resnet [--only checks,curves,kernels,compile,...]
+
+Parts, in order: `checks` (kernels against float64), `curves` (50 steps against the plain model),
+`kernels` (each one's bandwidth), then the versions of VERSIONS. A part that fails prints its error
+and the next one runs. Full numbers: $OUT/resnet.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from benchmarks.gpu import kernel_checks
+from torch import Tensor, nn
+
+from ai500.train.graph import Graphed, rate_on_device
+from ai500.workloads.kernels import launch
+from ai500.workloads.kernels.fused import LIBRARY, TILES, Fused
+from ai500.workloads.kernels.plain import Normal, Other, Size, Slopes, pooled
+from ai500.workloads.models.fast_resnet import fast
+from ai500.workloads.models.resnet import ResNet, resnet50
+
+DEVICE = torch.device("cuda", 0)
+RESULTS: dict[str, Any] = {}
+BASELINE = "compile"
+WAYS = {
+    "rows": Fused,
+    "library": lambda: Fused(products=LIBRARY, gradients=LIBRARY, weights=LIBRARY),
+    "products": lambda: Fused(products=LIBRARY + TILES, gradients=LIBRARY, weights=LIBRARY),
+    "all": lambda: Fused(products=LIBRARY + TILES, gradients=LIBRARY + TILES, weights=LIBRARY),
+}
+"""Which tricks are on, one by one; each shape takes the fastest of what is allowed."""
+VERSIONS: dict[str, tuple[str, str, int]] = {
+    "eager": ("plain", "eager", 512),
+    "compile": ("compiled", "graph", 512),
+    "rows-eager": ("rows", "eager", 512),
+    "rows": ("rows", "graph", 512),
+    "library": ("library", "graph", 512),
+    "products": ("products", "graph", 512),
+    "all": ("all", "graph", 512),
+    "all-256": ("all", "graph", 256),
+    "all-1024": ("all", "graph", 1024),
+}
+"""Name → model, how it is launched, batch."""
+
+
+def joules() -> float | None:
+    """Spent by the GPU so far; None where NVML does not tell."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except Exception:
+        return None
+
+
+def model_of(kind: str, *, classes: int = 1000) -> tuple[nn.Module, Fused | None]:
+    """A fresh model in that version."""
+    model = resnet50(classes=classes).to(DEVICE, memory_format=torch.channels_last)
+    if kind in WAYS:
+        kernels = WAYS[kind]()
+        return fast(model, kernels, working=torch.bfloat16), kernels
+    return (torch.compile(model) if kind == "compiled" else model), None  # type: ignore[return-value]
+
+
+def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Tensor]:
+    """The whole step; weight decay is on every parameter."""
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+            loss = F.cross_entropy(model(images).float(), labels, label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def sgd(model: nn.Module, *, rate: float) -> torch.optim.SGD:
+    found = torch.optim.SGD(
+        model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-5, fused=True
+    )
+    rate_on_device(found, DEVICE)
+    return found
+
+
+def timed(name: str) -> None:
+    """One row of the table."""
+    kind, how, batch = VERSIONS[name]
+    began = time.perf_counter()
+    torch._dynamo.reset()
+    model, kernels = model_of(kind)
+    images = torch.randn(batch, 3, 224, 224, device=DEVICE)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (batch,), device=DEVICE)
+    plain_step = step_of(model, sgd(model, rate=0.1))
+    step = Graphed(plain_step) if how == "graph" else plain_step
+    for _ in range(6):
+        step(images, labels)
+    torch.cuda.synchronize()
+    ready = time.perf_counter() - began
+    rounds, steps = [], max(5, 10 * 512 // batch)
+    energy, start = joules(), time.perf_counter()
+    for _ in range(3):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        for _ in range(steps):
+            loss = step(images, labels)
+        last.record()
+        last.synchronize()
+        rounds.append(first.elapsed_time(last) / steps)
+    seconds, spent = time.perf_counter() - start, joules()
+    median = sorted(rounds)[1]
+    row: dict[str, Any] = {
+        "batch": batch, "ms": median, "rounds_ms": rounds,
+        "images_per_second": 1e3 * batch / median,
+        "loss": float(loss), "ready_s": ready, "GiB": torch.cuda.max_memory_allocated() / 2**30,
+    }  # fmt: skip
+    if energy is not None and spent is not None:
+        row["watts"] = (spent - energy) / seconds
+        row["images_per_joule"] = 3 * steps * batch / (spent - energy)
+    RESULTS[name] = row
+    print(f"{name:12s} {median:7.2f} ms  ready after {ready:.0f} s", flush=True)
+    if kernels is not None and kernels.chosen:
+        _tell_choices(name, kernels)
+    if name in ("all", "rows") and how == "graph":
+        _profile(name, lambda: step(images, labels))
+
+
+def _tell_choices(name: str, kernels: Fused) -> None:
+    told = {}
+    for key, way in kernels.chosen.items():
+        tried = kernels.trials[key]
+        told[" ".join(map(str, key))] = {str(w): round(ms, 3) for w, ms in tried.items()}
+        if name == "all":
+            library = min(tried[one] for one in LIBRARY if one in tried)
+            short = way if isinstance(way, str) else "×".join(map(str, way[:6]))
+            print(f"  {key!s:42} {short:24} {tried[way]:.3f} ms, library {library:.3f}")
+    RESULTS.setdefault("choices", {})[name] = told
+
+
+def _profile(name: str, call: Callable[[], object]) -> None:
+    """Where the time goes, by kernel."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+    rows = [
+        (event.key[:56], event.self_device_time_total / 3e3, event.count // 3)
+        for event in profile.key_averages()
+    ]
+    rows.sort(key=lambda row: -row[1])
+    RESULTS.setdefault("profile", {})[name] = rows
+    for key, ms, count in rows[:16]:
+        print(f"  {ms:7.3f} ms {count:4d} × {key}")
+
+
+def checks() -> None:
+    """Every kernel against float64."""
+    found = list(kernel_checks.failures(DEVICE))
+    RESULTS["checks"] = found
+    print("\n".join(found[:20]) if found else "kernels: all agree with float64")
+
+
+def curves() -> None:
+    """Losses of 50 steps on images one can learn: plain in FP32 and BF16, and ours, two seeds."""
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        patterns = F.interpolate(torch.randn(10, 3, 8, 8, device=DEVICE), size=96)
+        first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+        losses = {}
+        for kind in ("fp32", "plain", "rows", "all"):
+            generator = torch.Generator(DEVICE).manual_seed(seed)
+            losses[kind] = _curve(copy.deepcopy(first), kind, patterns, generator)
+        RESULTS.setdefault("curves", {})[seed] = losses
+        told = {k: " ".join(f"{sum(v[i : i + 10]) / 10:.3f}" for i in range(0, 50, 10))
+                for k, v in losses.items()}  # fmt: skip
+        print(f"losses, seed {seed}, means of 10 steps:")
+        for kind, text in told.items():
+            print(f"  {kind:6s} {text}")
+
+
+def _curve(model: ResNet, kind: str, patterns: Tensor, generator: torch.Generator) -> list[float]:
+    if kind in WAYS:
+        model = fast(model, WAYS[kind](), working=torch.bfloat16)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9), []
+    for _ in range(50):
+        labels = torch.randint(0, 10, (128,), device=DEVICE, generator=generator)
+        noise = torch.randn(128, 3, 96, 96, device=DEVICE, generator=generator)
+        images = (patterns[labels] + 2 * noise).contiguous(memory_format=torch.channels_last)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=kind != "fp32"):
+            loss = F.cross_entropy(model(images).float(), labels)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.detach())
+    return torch.stack(found).tolist()
+
+
+def kernels() -> None:
+    """Milliseconds and bandwidth of each kernel on stage 1's tensors of batch 512, by tile."""
+    for numbers in (4096, 8192, 16384):
+        launch.TILE, launch.WALK = numbers, numbers // 2
+        print(f"tiles of {numbers} numbers, {numbers // 2} where sums are kept:")
+        for channels in (64, 256):
+            _kernel_rows(Fused(), Size(512, 56, 56), channels)
+    launch.TILE, launch.WALK = 8192, 4096
+    _pool_rows(Fused(), Size(512, 112, 112))
+
+
+def _kernel_rows(fused: Fused, size: Size, channels: int) -> None:
+    x, skip, dy = (_random(size.rows, channels) for _ in range(3))
+    norm = nn.BatchNorm2d(channels).to(DEVICE)
+    parts = fused.statistics(x)
+    normal: Normal = fused.normal(parts, norm, size.rows)
+    sums = fused.reduce(dy, x, normal)
+    slopes: Slopes = fused.slopes(sums, normal, norm.weight, size.rows)
+    _, bits = fused.join(x, normal, skip, None)
+    other = Other(skip, normal)
+    bit = 1 / 16
+    for name, passes, call in (
+        ("statistics", 1, lambda: fused.statistics(x)),
+        ("normal", 0, lambda: fused.normal(parts, norm, size.rows)),
+        ("slopes", 0, lambda: fused.slopes(sums, normal, norm.weight, size.rows)),
+        ("apply", 2, lambda: fused.apply(x, normal)),
+        ("join", 3 + bit, lambda: fused.join(x, normal, skip, None)),
+        ("reduce", 2, lambda: fused.reduce(dy, x, normal)),
+        ("join_reduce", 3 + bit, lambda: fused.join_reduce(dy, x, normal, None, bits)),
+        ("spread", 3, lambda: fused.spread(dy, x, normal, slopes)),
+        ("joined_spread", 3, lambda: fused.joined_spread(dy, x, normal, slopes, None, None)),
+        ("joined 2", 5, lambda: fused.joined_spread(dy, x, normal, slopes, other, slopes)),
+    ):
+        _tell_kernel(f"{name} ×{channels}", passes * x.nbytes, call)
+
+
+def _pool_rows(fused: Fused, size: Size) -> None:
+    x, dy = _random(size.rows, 64), _random(pooled(size).rows, 64)
+    norm = nn.BatchNorm2d(64).to(DEVICE)
+    normal = fused.normal(fused.statistics(x), norm, size.rows)
+    _, taps = fused.pool(x, normal, size)
+    sums = fused.pool_reduce(dy, taps, x, normal, size)
+    slopes = fused.slopes(sums, normal, norm.weight, size.rows)
+    images = torch.randn(512, 3, 224, 224, device=DEVICE)
+    small = dy.nbytes + taps.nbytes
+    for name, volume, call in (
+        ("pool", x.nbytes + small, lambda: fused.pool(x, normal, size)),
+        ("pool_reduce", x.nbytes + small, lambda: fused.pool_reduce(dy, taps, x, normal, size)),
+        ("pool_spread", 2 * x.nbytes + small,
+         lambda: fused.pool_spread(dy, taps, x, normal, slopes, size)),
+        ("space_to_depth", images.nbytes + 512 * 115 * 115 * 32,
+         lambda: fused.space_to_depth(images, torch.bfloat16)),
+    ):  # fmt: skip
+        _tell_kernel(name, volume, call)
+
+
+def _random(rows: int, channels: int) -> Tensor:
+    return torch.randn(rows, channels, device=DEVICE).to(torch.bfloat16)
+
+
+def _tell_kernel(name: str, volume: float, call: Callable[[], object]) -> None:
+    ms = launch.milliseconds(call)
+    RESULTS.setdefault("kernels", []).append((name, launch.TILE, ms, volume))
+    print(f"  {name:20s} {ms:7.3f} ms {volume / ms / 1e9:6.2f} TB/s")
+
+
+def table() -> str:
+    """All versions beside the baseline, 80 columns."""
+    lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB"]
+    base = RESULTS.get(BASELINE, {}).get("images_per_second")
+    for name in VERSIONS:
+        if name not in RESULTS:
+            continue
+        row = RESULTS[name]
+        ratio = f"{row['images_per_second'] / base:8.3f}" if base else "       –"
+        watts = (
+            f"{row['watts']:6.0f} {row['images_per_joule']:6.2f}"
+            if "watts" in row
+            else "not measured"
+        )
+        lines.append(
+            f"{name:12s} {row['batch']:5d} {row['ms']:8.2f} {row['images_per_second']:7.0f}"
+            f"  {ratio} {watts} {row['GiB']:5.0f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts: dict[str, Callable[[], None]] = {"checks": checks, "curves": curves, "kernels": kernels}
+    parser.add_argument("--only", default=",".join([*parts, *VERSIONS]))
+    wanted = parser.parse_args().only.split(",")
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(int(time.time()))
+    print(torch.__version__, torch.cuda.get_device_name(), flush=True)
+    for name in wanted:
+        began = time.perf_counter()
+        try:
+            parts[name]() if name in parts else timed(name)
+        except Exception as error:
+            RESULTS.setdefault("errors", {})[name] = traceback.format_exc()
+            print(f"{name}: FAILED {type(error).__name__}: {str(error)[:600]}", flush=True)
+            traceback.clear_frames(error.__traceback__)
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
+        Path(os.environ.get("OUT", ".")).joinpath("resnet.json").write_text(
+            json.dumps(RESULTS, indent=1)
+        )
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

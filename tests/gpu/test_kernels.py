@@ -1,0 +1,86 @@
+"""The fused kernels on a real GPU: each against float64, and a whole training step."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ai500.train.graph import Graphed, rate_on_device, set_rate
+from ai500.workloads.kernels.fused import LIBRARY, TILES, Fused, available
+from ai500.workloads.models.fast_resnet import fast
+from ai500.workloads.models.resnet import resnet50
+from benchmarks.gpu.kernel_checks import failures
+
+DEVICE = torch.device("cuda", 0)
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not available(DEVICE) or not torch.cuda.is_available(),
+        reason="NO GPU WITH TRITON: the fused kernels are untested",
+    ),
+]
+
+
+def test_kernels_agree_with_float64() -> None:
+    found = list(failures(DEVICE))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("ways", [("conv",), ("mm",), *((one,) for one in TILES), LIBRARY + TILES])
+def test_a_step_in_single_precision_is_autograds(ways: tuple[object, ...]) -> None:
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    kernels = Fused(products=LIBRARY, gradients=LIBRARY, weights=LIBRARY)
+    working = torch.float32
+    if ways not in ((("conv",)), (("mm",))):
+        kernels = Fused(products=ways, gradients=ways)  # type: ignore[arg-type]
+        working = torch.bfloat16  # tiles round FP32 products to TF32
+    quick = fast(copy.deepcopy(plain), kernels, working=working)
+    exact = copy.deepcopy(plain).double()
+    images = torch.randn(4, 3, 96, 80, device=DEVICE)
+    labels = torch.randint(0, 10, (4,), device=DEVICE)
+    F.cross_entropy(exact(images.double()), labels).backward()
+    F.cross_entropy(quick(images).float(), labels).backward()
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
+        F.cross_entropy(plain(images).float(), labels).backward()
+    for (name, right), ours, theirs in zip(
+        exact.named_parameters(), quick.parameters(), plain.parameters(), strict=True
+    ):
+        assert right.grad is not None and ours.grad is not None and theirs.grad is not None
+        size = right.grad.norm()
+        error, usual = ((g.double() - right.grad).norm() / size for g in (ours.grad, theirs.grad))
+        assert error < 1.5 * usual + 1e-4, f"{name}: {error:.1e}, autograd's {usual:.1e}"
+
+
+def test_a_graph_trains_as_single_steps_do() -> None:
+    """With a rate that changes between replays."""
+    torch.manual_seed(1)
+    first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    batches = [
+        (torch.randn(16, 3, 64, 64, device=DEVICE), torch.randint(0, 10, (16,), device=DEVICE))
+        for _ in range(8)
+    ]
+    losses = {}
+    for calls_before in (3, 100):
+        model = fast(copy.deepcopy(first), Fused(), working=torch.bfloat16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)
+        rate_on_device(optimizer, DEVICE)
+
+        def step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad(set_to_none=True)  # noqa: B023
+            with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+                loss = F.cross_entropy(model(images).float(), labels)  # noqa: B023
+            loss.backward()
+            optimizer.step()  # noqa: B023
+            return loss.detach()
+
+        graphed, found = Graphed(step, calls_before=calls_before), []
+        for number, batch in enumerate(batches):
+            set_rate(optimizer, 0.01 / (1 + number))
+            found.append(float(graphed(*batch)))
+        losses[calls_before] = found
+    assert losses[3] == pytest.approx(losses[100], rel=0.02)
