@@ -7,12 +7,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from benchmarks.gpu.kernel_checks import failures
 
 from ai500.train.graph import Graphed, rate_on_device, set_rate
-from ai500.workloads.kernels.fused import LIBRARY, TILES, Fused, available
+from ai500.workloads.kernels.fused import LIBRARY, TILES, Choice, Fused, available
 from ai500.workloads.models.fast_resnet import fast
 from ai500.workloads.models.resnet import resnet50
-from benchmarks.gpu.kernel_checks import failures
 
 DEVICE = torch.device("cuda", 0)
 pytestmark = [
@@ -29,24 +29,30 @@ def test_kernels_agree_with_float64() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("ways", [("conv",), ("mm",), *((one,) for one in TILES), LIBRARY + TILES])
-def test_a_step_in_single_precision_is_autograds(ways: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "ways, working",
+    [
+        (("conv",), torch.float32),
+        (("mm",), torch.float32),
+        *(((tile,), torch.bfloat16) for tile in TILES),
+        (LIBRARY + TILES, torch.bfloat16),
+    ],
+)
+def test_gradients_are_as_near_to_float64_as_autograds(
+    ways: tuple[Choice, ...], working: torch.dtype
+) -> None:
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
-    kernels = Fused(products=LIBRARY, gradients=LIBRARY, weights=LIBRARY)
-    working = torch.float32
-    if ways not in ((("conv",)), (("mm",))):
-        kernels = Fused(products=ways, gradients=ways)  # type: ignore[arg-type]
-        working = torch.bfloat16  # tiles round FP32 products to TF32
+    kernels = Fused(products=ways, gradients=ways)
     quick = fast(copy.deepcopy(plain), kernels, working=working)
     exact = copy.deepcopy(plain).double()
     images = torch.randn(4, 3, 96, 80, device=DEVICE)
     labels = torch.randint(0, 10, (4,), device=DEVICE)
     F.cross_entropy(exact(images.double()), labels).backward()
-    F.cross_entropy(quick(images).float(), labels).backward()
-    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
-        F.cross_entropy(plain(images).float(), labels).backward()
+    for model in (quick, plain):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
+            F.cross_entropy(model(images).float(), labels).backward()
     for (name, right), ours, theirs in zip(
         exact.named_parameters(), quick.parameters(), plain.parameters(), strict=True
     ):
