@@ -47,16 +47,22 @@ def layers() -> list[Layer]:
     for number, (side, width, depth) in enumerate(STAGES, start=1):
         pixels, wide = side * side, 4 * width
 
-        found += [
-            _layer(f"stage {number} conv1, first", "first", (pixels_before * channels, width, pixels_before),
-                  channels, 1),
-            _layer(f"stage {number} conv1", "first", (pixels * wide, width, pixels), wide, depth - 1),
-            _layer(f"stage {number} conv2, first", "second", (pixels_before * width, width, pixels), 9 * width, 1),
-            _layer(f"stage {number} conv2", "second", (pixels * width, width, pixels), 9 * width, depth - 1),
-            _layer(f"stage {number} conv3, first", "dual", (pixels * width, wide, pixels), width, 1),
-            _layer(f"stage {number} conv3", "third", (pixels * width, wide, pixels), width, depth - 1),
-            _layer(f"stage {number} skip", "skip", (pixels * channels, wide, pixels), channels, 1),
-        ]  # fmt: skip
+        parts = (
+            (
+                "conv1, first",
+                "first",
+                (pixels_before * channels, width, pixels_before),
+                channels,
+                1,
+            ),
+            ("conv1", "first", (pixels * wide, width, pixels), wide, depth - 1),
+            ("conv2, first", "second", (pixels_before * width, width, pixels), 9 * width, 1),
+            ("conv2", "second", (pixels * width, width, pixels), 9 * width, depth - 1),
+            ("conv3, first", "dual", (pixels * width, wide, pixels), width, 1),
+            ("conv3", "third", (pixels * width, wide, pixels), width, depth - 1),
+            ("skip", "skip", (pixels * channels, wide, pixels), channels, 1),
+        )
+        found += [_layer(f"stage {number} {part}", *rest) for part, *rest in parts]
         channels, pixels_before = wide, pixels
     return found
 

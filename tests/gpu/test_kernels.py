@@ -53,13 +53,15 @@ def test_gradients_are_as_near_to_float64_as_autograds(
     for model in (quick, plain):
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
             F.cross_entropy(model(images).float(), labels).backward()
-    for (name, right), ours, theirs in zip(
-        exact.named_parameters(), quick.parameters(), plain.parameters(), strict=True
-    ):
-        assert right.grad is not None and ours.grad is not None and theirs.grad is not None
-        size = right.grad.norm()
-        error, usual = ((g.double() - right.grad).norm() / size for g in (ours.grad, theirs.grad))
-        assert error < 1.5 * usual + 1e-4, f"{name}: {error:.1e}, autograd's {usual:.1e}"
+    right, ours, theirs = (_gradients(model) for model in (exact, quick, plain))
+    error, usual = ((one - right).norm() / right.norm() for one in (ours, theirs))
+    assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
+
+
+def _gradients(model: torch.nn.Module) -> torch.Tensor:
+    """All of them in one, each of norm about one: none hides behind a larger one."""
+    found = [one.grad.double().flatten() for one in model.parameters() if one.grad is not None]
+    return torch.cat([one / one.norm() for one in found])
 
 
 def test_a_graph_trains_as_single_steps_do() -> None:
