@@ -43,7 +43,7 @@ def _layer(name: str, kind: str, sizes: tuple[int, int, int], per: int, times: i
 def layers() -> list[Layer]:
     """ResNet-50 v1.5 at 224×224; equal ones are counted, not repeated."""
     found = [Layer("stem", "stem", 224 * 224 * 3, 112 * 112 * 64, 112 * 112 * 64 * 147)]
-    channels, pixels_before = 64, 56 * 56
+    channels, before = 64, 56 * 56
     for number, (side, width, depth) in enumerate(STAGES, start=1):
         pixels, wide = side * side, 4 * width
 
@@ -51,19 +51,19 @@ def layers() -> list[Layer]:
             (
                 "conv1, first",
                 "first",
-                (pixels_before * channels, width, pixels_before),
+                (before * channels, width, before),
                 channels,
                 1,
             ),
             ("conv1", "first", (pixels * wide, width, pixels), wide, depth - 1),
-            ("conv2, first", "second", (pixels_before * width, width, pixels), 9 * width, 1),
+            ("conv2, first", "second", (before * width, width, pixels), 9 * width, 1),
             ("conv2", "second", (pixels * width, width, pixels), 9 * width, depth - 1),
             ("conv3, first", "dual", (pixels * width, wide, pixels), width, 1),
             ("conv3", "third", (pixels * width, wide, pixels), width, depth - 1),
             ("skip", "skip", (pixels * channels, wide, pixels), channels, 1),
         )
         found += [_layer(f"stage {number} {part}", *rest) for part, *rest in parts]
-        channels, pixels_before = wide, pixels
+        channels, before = wide, pixels
     return found
 
 

@@ -107,7 +107,7 @@ def processors(device: torch.device) -> int:
 
 def milliseconds(call: Callable[[], object]) -> float:
     """The median of five runs after two; infinite where a way does not compile on this chip."""
-    times = []
+    times: list[float] = []
     for _ in range(7):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

@@ -232,7 +232,7 @@ class FastResNet(ResNet):
 
     kernels: Plain
     working: torch.dtype
-    _copies: dict[nn.Parameter, Tensor]
+    _copies: dict[Tensor, Tensor]
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -254,7 +254,7 @@ class FastResNet(ResNet):
     def _copy_weights(self) -> None:
         """Convolution weights in the working precision, all in a few launches."""
         weights = [one.weight for one in self.modules() if isinstance(one, nn.Conv2d)]
-        if not self._copies:
+        if not self._copies or self._copies[weights[0]].device != weights[0].device:
             self._copies.update(
                 (one, torch.empty_like(one, dtype=self.working, requires_grad=False))
                 for one in weights
