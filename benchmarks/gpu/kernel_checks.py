@@ -230,7 +230,8 @@ def _compared(
         if "product" in name or name == "join_gradient":
             limit = TOLERANCE[WORKING]  # sums of what was rounded
         if found.dtype == torch.uint8:
-            limit = 0.02  # a number within rounding of zero, or of another, may fall on either side
+            # A number within rounding of zero, or of another, may fall on either side.
+            limit = 0.1 if name == "pool" else 0.02
         if not error <= limit:
             yield f"{where}: off by {error:.2e}"
         if not torch.equal(found, same):

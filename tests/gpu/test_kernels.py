@@ -9,9 +9,14 @@ import torch
 import torch.nn.functional as F
 from benchmarks.gpu.kernel_checks import failures
 
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.records import Parallelism
+from ai500.train import precision
 from ai500.train.graph import Graphed, rate_on_device, set_rate
 from ai500.workloads.kernels.fused import LIBRARY, TILES, Choice, Fused, available
-from ai500.workloads.models.fast_resnet import fast
+from ai500.workloads.models.fast_resnet import FastResNet, fast
 from ai500.workloads.models.resnet import resnet50
 
 DEVICE = torch.device("cuda", 0)
@@ -92,3 +97,41 @@ def test_a_graph_trains_as_single_steps_do() -> None:
             found.append(float(graphed(*batch)))
         losses[calls_before] = found
     assert losses[3] == pytest.approx(losses[100], rel=0.02)
+
+
+def test_the_engine_replays_a_graph_and_gives_the_gradients_of_a_plain_step() -> None:
+    torch.manual_seed(2)
+    plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    alone = Parallelism(mode="data")
+    numerics = precision.make("mixed-bf16", device=DEVICE)
+    module = copy.deepcopy(plain)
+    engine = DataParallel(
+        Setting(
+            module=module, loss=F.cross_entropy, parallel=alone,
+            mesh=make_mesh(alone, device=DEVICE), plan=None, input_shape=(16, 3, 64, 64),
+            device=DEVICE, numerics=numerics, collective=None,
+        )
+    )  # fmt: skip
+    assert isinstance(engine.module, FastResNet)
+
+    def batch() -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.randint(0, 10, (16,), device=DEVICE)
+        return torch.randn(16, 3, 64, 64, device=DEVICE), labels
+
+    before = copy.deepcopy(module.state_dict())
+    engine.settle(*batch())
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+    for _ in range(2):
+        images, labels = batch()
+        losses = []
+        for model in (module, plain):
+            model.zero_grad(set_to_none=True)
+            if model is module:
+                losses.append(engine.forward_backward(images, labels))
+            else:
+                with numerics.forward():
+                    losses.append(F.cross_entropy(model(images), labels))
+                losses[-1].backward()
+        torch.testing.assert_close(*(loss.detach().float() for loss in losses), rtol=0.02, atol=0)
+        cosine = F.cosine_similarity(_gradients(module), _gradients(plain), dim=0)
+        assert cosine > 0.9

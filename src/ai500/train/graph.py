@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 Step = Callable[..., Tensor]
+CALLS_BEFORE = 3
+"""Steps that run as they are: libraries choose their algorithms, allocators settle."""
 
 
 class Graphed:
@@ -19,7 +21,7 @@ class Graphed:
     graphs every call runs as it is.
     """
 
-    def __init__(self, step: Step, *, calls_before: int = 3) -> None:
+    def __init__(self, step: Step, *, calls_before: int = CALLS_BEFORE) -> None:
         self._step = step
         self._calls_before = calls_before
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -40,6 +42,11 @@ class Graphed:
                 static.copy_(new, non_blocking=True)
         self._graph.replay()
         return self._result
+
+    @property
+    def recorded(self) -> bool:
+        """Whether calls are replays by now."""
+        return self._graph is not None
 
     def _beside(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """On a stream of its own, as recording asks for."""

@@ -41,6 +41,10 @@ class Wish(IntEnum):
 class Numerics(Protocol):
     """What an engine needs to know of the training precision."""
 
+    @property
+    def name(self) -> str:
+        """As in train.precision."""
+
     def forward(self) -> AbstractContextManager[None]:
         """Around a forward pass."""
 

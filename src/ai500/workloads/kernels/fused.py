@@ -6,6 +6,7 @@ A `Normal` and `Slopes` are here the rows of one matrix: kernels get its beginni
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -62,6 +63,10 @@ class Fused(Plain):
     chosen: dict[tuple[Any, ...], Choice] = field(default_factory=dict)
     trials: dict[tuple[Any, ...], dict[Choice, float]] = field(default_factory=dict)
     """Milliseconds of each way that was tried."""
+
+    def covers(self, device: torch.device) -> bool:
+        """A GPU, or the CPU where Triton interprets."""
+        return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
     def _best(
         self, key: tuple[Any, ...], ways: tuple[Choice, ...], call: Callable[[Choice], Found]

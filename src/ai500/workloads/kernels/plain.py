@@ -68,6 +68,10 @@ def as_rows(images: Tensor) -> Tensor:
 class Plain:
     """Each step of a block and of its backward pass."""
 
+    def covers(self, device: torch.device) -> bool:
+        """Whether it runs there."""
+        return True
+
     def product(self, a: Tensor, weight: Tensor, size: Size) -> tuple[Tensor, Tensor]:
         """A 1×1 convolution and the parts of its result's statistics."""
         out = a @ weight.flatten(1).t()
