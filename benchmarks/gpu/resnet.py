@@ -4,7 +4,8 @@
 
 Parts, in order: `checks` (kernels against float64), `curves` (50 steps against the plain model),
 `kernels` (each one's bandwidth), then the versions of VERSIONS. A part that fails prints its error
-and the next one runs. Full numbers: $OUT/resnet.json.
+and the next one runs, in a new process where the GPU's state was lost.
+Full numbers: $OUT/resnet.json.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from benchmarks.gpu import kernel_checks
+from benchmarks.gpu.supervisor import supervised
 from torch import Tensor, nn
 
+from ai500 import atomic
 from ai500.train.graph import Graphed, rate_on_device
 from ai500.workloads.kernels import launch
 from ai500.workloads.kernels.fused import LIBRARY, TILES, Fused
@@ -34,6 +37,7 @@ from ai500.workloads.models.resnet import ResNet, resnet50
 
 DEVICE = torch.device("cuda", 0)
 RESULTS: dict[str, Any] = {}
+RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "resnet.json"
 BASELINE = "compile"
 WAYS = {
     "rows": Fused,
@@ -279,14 +283,14 @@ def _tell_kernel(name: str, volume: float, call: Callable[[], object]) -> None:
     print(f"  {name:20s} {ms:7.3f} ms {volume / ms / 1e9:6.2f} TB/s")
 
 
-def table() -> str:
+def table(results: dict[str, Any]) -> str:
     """All versions beside the baseline, 80 columns."""
     lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB"]
-    base = RESULTS.get(BASELINE, {}).get("images_per_second")
+    base = results.get(BASELINE, {}).get("images_per_second")
     for name in VERSIONS:
-        if name not in RESULTS:
+        if name not in results:
             continue
-        row = RESULTS[name]
+        row = results[name]
         ratio = f"{row['images_per_second'] / base:8.3f}" if base else "       –"
         watts = (
             f"{row['watts']:6.0f} {row['images_per_joule']:6.2f}"
@@ -300,30 +304,50 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parts: dict[str, Callable[[], None]] = {"checks": checks, "curves": curves, "kernels": kernels}
-    parser.add_argument("--only", default=",".join([*parts, *VERSIONS]))
-    wanted = parser.parse_args().only.split(",")
+def run(parts: list[str]) -> None:
+    """Each part, its error if it has one, and the results so far."""
+    if RESULTS_FILE.exists():
+        RESULTS.update(json.loads(RESULTS_FILE.read_text()))
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(int(time.time()))
     print(torch.__version__, torch.cuda.get_device_name(), flush=True)
-    for name in wanted:
+    for name in parts:
         began = time.perf_counter()
         try:
-            parts[name]() if name in parts else timed(name)
+            PARTS[name]() if name in PARTS else timed(name)
         except Exception as error:
             RESULTS.setdefault("errors", {})[name] = traceback.format_exc()
             print(f"{name}: FAILED {type(error).__name__}: {str(error)[:600]}", flush=True)
             traceback.clear_frames(error.__traceback__)
+        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is of no more use
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
-        Path(os.environ.get("OUT", ".")).joinpath("resnet.json").write_text(
-            json.dumps(RESULTS, indent=1)
-        )
-    print(table())
+        RESULTS.setdefault("done", []).append(name)
+        atomic.write_text(RESULTS_FILE, json.dumps(RESULTS, indent=1))
+
+
+PARTS: dict[str, Callable[[], None]] = {"checks": checks, "curves": curves, "kernels": kernels}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join([*PARTS, *VERSIONS]))
+    parser.add_argument("--child", action="store_true", help="used by the supervisor")
+    arguments = parser.parse_args()
+    parts = arguments.only.split(",")
+    unknown = [one for one in parts if one not in PARTS and one not in VERSIONS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}")
+    if arguments.child:
+        run(parts)
+        return
+    if not torch.cuda.is_available():
+        parser.error("no GPU: `python -m benchmarks.gpu.predictions` runs without one")
+    supervised("benchmarks.gpu.resnet", parts, RESULTS_FILE)
+    if RESULTS_FILE.exists():
+        print(table(json.loads(RESULTS_FILE.read_text())))
 
 
 if __name__ == "__main__":
