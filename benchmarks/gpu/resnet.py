@@ -118,7 +118,7 @@ def timed(name: str) -> None:
         step(images, labels)
     torch.cuda.synchronize()
     ready = time.perf_counter() - began
-    rounds, steps = [], max(5, 10 * 512 // batch)
+    rounds, steps = [], max(5, 25 * 512 // batch)
     energy, start = joules(), time.perf_counter()
     for _ in range(3):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))

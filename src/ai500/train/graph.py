@@ -25,6 +25,7 @@ class Graphed:
         self._step = step
         self._calls_before = calls_before
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._stream: torch.cuda.Stream | None = None
         self._inputs: tuple[Tensor, ...] = ()
         self._result = torch.empty(0)
 
@@ -50,11 +51,12 @@ class Graphed:
 
     def _beside(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """On a stream of its own, as recording asks for."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        if self._stream is None:  # one for all calls: freed memory is not shared between streams
+            self._stream = torch.cuda.Stream()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             result = self._step(*inputs)
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self._stream)
         return result
 
     def _record(self, inputs: tuple[Tensor, ...]) -> None:
