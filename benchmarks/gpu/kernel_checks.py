@@ -15,9 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ai500.workloads.kernels.fused import TILES, Choice, Fused
+from ai500.workloads.kernels.fused import LIBRARY, TILES, Choice, Fused
 from ai500.workloads.kernels.launch import Tile
-from ai500.workloads.kernels.plain import Extra, Normal, Other, Plain, Size, Slopes, pooled
+from ai500.workloads.kernels.plain import (
+    Extra,
+    Gradients,
+    Linear,
+    Normal,
+    Plain,
+    Size,
+    Slopes,
+    pooled,
+)
 
 WORKING = torch.bfloat16
 if os.environ.get("TRITON_INTERPRET") == "1":
@@ -50,9 +59,9 @@ class Case:
     def __init__(self, size: Size, channels: int, inputs: int, device: torch.device) -> None:
         self.size, self.channels, self.device = size, channels, device
         self.rows = size.rows
-        self.x, self.other, self.skip, self.dy = (self.random(self.rows, channels) for _ in "abcd")
+        self.x, self.skip, self.dy = (self.random(self.rows, channels) for _ in "abc")
         self.x += 3.0  # a mean far from zero: sums of squares that cancel would show
-        self.a = self.random(self.rows, inputs)
+        self.a = (self.random(self.rows, inputs) + 0.5).relu()
         self.weight = self.random(channels, inputs, 1, 1)
         self.dx = self.random(self.rows, inputs)
         self.back = self.random(inputs, channels, 1, 1)
@@ -78,7 +87,7 @@ class Case:
 def _doubled(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.double() if value.is_floating_point() else value
-    if isinstance(value, Normal | Slopes | Other):
+    if isinstance(value, Normal | Slopes | Linear):
         return type(value)(*map(_doubled, value))
     if isinstance(value, Extra):
         return Extra(value.gradient.double(), value.stride)
@@ -102,7 +111,7 @@ def _bits(passes: Tensor) -> Tensor:
 def checks(case: Case, fused: Fused) -> Iterator[tuple[str, Callable[[], Any], Any]]:
     """Name, what to run, and the reference's result in float64."""
     plain, size = Plain(), case.size
-    normal, other = case.normal(case.x), Other(case.other, case.normal(case.other))
+    normal = case.normal(case.x)
 
     def both(name: str, *arguments: Any) -> tuple[str, Callable[[], Any], Any]:
         reference = getattr(plain, name)(*map(_doubled, arguments))
@@ -128,32 +137,11 @@ def checks(case: Case, fused: Fused) -> Iterator[tuple[str, Callable[[], Any], A
         ),
         exact_slopes,
     )
-    for skip, second in ((None, None), (case.skip, None), (None, other)):
-        y, passes = plain.join(*map(_doubled, (case.x, normal, skip, second)))
-        yield (
-            "join",
-            lambda skip=skip, second=second: fused.join(case.x, normal, skip, second),
-            (y, _bits(passes)),
-        )
-        bits, some = _bits(passes), (case.x, normal, second)
-        yield _join_check("join_reduce", plain, fused, (case.dy, *some), passes, bits)
-        theirs = None if second is None else slopes
-        yield both("joined_spread", case.dy, *some[:2], slopes, second, theirs)
-        small = Size(size.images, (size.height + 1) // 2, (size.width + 1) // 2)
-        even = case.random(small.rows, case.channels)
-        for extra in (Extra(case.skip, 1), Extra(even, 2)):
-            before = (case.dx, case.back, extra, size, *some)
-            yield _join_check("join_gradient", plain, fused, before, passes, bits)
-    yield _summed("product", plain, fused, (case.a, case.weight, size), case)
-    yield _summed(
-        "gradient_product", plain, fused, (case.dx, case.back, case.x, normal, size), case
-    )
-    y, taps = plain.pool(case.x, normal, size)  # float64 has no ties where BF16 has many
-    yield "pool", lambda: fused.pool(case.x, normal, size), (y, taps)
+    yield from _linear_checks(case, fused)
+    y, taps, chosen = plain.pool(case.x, normal, size)  # float64 has no ties, BF16 has many
+    yield "pool", lambda: fused.pool(case.x, normal, size), (y, taps, chosen)
     dy = case.random(pooled(size).rows, case.channels)
     yield both("pool_spread", dy, taps, case.x, normal, slopes, size)
-    _, run, reference = both("pool_reduce", dy, taps, case.x, normal, size)
-    yield "pool_reduce", lambda: run().sum(0), reference.sum(0)
     images = torch.randn(size.images, 3, size.height, size.width, device=case.device)
     yield (
         "space_to_depth",
@@ -162,46 +150,65 @@ def checks(case: Case, fused: Fused) -> Iterator[tuple[str, Callable[[], Any], A
     )
 
 
-def _join_check(
-    name: str, plain: Plain, fused: Fused, arguments: tuple[Any, ...], passes: Tensor, bits: Tensor
-) -> tuple[str, Callable[[], Any], Any]:
-    """The fused side has the decisions as bits, and sums in parts."""
+def _linear_checks(case: Case, fused: Fused) -> Iterator[tuple[str, Callable[[], Any], Any]]:
+    """1×1 convolutions with their batch norm, joins and what flows back into them."""
+    plain, size = Plain(), case.size
 
-    def total(found: tuple[Tensor, Tensor, Tensor | None]) -> tuple[Tensor, ...]:
-        return found[0], *(one.sum(0) for one in found[1:] if one is not None)
+    def linear(kernels: Plain, norm: nn.BatchNorm2d, working: torch.dtype) -> Linear:
+        y = case.a.to(working)
+        return kernels.linear(y, kernels.totals(y), case.weight.to(working), norm)
 
-    reference = total(getattr(plain, name)(*map(_doubled, arguments), passes))
-    return name, lambda: total(getattr(fused, name)(*arguments, bits)), reference
+    def told(found: Linear, norm: nn.BatchNorm2d) -> Any:
+        return *found.normal[:3], found.covariance, norm.running_mean, norm.running_var
 
-
-def _summed(
-    name: str, plain: Plain, fused: Fused, arguments: tuple[Any, ...], case: Case
-) -> tuple[str, Callable[[], Any], Any]:
-    """Parts joined before they are compared: statistics of the product, or sums of the gradient."""
-
-    def total(kernels: Plain, found: tuple[Tensor, Tensor], norm: nn.BatchNorm2d) -> Any:
-        if name == "product":
-            return found[0], *kernels.normal(found[1], norm, case.rows)[:2]
-        return torch.where(passes, found[0], 0), found[1].sum(0)
-
-    doubled = [_doubled(one) for one in arguments]
-    if name == "gradient_product":
-        passes = doubled[2] * doubled[3].scale + doubled[3].shift > 0
-    reference = total(plain, getattr(plain, name)(*doubled), case.reference_norm())
-    return name, lambda: total(fused, getattr(fused, name)(*arguments), case.norm), reference
+    twin, norm = case.reference_norm(), copy.deepcopy(case.norm)
+    exact = linear(plain, twin, torch.float64)
+    yield (
+        "linear",
+        lambda: told(linear(fused, norm := copy.deepcopy(case.norm), WORKING), norm),
+        told(exact, twin),
+    )
+    made = linear(fused, norm, WORKING)
+    again = made._replace(normal=Normal(*torch.stack([*exact.normal]).float().unbind(0)))
+    for skip, other in ((None, None), (case.skip, None), (None, again)):
+        y, passes = plain.linear_join(*map(_doubled, (again, skip, other)))
+        bits = _bits(passes)
+        yield (
+            "linear_join",
+            lambda skip=skip, other=other: fused.linear_join(again, skip, other),
+            (y, bits),
+        )
+    g, totals = plain.join_masked(case.dy.double(), passes)
+    yield "join_masked", lambda: fused.join_masked(case.dy, bits), (g, totals)
+    small = Size(size.images, (size.height + 1) // 2, (size.width + 1) // 2)
+    even = case.random(small.rows, case.channels)
+    for extra in (Extra(case.skip, 1), Extra(even, 2)):
+        before = (case.dx, case.back, extra, size)
+        yield (
+            "join_gradient",
+            lambda before=before: fused.join_gradient(*before, bits),
+            plain.join_gradient(*map(_doubled, before), passes),
+        )
+    yield (
+        "linear_backward",
+        lambda: fused.linear_backward(g.to(WORKING), totals.float(), again, case.norm),
+        Gradients(*plain.linear_backward(g, totals, _doubled(again), case.reference_norm())),
+    )
+    y, parts = plain.apply_summed(*map(_doubled, (case.x, case.normal(case.x))))
+    yield "apply_summed", lambda: fused.apply_summed(case.x, case.normal(case.x)), (y, parts)
 
 
 def cases(device: torch.device) -> Iterator[tuple[Case, tuple[Choice, ...]]]:
     """Shapes, and the ways of a 1×1 convolution tried with each."""
     if device.type == "cpu":
-        yield Case(Size(2, 5, 6), 24, 40, device), ("mm", *SMALL_TILES)
+        yield Case(Size(2, 5, 6), 24, 40, device), (LIBRARY, *SMALL_TILES)
         yield Case(Size(1, 7, 3), 8, 16, device), SMALL_TILES
         return
-    yield Case(Size(2, 5, 6), 24, 40, device), ("mm", TILES[3])
-    yield Case(Size(1, 7, 3), 8, 16, device), ("conv",)
-    yield Case(Size(3, 29, 27), 64, 256, device), ("conv", TILES[0])
+    yield Case(Size(2, 5, 6), 24, 40, device), (LIBRARY, TILES[2])
+    yield Case(Size(1, 7, 3), 8, 16, device), (LIBRARY,)
+    yield Case(Size(3, 29, 27), 64, 256, device), (LIBRARY, TILES[0])
     yield Case(Size(41, 14, 14), 512, 64, device), TILES
-    yield Case(Size(2, 9, 7), 264, 72, device), (TILES[4],)
+    yield Case(Size(2, 9, 7), 264, 72, device), (TILES[3],)
 
 
 def failures(device: torch.device) -> Iterator[str]:
@@ -209,7 +216,7 @@ def failures(device: torch.device) -> Iterator[str]:
     worst: dict[str, float] = {}
     for case, ways in cases(device):
         for way in ways:
-            for name, run, reference in checks(case, Fused(products=(way,), gradients=(way,))):
+            for name, run, reference in checks(case, Fused(ways=(way,))):
                 where = f"{name} {tuple(case.size)}×{case.channels}, {way}"
                 poison(device)
                 first, second = run(), run()
@@ -227,7 +234,7 @@ def _compared(
         error = difference(found, right)
         worst[name] = max(worst.get(name, 0.0), error)
         limit = TOLERANCE[found.dtype]
-        if "product" in name or name == "join_gradient":
+        if name in ("join_gradient", "linear_backward", "apply_summed"):
             limit = TOLERANCE[WORKING]  # sums of what was rounded
         if found.dtype == torch.uint8:
             # A number within rounding of zero, or of another, may fall on either side.

@@ -28,25 +28,24 @@ from ai500.workloads.kernels.launch import (
 )
 from ai500.workloads.kernels.plain import (
     Extra,
+    Gradients,
+    Linear,
     Normal,
-    Other,
     Plain,
     Size,
     Slopes,
-    as_images,
-    as_rows,
     depth_size,
     pooled,
 )
 
-LIBRARY = ("conv", "mm")
-"""A 1×1 convolution by cuDNN or by cuBLAS, with a reduction of its own behind it."""
+LIBRARY = "library"
+"""A product by cuBLAS, and a pass behind it."""
 TILES = (
-    Tile(128, 128, 64, 8, 2, 128),
     Tile(128, 128, 64, 8, 3),
-    Tile(128, 256, 64, 8, 2),
-    Tile(128, 64, 64, 4, 2),
-    Tile(64, 128, 64, 4, 3),
+    Tile(128, 128, 64, 4, 3),
+    Tile(128, 64, 64, 4, 4),
+    Tile(64, 256, 64, 4, 3),
+    Tile(128, 256, 64, 8, 3),
 )
 Choice = Tile | str
 Found = TypeVar("Found")
@@ -54,12 +53,10 @@ Found = TypeVar("Found")
 
 @dataclass
 class Fused(Plain):
-    """`products`, `gradients`, `weights`: ways allowed for a 1×1 convolution, the gradient of its
-    input and of its weight; where there are several, the first call of each shape tries all."""
+    """`ways` of a 1×1 convolution at a join and of the gradient that goes into one; where there are
+    several, the first call of each shape tries all."""
 
-    products: tuple[Choice, ...] = ("conv",)
-    gradients: tuple[Choice, ...] = ("conv",)
-    weights: tuple[Choice, ...] = ("conv",)
+    ways: tuple[Choice, ...] = (LIBRARY,)
     chosen: dict[tuple[Any, ...], Choice] = field(default_factory=dict)
     trials: dict[tuple[Any, ...], dict[Choice, float]] = field(default_factory=dict)
     """Milliseconds of each way that was tried."""
@@ -68,85 +65,72 @@ class Fused(Plain):
         """A GPU, or the CPU where Triton interprets."""
         return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
-    def _best(
-        self, key: tuple[Any, ...], ways: tuple[Choice, ...], call: Callable[[Choice], Found]
-    ) -> Found:
-        if len(ways) == 1:
-            return call(ways[0])
+    def _best(self, key: tuple[Any, ...], call: Callable[[Choice], Found]) -> Found:
+        if len(self.ways) == 1:
+            return call(self.ways[0])
         if key not in self.chosen:
-            tried = {way: milliseconds(functools.partial(call, way)) for way in ways}
-            self.trials[key], self.chosen[key] = tried, min(ways, key=tried.__getitem__)
+            tried = {way: milliseconds(functools.partial(call, way)) for way in self.ways}
+            self.trials[key], self.chosen[key] = tried, min(self.ways, key=tried.__getitem__)
         return call(self.chosen[key])
 
-    def product(self, a: Tensor, weight: Tensor, size: Size) -> tuple[Tensor, Tensor]:
+    def weight_gradient(self, dx: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """As `Plain`'s."""
-        key = ("product", len(a), *weight.shape[:2])
-        return self._best(key, self.products, functools.partial(self._product, a, weight, size))
+        return _product32(dx.t(), y).view(weight.shape)
 
-    def _product(self, a: Tensor, weight: Tensor, size: Size, way: Choice) -> tuple[Tensor, Tensor]:
-        if not isinstance(way, Tile):
-            out = _forward(a, weight, size, way)
-            return out, self.statistics(out)
-        n, k = weight.shape[:2]
-        out = a.new_empty(len(a), n)
-        programs = product_grid(a, n, way)
-        parts = a.new_empty(programs[1], 3, n, dtype=torch.float32)
-        kernels().product[programs](
-            described(a, way.rows, way.depth),
-            described(weight.flatten(1), way.columns, way.depth),
-            described(out, way.rows, way.columns // 2),
-            parts, len(a), n, k, programs[1], **way.options(),
+    def linear(self, y: Tensor, totals: Tensor, weight: Tensor, norm: nn.BatchNorm2d) -> Linear:
+        """As `Plain`'s."""
+        flat = weight.flatten(1)
+        channels, inputs = flat.shape
+        moments = flat.float() @ _product32(y.t(), y)
+        out, covariance = moments.new_empty(4, channels), torch.empty_like(moments)
+        wide = 1 << (inputs - 1).bit_length()
+        block = max(1, 4096 // wide)
+        kernels().linear_normal[(over(channels, block),)](
+            moments, flat, totals, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+            out, covariance, float(len(y)), channels, inputs, float(norm.momentum or 0), norm.eps,
+            BC=block, BK=wide, num_warps=4,
         )  # fmt: skip
-        return out, parts
+        return Linear(y, flat, Normal(*out.unbind(0)), totals, covariance)
 
-    def gradient_product(
-        self, dx: Tensor, weight: Tensor, x: Tensor, normal: Normal, size: Size
+    def linear_join(
+        self, linear: Linear, skip: Tensor | None, other: Linear | None
     ) -> tuple[Tensor, Tensor]:
-        """As `Plain`'s."""
+        """As `Plain`'s, eight decisions to a byte."""
+        channels, inputs = linear.weight.shape
+        if channels % 8:
+            raise ValueError(f"{channels} channels: a join takes multiples of 8")
+        bits = torch.empty(len(linear.y), channels // 8, dtype=torch.uint8, device=linear.y.device)
+        if other is not None:
+            return self._join(_product(linear), linear.normal, None, other, bits)
 
         def call(way: Choice) -> tuple[Tensor, Tensor]:
             if not isinstance(way, Tile):
-                dy = _backward(dx, weight, x, size, way)
-                return dy, self.reduce(dy, x, normal)
-            g, sums, _ = _gradient(dx, weight, None, None, x, normal, None, None, way)
-            return g, sums
+                return self._join(_product(linear), linear.normal, skip, None, bits)
+            return _linear_join(linear, skip, bits, way)
 
-        return self._best(("gradient", len(dx), *weight.shape[:2]), self.gradients, call)
+        return self._best(("join", len(bits), channels, inputs), call)
 
-    def join_gradient(
-        self,
-        dx: Tensor,
-        weight: Tensor,
-        extra: Extra,
-        size: Size,
-        x: Tensor,
-        normal: Normal,
-        other: Other | None,
-        passes: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def linear_backward(
+        self, g: Tensor, totals: Tensor, linear: Linear, norm: nn.BatchNorm2d
+    ) -> Gradients:
         """As `Plain`'s."""
-
-        def call(way: Choice) -> tuple[Tensor, Tensor, Tensor | None]:
-            if not isinstance(way, Tile):
-                dy = _backward(dx, weight, x, size, way)
-                return self._join_reduce(dy, extra, size, x, normal, other, passes)
-            return _gradient(dx, weight, extra, size, x, normal, other, passes, way)
-
-        kind = ("join", extra.stride, other is not None)
-        return self._best((*kind, len(dx), *weight.shape[:2]), self.gradients, call)
-
-    def weight_gradient(
-        self, dx: Tensor, y: Tensor, weight: Tensor, sizes: tuple[Size, Size], stride: int
-    ) -> Tensor:
-        """As `Plain`'s."""
-
-        def call(way: Choice) -> Tensor:
-            if way == "mm":
-                return (dx.t() @ y).view(weight.shape)
-            return Plain.weight_gradient(self, dx, y, weight, sizes, stride)
-
-        ways = self.weights if stride == 1 and weight.shape[2] == 1 else ("conv",)
-        return self._best(("weight", len(dx), *weight.shape[:2]), ways, call)
+        y, weight = linear.y, linear.weight
+        channels, inputs = weight.shape
+        product = _product32(g.t(), y)
+        dweight = torch.empty_like(product)
+        a_weight, b_weight = torch.empty_like(weight), torch.empty_like(weight)
+        dgamma, rest = totals.new_empty(channels), weight.new_empty(channels)
+        wide = 1 << (inputs - 1).bit_length()
+        block = max(1, 2048 // wide)
+        kernels().linear_slopes[(over(channels, block),)](
+            product, weight, linear.covariance, linear.totals, totals, linear.normal.mean,
+            norm.weight, dweight, a_weight, b_weight, dgamma, rest,
+            float(len(g)), channels, inputs, BC=block, BK=wide, num_warps=4,
+        )  # fmt: skip
+        constant = (rest[None] @ weight)[0]
+        dy = torch.addmm(constant, y, weight.t() @ b_weight)
+        dy.addmm_(g, a_weight)
+        return Gradients(dy, dweight.view(*weight.shape, 1, 1), dgamma, totals)
 
     def statistics(self, x: Tensor) -> Tensor:
         """As `Plain`'s, in many parts."""
@@ -190,20 +174,35 @@ class Fused(Plain):
         )
         return y
 
-    def join(
-        self, x: Tensor, normal: Normal, skip: Tensor | None, other: Other | None
-    ) -> tuple[Tensor, Tensor]:
-        """As `Plain`'s, eight decisions to a byte."""
-        rows, channels = x.shape
-        if channels % 8:
-            raise ValueError(f"{channels} channels: a join takes multiples of 8")
+    def apply_summed(self, x: Tensor, normal: Normal) -> tuple[Tensor, Tensor]:
+        """As `Plain`'s."""
         y = torch.empty_like(x)
-        bits = torch.empty(rows, channels // 8, dtype=torch.uint8, device=x.device)
+        return y, self._walk("apply_summed", x, normal.mean, y)
+
+    def totals(self, y: Tensor) -> Tensor:
+        """As `Plain`'s."""
+        return self._walk("totals", y)
+
+    def _walk(self, name: str, x: Tensor, *arguments: Tensor) -> Tensor:
+        """A kernel that sums columns on its way."""
+        rows, channels = x.shape
+        bm, bc = tile(channels, launch.WALK)
+        count, per_split = split(x, bm, bc)
+        parts = x.new_empty(count, channels, dtype=torch.float32)
+        getattr(kernels(), name)[(count, over(channels, bc))](
+            x, *arguments, parts, rows, channels, per_split, BM=bm, BC=bc, num_warps=8
+        )
+        return parts.sum(0)
+
+    def _join(
+        self, x: Tensor, normal: Normal, skip: Tensor | None, other: Linear | None, bits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows, channels = x.shape
+        y = torch.empty_like(x)
         bm, bc = tile(channels, launch.TILE)
-        second = x if skip is None else skip
-        theirs = normal
+        second, theirs = x if skip is None else skip, normal
         if other is not None:
-            second, theirs = other
+            second, theirs = _product(other), other.normal
         kernels().join[grid(rows, channels, bm, bc)](
             x, normal.mean, second, theirs.mean, y, bits, rows, channels,
             SKIP=skip is not None, DUAL=other is not None, BM=bm, BC=bc, num_warps=8,
@@ -221,35 +220,38 @@ class Fused(Plain):
         )
         return sums
 
-    def join_reduce(
-        self, dy: Tensor, x: Tensor, normal: Normal, other: Other | None, passes: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def join_masked(self, dy: Tensor, passes: Tensor) -> tuple[Tensor, Tensor]:
         """As `Plain`'s."""
-        return self._join_reduce(dy, None, None, x, normal, other, passes)
+        return self._join_masked(dy, None, None, passes)
 
-    def _join_reduce(
-        self,
-        dy: Tensor,
-        extra: Extra | None,
-        size: Size | None,
-        x: Tensor,
-        normal: Normal,
-        other: Other | None,
-        passes: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        rows, channels = x.shape
+    def join_gradient(
+        self, dx: Tensor, weight: Tensor, extra: Extra, size: Size, passes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """As `Plain`'s."""
+        flat = weight.flatten(1)
+        if extra.stride > 1:
+            return self._join_masked(dx @ flat, extra, size, passes)
+
+        def call(way: Choice) -> tuple[Tensor, Tensor]:
+            if not isinstance(way, Tile):
+                return self._join_masked(dx @ flat, extra, size, passes)
+            return _join_gradient(dx, flat, extra.gradient, passes, way)
+
+        return self._best(("gradient", len(dx), *flat.shape), call)
+
+    def _join_masked(
+        self, dy: Tensor, extra: Extra | None, size: Size | None, passes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        rows, channels = dy.shape
         bm, bc = tile(channels, launch.WALK)
-        count, per_split = split(x, bm, bc)
-        g = torch.empty_like(x)
-        sums = x.new_empty(count, 2, channels, dtype=torch.float32)
-        other_sums = None if other is None else torch.empty_like(sums)
-        kernels().join_reduce[(count, over(channels, bc))](
-            dy, *_join_arguments(dy, extra, passes, x, normal, other), g, sums,
-            sums if other_sums is None else other_sums,
-            rows, channels, *_plane(size), per_split,
-            STRIDE=_stride(extra), DUAL=other is not None, BM=bm, BC=bc, num_warps=8,
+        count, per_split = split(dy, bm, bc)
+        g, parts = torch.empty_like(dy), dy.new_empty(count, channels, dtype=torch.float32)
+        plane = (1, 1) if size is None else (size.height, size.width)
+        kernels().join_masked[(count, over(channels, bc))](
+            dy, dy if extra is None else extra.gradient, passes, g, parts, rows, channels, *plane,
+            per_split, STRIDE=0 if extra is None else extra.stride, BM=bm, BC=bc, num_warps=8,
         )  # fmt: skip
-        return g, sums, other_sums
+        return g, parts.sum(0)
 
     def spread(self, dy: Tensor, x: Tensor, normal: Normal, slopes: Slopes) -> Tensor:
         """As `Plain`'s."""
@@ -261,63 +263,27 @@ class Fused(Plain):
         )
         return dx
 
-    def joined_spread(
-        self,
-        g: Tensor,
-        x: Tensor,
-        normal: Normal,
-        slopes: Slopes,
-        other: Other | None,
-        theirs: Slopes | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """As `Plain`'s."""
-        rows, channels = x.shape
-        dx = torch.empty_like(x)
-        dual = other is not None and theirs is not None
-        other_dx = torch.empty_like(x) if dual else None
-        second, second_normal = (x, normal) if other is None else other
-        bm, bc = tile(channels, launch.TILE)
-        kernels().joined_spread[grid(rows, channels, bm, bc)](
-            g, x, normal.mean, slopes.a, second, second_normal.mean,
-            slopes.a if theirs is None else theirs.a, dx, dx if other_dx is None else other_dx,
-            rows, channels, DUAL=dual, BM=bm, BC=bc, num_warps=8,
-        )  # fmt: skip
-        return dx, other_dx
-
-    def pool(self, x: Tensor, normal: Normal, size: Size) -> tuple[Tensor, Tensor]:
+    def pool(self, x: Tensor, normal: Normal, size: Size) -> tuple[Tensor, Tensor, Tensor]:
         """As `Plain`'s."""
         out, channels = pooled(size), x.shape[1]
-        y = x.new_empty(out.rows, channels)
+        y, chosen = (x.new_empty(out.rows, channels) for _ in range(2))
         taps = torch.empty(out.rows, channels, dtype=torch.uint8, device=x.device)
         bm, bc = tile(channels, launch.TILE // 4)
         kernels().pool[grid(out.rows, channels, bm, bc)](
-            x, normal.mean, y, taps, out.rows, channels, *size[1:], *out[1:],
+            x, normal.mean, y, taps, chosen, out.rows, channels, *size[1:], *out[1:],
             BM=bm, BC=bc, num_warps=8,
         )  # fmt: skip
-        return y, taps
-
-    def pool_reduce(
-        self, dy: Tensor, taps: Tensor, x: Tensor, normal: Normal, size: Size
-    ) -> Tensor:
-        """As `Plain`'s."""
-        out, (rows, channels) = pooled(size), x.shape
-        bm, bc = tile(channels, launch.WALK // 2)
-        count, per_split = split(x, bm, bc)
-        sums = x.new_empty(count, 2, channels, dtype=torch.float32)
-        kernels().pool_reduce[(count, over(channels, bc))](
-            dy, taps, x, normal.mean, sums, rows, channels, *size[1:], *out[1:], per_split,
-            BM=bm, BC=bc, num_warps=8,
-        )  # fmt: skip
-        return sums
+        return y, taps, chosen
 
     def pool_spread(
         self, dy: Tensor, taps: Tensor, x: Tensor, normal: Normal, slopes: Slopes, size: Size
     ) -> Tensor:
         """As `Plain`'s."""
-        out, (rows, channels) = pooled(size), x.shape
+        out, channels = pooled(size), x.shape[1]
         dx = torch.empty_like(x)
         bm, bc = tile(channels, launch.TILE // 2)
-        kernels().pool_spread[grid(rows, channels, bm, bc)](
+        rows = size.images * ((size.height + 1) // 2) * ((size.width + 1) // 2)
+        kernels().pool_spread[(4 * over(rows, bm), over(channels, bc))](
             dy, taps, x, normal.mean, slopes.a, dx, rows, channels, *size[1:], *out[1:],
             BM=bm, BC=bc, num_warps=8,
         )  # fmt: skip
@@ -347,67 +313,41 @@ def available(device: torch.device) -> bool:
     return True
 
 
-def _forward(a: Tensor, weight: Tensor, size: Size, way: Choice) -> Tensor:
-    if way == "mm":
-        return a @ weight.flatten(1).t()
-    return as_rows(torch.conv2d(as_images(a, size), weight))
+def _product(linear: Linear) -> Tensor:
+    return linear.y @ linear.weight.t()
 
 
-def _backward(dx: Tensor, weight: Tensor, x: Tensor, size: Size, way: Choice) -> Tensor:
-    """x has the shape of the convolution's input; its numbers are not read."""
-    if way == "mm":
-        return dx @ weight.flatten(1)
-    dy, _, _ = torch.ops.aten.convolution_backward(
-        as_images(dx, size), as_images(x, size), weight, None,
-        (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, False, False),
+def _product32(a: Tensor, b: Tensor) -> Tensor:
+    """Summed and given in FP32."""
+    if a.is_cuda and a.itemsize < 4:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
+
+
+def _linear_join(
+    linear: Linear, skip: Tensor | None, bits: Tensor, way: Tile
+) -> tuple[Tensor, Tensor]:
+    channels, inputs = linear.weight.shape
+    out = linear.y.new_empty(len(linear.y), channels)
+    tiles = (way.rows, way.columns)
+    kernels().linear_join[product_grid(out, way)](
+        described(linear.y, way.rows, way.depth), described(linear.weight, way.columns, way.depth),
+        described(out if skip is None else skip, *tiles), described(out, *tiles), bits,
+        linear.normal.mean, len(out), channels, inputs, SKIP=skip is not None, **way.options(),
     )  # fmt: skip
-    return as_rows(dy)
+    return out, bits
 
 
-def _gradient(
-    dx: Tensor,
-    weight: Tensor,
-    extra: Extra | None,
-    size: Size | None,
-    x: Tensor,
-    normal: Normal,
-    other: Other | None,
-    passes: Tensor | None,
-    way: Tile,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    k, n = weight.shape[:2]
-    g = torch.empty_like(x)
-    programs = product_grid(dx, n, way)
-    sums = x.new_empty(programs[1], 2, n, dtype=torch.float32)
-    other_sums = None if other is None else torch.empty_like(sums)
-    kernels().gradient_product[programs](
-        described(dx, way.rows, way.depth),
-        described(weight.flatten(1), way.depth, way.columns),
-        *_join_arguments(dx, extra, passes, x, normal, other),
-        g, sums, sums if other_sums is None else other_sums,
-        len(dx), n, k, programs[1], *_plane(size),
-        JOIN=passes is not None, STRIDE=_stride(extra), DUAL=other is not None, **way.options(),
+def _join_gradient(
+    dx: Tensor, weight: Tensor, extra: Tensor, passes: Tensor, way: Tile
+) -> tuple[Tensor, Tensor]:
+    inputs, channels = weight.shape
+    g = torch.empty_like(extra)
+    programs, tiles = product_grid(g, way), (way.rows, way.columns)
+    parts = g.new_empty(programs[1], channels, dtype=torch.float32)
+    kernels().join_gradient[programs](
+        described(dx, way.rows, way.depth), described(weight, way.depth, way.columns),
+        described(extra, *tiles), passes, described(g, *tiles), parts,
+        len(g), channels, inputs, **way.options(),
     )  # fmt: skip
-    return g, sums, other_sums
-
-
-def _join_arguments(
-    dy: Tensor,
-    extra: Extra | None,
-    passes: Tensor | None,
-    x: Tensor,
-    normal: Normal,
-    other: Other | None,
-) -> tuple[Tensor, ...]:
-    """extra, bits, x, normals, other, other normals; what is not there is never read."""
-    second, theirs = (x, normal) if other is None else other
-    added = dy if extra is None else extra.gradient
-    return added, dy if passes is None else passes, x, normal.mean, second, theirs.mean
-
-
-def _stride(extra: Extra | None) -> int:
-    return 0 if extra is None else extra.stride
-
-
-def _plane(size: Size | None) -> tuple[int, int]:
-    return (1, 1) if size is None else (size.height, size.width)
+    return g, parts.sum(0)

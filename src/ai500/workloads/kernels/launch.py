@@ -43,10 +43,10 @@ class Kernels:
         from ai500.workloads.kernels import products, rows, stem
 
         for module, names in (
-            (rows, ("statistics", "normal", "slopes", "apply", "join", "reduce", "join_reduce",
-                    "spread", "joined_spread")),
-            (stem, ("pool", "pool_reduce", "pool_spread", "space_to_depth")),
-            (products, ("product", "gradient_product", "TensorDescriptor")),
+            (rows, ("statistics", "normal", "slopes", "apply", "apply_summed", "totals", "join",
+                    "reduce", "join_masked", "spread")),
+            (stem, ("pool", "pool_spread", "space_to_depth")),
+            (products, products.__all__),
         ):  # fmt: skip
             for name in names:
                 setattr(self, name, getattr(module, name))
@@ -85,11 +85,9 @@ def split(x: Tensor, bm: int, bc: int) -> tuple[int, int]:
     return over(rows, per_split), per_split
 
 
-def product_grid(a: Tensor, columns: int, way: Tile) -> tuple[int, int]:
+def product_grid(out: Tensor, way: Tile) -> tuple[int, int]:
     """Programs across the columns, and along the rows; those of the same rows run together."""
-    across = over(columns, way.columns)
-    resident = 2 * (8 // way.warps) * processors(a.device)
-    return across, max(1, min(over(len(a), way.rows), resident // across))
+    return over(out.shape[1], way.columns), over(len(out), way.rows)
 
 
 def described(matrix: Tensor, rows: int, columns: int) -> Any:

@@ -41,11 +41,27 @@ class Slopes(NamedTuple):
     bias: Tensor
 
 
-class Other(NamedTuple):
-    """The second branch of a join that has a batch norm of its own (a downsampling skip)."""
+class Linear(NamedTuple):
+    """A 1×1 convolution x = y Wᵀ and its batch norm: known before x is computed, and enough for
+    its backward pass without x."""
 
-    x: Tensor
+    y: Tensor
+    weight: Tensor
+    """Outputs × inputs."""
     normal: Normal
+    totals: Tensor
+    """Sums of y's columns."""
+    covariance: Tensor
+    """W Cov(y): of each output with each input."""
+
+
+class Gradients(NamedTuple):
+    """What `linear_backward` gives."""
+
+    y: Tensor
+    convolution: Tensor
+    weight: Tensor
+    bias: Tensor
 
 
 class Extra(NamedTuple):
@@ -96,17 +112,9 @@ class Plain:
         )  # fmt: skip
         return as_rows(dy), dweight
 
-    def weight_gradient(
-        self, dx: Tensor, y: Tensor, weight: Tensor, sizes: tuple[Size, Size], stride: int
-    ) -> Tensor:
-        """Of a convolution, without the gradient of its input."""
-        padding = weight.shape[2] // 2
-        _, dweight, _ = torch.ops.aten.convolution_backward(
-            as_images(dx, sizes[1]), as_images(y, sizes[0]), weight, None,
-            (stride, stride), (padding, padding), (1, 1), False, (0, 0), 1, (False, True, False),
-        )  # fmt: skip
-        found: Tensor = dweight
-        return found
+    def weight_gradient(self, dx: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Of a 1×1 convolution."""
+        return (dx.t() @ y).view(weight.shape)
 
     def statistics(self, x: Tensor) -> Tensor:
         """Parts × (mean, sum of squared deviations, rows) × channels: here a single part."""
@@ -132,49 +140,76 @@ class Plain:
         """Batch norm and ReLU."""
         return (x * normal.scale + normal.shift).relu().to(x.dtype)
 
-    def join(
-        self, x: Tensor, normal: Normal, skip: Tensor | None, other: Other | None
+    def apply_summed(self, x: Tensor, normal: Normal) -> tuple[Tensor, Tensor]:
+        """The same, and the sums of its columns."""
+        y = self.apply(x, normal)
+        return y, self.totals(y)
+
+    def totals(self, y: Tensor) -> Tensor:
+        """Sums of columns."""
+        return y.sum(0)
+
+    def linear(self, y: Tensor, totals: Tensor, weight: Tensor, norm: nn.BatchNorm2d) -> Linear:
+        """A 1×1 convolution's statistics from those of its input: the mean is W E[y], the variance
+        the diagonal of W Cov(y) Wᵀ. The input has a quarter of the output's channels."""
+        flat, rows = weight.flatten(1), len(y)
+        mean = totals / rows
+        covariance = flat @ (y.t() @ y / rows - mean.outer(mean))
+        variance = (covariance * flat).sum(1).clamp_min(0)
+        parts = torch.stack([flat @ mean, variance * rows, torch.full_like(variance, rows)])
+        return Linear(y, flat, self.normal(parts[None], norm, rows), totals, covariance)
+
+    def linear_join(
+        self, linear: Linear, skip: Tensor | None, other: Linear | None
     ) -> tuple[Tensor, Tensor]:
-        """Batch norm, plus a skip (or another branch with its own), ReLU; and where it passes."""
-        total = x * normal.scale + normal.shift
+        """The convolution, its batch norm, plus a skip (or another such branch), ReLU; and where
+        that passes."""
+        total = _normalized(linear)
         if other is not None:
-            total = total + other.x * other.normal.scale + other.normal.shift
+            total = total + _normalized(other)
         elif skip is not None:
             total = total + skip
-        return total.relu().to(x.dtype), total > 0
+        return total.relu().to(linear.y.dtype), total > 0
+
+    def linear_backward(
+        self, g: Tensor, totals: Tensor, linear: Linear, norm: nn.BatchNorm2d
+    ) -> Gradients:
+        """With dx = a g + b (x − mean) + c as in `slopes` and x = y Wᵀ, neither x nor dx is needed:
+
+        Σ g (x − mean) = Σ (gᵀy − Σg ⊗ ȳ) ∘ W, along the inputs;
+        dW = dxᵀ y = a (gᵀy − Σg ⊗ ȳ) + b · rows · W Cov(y);
+        dy = dx W = g (a W) + y Wᵀ(b W) + (c − b · mean) W.
+        """
+        y, weight, normal, rows = linear.y, linear.weight, linear.normal, len(g)
+        centred = g.t() @ y - totals.outer(linear.totals / rows)
+        dgamma = (centred * weight).sum(1) * normal.rstd
+        a = norm.weight.detach() * normal.rstd
+        b, c = -a * normal.rstd * dgamma / rows, -a * totals / rows
+        dweight = a[:, None] * centred + (b * rows)[:, None] * linear.covariance
+        scaled = b[:, None] * weight
+        dy = g @ (a[:, None] * weight) + y @ (weight.t() @ scaled) + (c - b * normal.mean) @ weight
+        return Gradients(dy, dweight.view(*weight.shape, 1, 1), dgamma, totals)
 
     def reduce(self, dy: Tensor, x: Tensor, normal: Normal) -> Tensor:
         """The parts of Σ g and Σ g · (x − mean); g is dy where ReLU passes."""
         return _sums(_passed(dy, x, normal), x, normal)
 
-    def join_reduce(
-        self, dy: Tensor, x: Tensor, normal: Normal, other: Other | None, passes: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """g behind a join, and the same for both of its branches."""
+    def join_masked(self, dy: Tensor, passes: Tensor) -> tuple[Tensor, Tensor]:
+        """g behind a join, and the sums of its columns."""
         g = torch.where(passes, dy, 0)
-        return g, _sums(g, x, normal), None if other is None else _sums(g, *other)
-
-    def gradient_product(
-        self, dx: Tensor, weight: Tensor, x: Tensor, normal: Normal, size: Size
-    ) -> tuple[Tensor, Tensor]:
-        """Input gradient of a 1×1 convolution, reduced for the batch norm and ReLU before it."""
-        dy = dx @ weight.flatten(1)
-        return dy, self.reduce(dy, x, normal)
+        return g, g.sum(0)
 
     def join_gradient(
-        self,
-        dx: Tensor,
-        weight: Tensor,
-        extra: Extra,
-        size: Size,
-        x: Tensor,
-        normal: Normal,
-        other: Other | None,
-        passes: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The same before a join, whose other gradient is added."""
-        dy = self.total_gradient(dx, weight, extra, size)
-        return self.join_reduce(dy, x, normal, other, passes)
+        self, dx: Tensor, weight: Tensor, extra: Extra, size: Size, passes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where dy is the input gradient of a 1×1 convolution plus another gradient."""
+        return self.join_masked(self.total_gradient(dx, weight, extra, size), passes)
+
+    def even(self, y: Tensor, size: Size, stride: int) -> tuple[Tensor, Tensor]:
+        """Rows of the pixels that a 1×1 convolution of this stride reads, and sums of columns."""
+        if stride > 1:
+            y = as_rows(as_images(y, size)[:, :, ::stride, ::stride])
+        return y, self.totals(y)
 
     def total_gradient(self, dx: Tensor, weight: Tensor, extra: Extra, size: Size) -> Tensor:
         """Input gradient of a 1×1 convolution plus another gradient of the same pixels."""
@@ -195,29 +230,16 @@ class Plain:
         """Gradient of the input of a batch norm and ReLU."""
         return _linear(_passed(dy, x, normal), x, normal, slopes)
 
-    def joined_spread(
-        self,
-        g: Tensor,
-        x: Tensor,
-        normal: Normal,
-        slopes: Slopes,
-        other: Other | None,
-        theirs: Slopes | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Of one branch of a join, or of both."""
-        dx = _linear(g, x, normal, slopes)
-        if other is None or theirs is None:
-            return dx, None
-        return dx, _linear(g, *other, theirs)
-
-    def pool(self, x: Tensor, normal: Normal, size: Size) -> tuple[Tensor, Tensor]:
-        """Batch norm, ReLU, 3×3 maximum of stride 2; and the taps chosen, 9 where all are zero."""
+    def pool(self, x: Tensor, normal: Normal, size: Size) -> tuple[Tensor, Tensor, Tensor]:
+        """Batch norm, ReLU, 3×3 maximum of stride 2; the taps chosen, 9 where all are zero; and
+        what x was there."""
         y = as_images(self.apply(x, normal), size)
-        padded = F.pad(y, (1, 1, 1, 1), value=-1)
-        windows = padded.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
+        windows = _windows(y, -1)
         largest = windows.amax(4)
         tap = (windows == largest[..., None]).int().argmax(4)
-        return as_rows(largest), as_rows(torch.where(largest > 0, tap, 9).to(torch.uint8))
+        chosen = _windows(as_images(x, size), 0).gather(4, tap[..., None])[..., 0]
+        taps = torch.where(largest > 0, tap, 9).to(torch.uint8)
+        return as_rows(largest), as_rows(taps), as_rows(chosen)
 
     def unpool(self, dy: Tensor, taps: Tensor, size: Size) -> Tensor:
         """Each pixel's gradient: gathered from the windows that chose it."""
@@ -230,12 +252,6 @@ class Plain:
             g[:, rows, columns] += torch.where(taps4 == tap, dy4, 0)
         inside = g[:, 1 : size.height + 1, 1 : size.width + 1]
         return inside.reshape(size.rows, -1)
-
-    def pool_reduce(
-        self, dy: Tensor, taps: Tensor, x: Tensor, normal: Normal, size: Size
-    ) -> Tensor:
-        """The parts of Σ g and Σ g · (x − mean) behind the pooling."""
-        return _sums(self.unpool(dy, taps, size), x, normal)
 
     def pool_spread(
         self, dy: Tensor, taps: Tensor, x: Tensor, normal: Normal, slopes: Slopes, size: Size
@@ -260,6 +276,11 @@ def pooled(size: Size) -> Size:
     return Size(size.images, (size.height + 1) // 2, (size.width + 1) // 2)
 
 
+def stem_size(images: Tensor) -> Size:
+    """After the 7×7 convolution of stride 2 and padding 3."""
+    return Size(len(images), (images.shape[2] - 1) // 2 + 1, (images.shape[3] - 1) // 2 + 1)
+
+
 def depth_size(images: Tensor) -> Size:
     """Cells of 2×2 pixels, and a border for the kernel."""
     return Size(len(images), (images.shape[2] - 1) // 2 + 4, (images.shape[3] - 1) // 2 + 4)
@@ -282,6 +303,16 @@ def from_depth(gradient: Tensor, channels: int) -> Tensor:
 
 def _passed(dy: Tensor, x: Tensor, normal: Normal) -> Tensor:
     return torch.where(x * normal.scale + normal.shift > 0, dy, 0)
+
+
+def _normalized(linear: Linear) -> Tensor:
+    return linear.y @ linear.weight.t() * linear.normal.scale + linear.normal.shift
+
+
+def _windows(images: Tensor, border: float) -> Tensor:
+    """N × C × H × W × 9: of a 3×3 kernel of stride 2."""
+    padded = F.pad(images, (1, 1, 1, 1), value=border)
+    return padded.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
 
 
 def _linear(g: Tensor, x: Tensor, normal: Normal, slopes: Slopes) -> Tensor:

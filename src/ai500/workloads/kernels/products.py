@@ -1,7 +1,7 @@
-"""Triton: 1×1 convolutions as matrix products that reduce their result before it leaves the chip.
+"""Triton: 1×1 convolutions with their batch norm: `Plain.linear` and what follows from it.
 
-A program keeps its columns and walks over tiles of rows, so that each adds to one part of the sums;
-which rows go to which program is fixed, and with it every bit of the result.
+The products are matrix products with what stands behind them fused: a program has one tile, and the
+copy engine moves it (past a matrix's edge it reads zeros and writes nothing).
 """
 
 # mypy: ignore-errors
@@ -12,136 +12,99 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ai500.workloads.kernels.rows import SIZES, affine, more, passed
+from ai500.workloads.kernels.rows import SIZES, affine, decide, passed
 
-__all__ = ["TensorDescriptor", "gradient_product", "product"]
-
-
-@triton.jit(do_not_specialize=SIZES)
-def product(
-    a, weight, out, parts, rows, N, K, splits,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    """rows × K times (N × K) transposed, and the parts of its columns' statistics.
-
-    The matrices come as descriptors: the copy engine moves tiles, past their edges it reads zeros.
-    """
-    first = tl.program_id(0) * BN
-    split = tl.program_id(1)
-    count = 0
-    for tile in range(split, tl.cdiv(rows, BM), splits):
-        acc = tl.zeros((BM, BN), tl.float32)
-        for start in range(0, K, BK):
-            left = a.load([tile * BM, start])
-            right = weight.load([first, start])
-            acc = tl.dot(left, right.T, acc)
-        here = tl.minimum(rows - tile * BM, BM)
-        one, two = halves(acc, BM, BN)
-        to = parts + split * 3 * N
-        keep(one, out, to, tile * BM, first, N, here, count, BM, BN // 2)
-        keep(two, out, to, tile * BM, first + BN // 2, N, here, count, BM, BN // 2)
-        count += here
-
-
-@triton.jit
-def halves(acc, BM: tl.constexpr, BN: tl.constexpr):
-    """Left and right columns: what follows needs fewer registers at a time."""
-    return tl.split(tl.permute(tl.reshape(acc, (BM, 2, BN // 2)), (0, 2, 1)))
-
-
-@triton.jit
-def keep(acc, out, parts, row, column, N, here, count, BM: tl.constexpr, BN: tl.constexpr):
-    """Rounded, stored, and its statistics merged with those of `count` rows (Chan et al. 1979).
-
-    In memory: carried in registers they would take a third of a program's.
-    """
-    rounded = acc.to(out.dtype)
-    out.store([row, column], rounded)
-    value = rounded.to(tl.float32)
-    mean = tl.sum(value, 0) / here
-    row_ok = tl.arange(0, BM) < here
-    d = tl.where(row_ok[:, None], value - mean[None, :], 0.0)
-    squares = tl.sum(d * d, 0)
-    c = column + tl.arange(0, BN)
-    inside = c < N
-    to = parts + c
-    old = tl.load(to, mask=inside & (count > 0), other=0.0)
-    old_squares = tl.load(to + N, mask=inside & (count > 0), other=0.0)
-    n = (count + here).to(tl.float32)
-    share = here / n
-    d = mean - old
-    tl.store(to, old + d * share, mask=inside)
-    tl.store(to + N, old_squares + squares + d * d * (count * share), mask=inside)
-    tl.store(to + 2 * N, n + tl.zeros_like(d), mask=inside)
+__all__ = ["TensorDescriptor", "join_gradient", "linear_join", "linear_normal", "linear_slopes"]
 
 
 @triton.jit(do_not_specialize=SIZES)
-def gradient_product(
-    dx, weight, extra, bits, x, normals, other, other_normals, g_out, out, other_out,
-    rows, N, K, splits, H, W,
-    JOIN: tl.constexpr, STRIDE: tl.constexpr, DUAL: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+def linear_normal(
+    moments, weight, totals, gamma, beta, running_mean, running_var, out, covariance,
+    rows, C, K, momentum, eps, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """g = (rows × K times K × N, at a join plus `extra`) where ReLU passes; Σ g, Σ g (x − mean).
+    """Mean, rstd, scale, shift of y Wᵀ and W Cov(y) from W yᵀy (`moments`) and Σ y."""
+    c, k = tl.program_id(0) * BC + tl.arange(0, BC), tl.arange(0, BK)
+    inside, ok = c < C, (c < C)[:, None] & (k < K)[None, :]
+    at = c[:, None] * K + k[None, :]
+    w = tl.load(weight + at, mask=ok, other=0.0).to(tl.float32)
+    mean_y = tl.load(totals + k, mask=k < K, other=0.0) / rows
+    mean = tl.sum(w * mean_y[None, :], 1)
+    t = tl.load(moments + at, mask=ok, other=0.0) / rows - mean[:, None] * mean_y[None, :]
+    tl.store(covariance + at, t, mask=ok)
+    variance = tl.maximum(tl.sum(t * w, 1), 0.0)
+    rstd = 1.0 / tl.sqrt(variance + eps)
+    scale = tl.load(gamma + c, mask=inside, other=0.0) * rstd
+    tl.store(out + c, mean, mask=inside)
+    tl.store(out + C + c, rstd, mask=inside)
+    tl.store(out + 2 * C + c, scale, mask=inside)
+    shift = tl.load(beta + c, mask=inside, other=0.0) - mean * scale
+    tl.store(out + 3 * C + c, shift, mask=inside)
+    old_mean = tl.load(running_mean + c, mask=inside, other=0.0)
+    tl.store(running_mean + c, old_mean + momentum * (mean - old_mean), mask=inside)
+    unbiased = variance * (rows / tl.maximum(rows - 1.0, 1.0))
+    old_var = tl.load(running_var + c, mask=inside, other=0.0)
+    tl.store(running_var + c, old_var + momentum * (unbiased - old_var), mask=inside)
 
-    N are the convolution's inputs, K its outputs. STRIDE 2: `extra` has the even pixels only.
-    """
-    first = tl.program_id(0) * BN
-    split = tl.program_id(1)
-    for tile in range(split, tl.cdiv(rows, BM), splits):
-        acc = tl.zeros((BM, BN), tl.float32)
-        for start in range(0, K, BK):
-            left = dx.load([tile * BM, start])
-            right = weight.load([start, first])
-            acc = tl.dot(left, right, acc)
-        one, two = halves(acc, BM, BN)
-        sums, other_sums = out + split * 2 * N, other_out + split * 2 * N
-        finish(
-            one, extra, bits, x, normals, other, other_normals, g_out, sums, other_sums,
-            tile * BM, first, rows, N, H, W, tile - split, JOIN, STRIDE, DUAL, BM, BN // 2,
-        )  # fmt: skip
-        finish(
-            two, extra, bits, x, normals, other, other_normals, g_out, sums, other_sums,
-            tile * BM, first + BN // 2, rows, N, H, W, tile - split,
-            JOIN, STRIDE, DUAL, BM, BN // 2,
-        )  # fmt: skip
 
-
-@triton.jit
-def finish(
-    acc, extra, bits, x, normals, other, other_normals, g_out, out, other_out,
-    row, column, rows, N, H, W, count,
-    JOIN: tl.constexpr, STRIDE: tl.constexpr, DUAL: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr,
+@triton.jit(do_not_specialize=SIZES)
+def linear_slopes(
+    product, weight, covariance, totals, g_totals, normals, gamma,
+    dweight, a_weight, b_weight, out, constant, rows, C, K, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """What stands behind the product, for some of its columns."""
-    r = row + tl.arange(0, BM)
-    c = column + tl.arange(0, BN)
-    inside = c < N
-    ok = (r < rows)[:, None] & inside[None, :]
-    at = r.to(tl.int64)[:, None] * N + c[None, :]
-    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-    if JOIN:
-        acc += more(extra, r, rows, c, inside, N, H, W, STRIDE, BM, BN)
-        g = acc * passed(bits, r, rows, N, column, BM, BN)
-    else:
-        g = tl.where(affine(value, normals, N, c, inside) > 0, acc, 0.0)
-    rounded = tl.where(ok, g, 0.0).to(g_out.dtype.element_ty)
-    tl.store(g_out + at, rounded, mask=ok)
-    g = rounded.to(tl.float32)
+    """`Plain.linear_backward` but for its large products: dW, a W, b W, dγ, dβ, c − b · mean."""
+    c, k = tl.program_id(0) * BC + tl.arange(0, BC), tl.arange(0, BK)
+    inside, ok = c < C, (c < C)[:, None] & (k < K)[None, :]
+    at = c[:, None] * K + k[None, :]
+    w = tl.load(weight + at, mask=ok, other=0.0).to(tl.float32)
+    mean_y = tl.load(totals + k, mask=k < K, other=0.0) / rows
+    total = tl.load(g_totals + c, mask=inside, other=0.0)
+    centred = tl.load(product + at, mask=ok, other=0.0) - total[:, None] * mean_y[None, :]
+    rstd = tl.load(normals + C + c, mask=inside, other=0.0)
+    dgamma = tl.sum(centred * w, 1) * rstd
+    a = tl.load(gamma + c, mask=inside, other=0.0) * rstd
+    b = -a * rstd * dgamma / rows
+    t = tl.load(covariance + at, mask=ok, other=0.0)
+    tl.store(dweight + at, a[:, None] * centred + (b * rows)[:, None] * t, mask=ok)
+    tl.store(a_weight + at, (a[:, None] * w).to(a_weight.dtype.element_ty), mask=ok)
+    tl.store(b_weight + at, (b[:, None] * w).to(b_weight.dtype.element_ty), mask=ok)
+    tl.store(out + c, dgamma, mask=inside)
     mean = tl.load(normals + c, mask=inside, other=0.0)
-    plain = tl.sum(g, 0)
-    add(out + c, plain, count, inside)
-    add(out + N + c, tl.sum(g * (value - mean[None, :]), 0), count, inside)
-    if DUAL:
-        mean = tl.load(other_normals + c, mask=inside, other=0.0)
-        value = tl.load(other + at, mask=ok, other=0.0).to(tl.float32)
-        add(other_out + c, plain, count, inside)
-        add(other_out + N + c, tl.sum(g * (value - mean[None, :]), 0), count, inside)
+    rest = -a * total / rows - b * mean
+    tl.store(constant + c, rest.to(constant.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def add(to, sums, count, inside):
-    """To sums in memory, as in `keep`; the first tile's are the first."""
-    old = tl.load(to, mask=inside & (count > 0), other=0.0)
-    tl.store(to, old + sums, mask=inside)
+@triton.jit(do_not_specialize=SIZES)
+def linear_join(
+    y, weight, skip, out, bits, normals, rows, C, K,
+    SKIP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """relu(scale · y Wᵀ + shift + skip), and where it passes."""
+    column, row = tl.program_id(0) * BN, tl.program_id(1) * BM
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        acc = tl.dot(y.load([row, start]), weight.load([column, start]).T, acc)
+    c = column + tl.arange(0, BN)
+    z = affine(acc, normals, C, c, c < C)
+    if SKIP:
+        z += skip.load([row, column]).to(tl.float32)
+    out.store([row, column], tl.maximum(z, 0.0).to(out.dtype))
+    decide(z, bits, row + tl.arange(0, BM), rows, C, column, BM, BN)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def join_gradient(
+    dx, weight, extra, bits, g_out, out, rows, C, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """g = (dx W + extra) where ReLU passes, and the sums of a tile's columns."""
+    column, row = tl.program_id(0) * BN, tl.program_id(1) * BM
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        acc = tl.dot(dx.load([row, start]), weight.load([start, column]), acc)
+    r = row + tl.arange(0, BM)
+    g = (acc + extra.load([row, column]).to(tl.float32)) * passed(bits, r, rows, C, column, BM, BN)
+    rounded = g.to(g_out.dtype)
+    g_out.store([row, column], rounded)
+    c = column + tl.arange(0, BN)
+    total = tl.sum(tl.where((r < rows)[:, None], rounded.to(tl.float32), 0.0), 0)
+    tl.store(out + tl.program_id(1).to(tl.int64) * C + c, total, mask=c < C)

@@ -127,6 +127,45 @@ def apply(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=SIZES)
+def apply_summed(
+    x, normals, y, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr
+):  # fmt: skip
+    """The same, and the sums of its columns in one split."""
+    split = tl.num_programs(0) - 1 - tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < C
+    total = tl.zeros((BM, BC), tl.float32)
+    first = split * per_split
+    end = tl.minimum(first + per_split, rows)
+    for start in range(first, end, BM):
+        r = start + tl.arange(0, BM)
+        ok = (r < end)[:, None] & inside[None, :]
+        at = r.to(tl.int64)[:, None] * C + c[None, :]
+        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+        z = tl.maximum(affine(value, normals, C, c, inside), 0.0).to(y.dtype.element_ty)
+        tl.store(y + at, z, mask=ok)
+        total += tl.where(ok, z.to(tl.float32), 0.0)
+    tl.store(out + split * C + c, tl.sum(total, 0), mask=inside)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def totals(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
+    """The sums of columns in one split."""
+    split = tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < C
+    total = tl.zeros((BM, BC), tl.float32)
+    first = split * per_split
+    end = tl.minimum(first + per_split, rows)
+    for start in range(first, end, BM):
+        r = start + tl.arange(0, BM)
+        ok = (r < end)[:, None] & inside[None, :]
+        at = r.to(tl.int64)[:, None] * C + c[None, :]
+        total += tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+    tl.store(out + split * C + c, tl.sum(total, 0), mask=inside)
+
+
+@triton.jit(do_not_specialize=SIZES)
 def join(
     x, normals, other, other_normals, y, bits, rows, C,
     SKIP: tl.constexpr, DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
@@ -145,9 +184,15 @@ def join(
     if SKIP:
         z += tl.load(other + at, mask=ok, other=0.0).to(tl.float32)
     tl.store(y + at, tl.maximum(z, 0.0).to(y.dtype.element_ty), mask=ok)
+    decide(z, bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
+
+
+@triton.jit
+def decide(z, bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
+    """Where ReLU passes, eight channels to a byte."""
     places = tl.arange(0, 8)[None, None, :]
     eight = tl.reshape((z > 0).to(tl.int32), (BM, BC // 8, 8)) << places
-    c8 = tl.program_id(1) * (BC // 8) + tl.arange(0, BC // 8)
+    c8 = first_channel // 8 + tl.arange(0, BC // 8)
     at8 = r.to(tl.int64)[:, None] * (C // 8) + c8[None, :]
     ok8 = (r < rows)[:, None] & (c8 < C // 8)[None, :]
     tl.store(bits + at8, tl.sum(eight, 2).to(tl.uint8), mask=ok8)
@@ -213,21 +258,15 @@ def reduce(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.con
 
 
 @triton.jit(do_not_specialize=SIZES)
-def join_reduce(
-    dy, extra, bits, x, normals, other, other_normals, g_out, out, other_out,
-    rows, C, H, W, per_split,
-    STRIDE: tl.constexpr, DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+def join_masked(
+    dy, extra, bits, g_out, out, rows, C, H, W, per_split,
+    STRIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """The same behind a join; g is written, because the skip's gradient is g."""
+    """g = (dy + extra) where a join's ReLU passes, and Σ g of one split."""
     split = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
-    mean = tl.load(normals + c, mask=inside, other=0.0)
-    plain = tl.zeros((BM, BC), tl.float32)
-    weighted = tl.zeros((BM, BC), tl.float32)
-    if DUAL:
-        other_mean = tl.load(other_normals + c, mask=inside, other=0.0)
-        other_weighted = tl.zeros((BM, BC), tl.float32)
+    total = tl.zeros((BM, BC), tl.float32)
     first = split * per_split
     end = tl.minimum(first + per_split, rows)
     for start in range(first, end, BM):
@@ -239,19 +278,8 @@ def join_reduce(
         g = g * passed(bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
         rounded = tl.where(ok, g, 0.0).to(g_out.dtype.element_ty)
         tl.store(g_out + at, rounded, mask=ok)
-        g = rounded.to(tl.float32)
-        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-        plain += g
-        weighted += g * (value - mean[None, :])
-        if DUAL:
-            value = tl.load(other + at, mask=ok, other=0.0).to(tl.float32)
-            other_weighted += g * (value - other_mean[None, :])
-    to = split * 2 * C + c
-    tl.store(out + to, tl.sum(plain, 0), mask=inside)
-    tl.store(out + to + C, tl.sum(weighted, 0), mask=inside)
-    if DUAL:
-        tl.store(other_out + to, tl.sum(plain, 0), mask=inside)
-        tl.store(other_out + to + C, tl.sum(other_weighted, 0), mask=inside)
+        total += rounded.to(tl.float32)
+    tl.store(out + split * C + c, tl.sum(total, 0), mask=inside)
 
 
 @triton.jit
@@ -277,24 +305,3 @@ def spread(dy, x, normals, slope, dx, rows, C, BM: tl.constexpr, BC: tl.constexp
     g = tl.where(affine(value, normals, C, c, inside) > 0, g, 0.0)
     found = linear(g, value, normals, slope, C, c, inside)
     tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
-
-
-@triton.jit(do_not_specialize=SIZES)
-def joined_spread(
-    g_in, x, normals, slope, other, other_normals, other_slope, dx, other_dx, rows, C,
-    DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """The same behind a join: g is masked already; one branch or both."""
-    r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
-    c = tl.program_id(1) * BC + tl.arange(0, BC)
-    inside = c < C
-    ok = (r < rows)[:, None] & inside[None, :]
-    at = r.to(tl.int64)[:, None] * C + c[None, :]
-    g = tl.load(g_in + at, mask=ok, other=0.0).to(tl.float32)
-    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-    found = linear(g, value, normals, slope, C, c, inside)
-    tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
-    if DUAL:
-        value = tl.load(other + at, mask=ok, other=0.0).to(tl.float32)
-        found = linear(g, value, other_normals, other_slope, C, c, inside)
-        tl.store(other_dx + at, found.to(other_dx.dtype.element_ty), mask=ok)

@@ -12,9 +12,10 @@ from ai500.workloads.kernels.rows import SIZES, linear
 
 @triton.jit(do_not_specialize=SIZES)
 def pool(
-    x, normals, y, taps, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
+    x, normals, y, taps, where, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """3×3 maximum of stride 2 of relu(scale · x + shift), rounded before it is compared."""
+    """3×3 maximum of stride 2 of relu(scale · x + shift), rounded before it is compared; the tap
+    and the x it was."""
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -23,6 +24,7 @@ def pool(
     n, ho, wo = r // (HO * WO), (r // WO) % HO, r % WO
     best = tl.full((BM, BC), -1.0, tl.float32)
     chosen = tl.zeros((BM, BC), tl.int32)
+    source = tl.zeros((BM, BC), tl.float32)
     for tap in tl.static_range(9):
         h, w = 2 * ho - 1 + tap // 3, 2 * wo - 1 + tap % 3
         there = (r < rows) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
@@ -32,68 +34,43 @@ def pool(
         z = tl.maximum(value * scale[None, :] + shift[None, :], 0.0)
         z = tl.where(ok, z.to(y.dtype.element_ty).to(tl.float32), -1.0)
         chosen = tl.where(z > best, tap, chosen)
+        source = tl.where(z > best, value, source)
         best = tl.maximum(z, best)
     ok = (r < rows)[:, None] & inside[None, :]
     at = r.to(tl.int64)[:, None] * C + c[None, :]
     tl.store(y + at, best.to(y.dtype.element_ty), mask=ok)
     tl.store(taps + at, tl.where(best > 0, chosen, 9).to(tl.uint8), mask=ok)
-
-
-@triton.jit
-def unpooled(dy, taps, r, rows, c, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr):
-    """A tile's gradient, gathered from the up to four windows that see a pixel."""
-    n, h, w = r // (H * W), (r // W) % H, r % W
-    g = tl.zeros((BM, BC), tl.float32)
-    for corner in tl.static_range(4):
-        ho, wo = (h + 1) // 2 - corner // 2, (w + 1) // 2 - corner % 2
-        i, j = h + 1 - 2 * ho, w + 1 - 2 * wo
-        sees = (r < rows) & (i < 3) & (j < 3) & (ho >= 0) & (wo >= 0) & (ho < HO) & (wo < WO)
-        ok = sees[:, None] & (c < C)[None, :]
-        at = ((n * HO + ho) * WO + wo).to(tl.int64)[:, None] * C + c[None, :]
-        tap = tl.load(taps + at, mask=ok, other=9).to(tl.int32)
-        value = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
-        g += tl.where(tap == (3 * i + j)[:, None], value, 0.0)
-    return g
-
-
-@triton.jit(do_not_specialize=SIZES)
-def pool_reduce(
-    dy, taps, x, normals, out, rows, C, H, W, HO, WO, per_split,
-    BM: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """Σ g and Σ g (x − mean) of one split, behind the pooling."""
-    split = tl.program_id(0)
-    c = tl.program_id(1) * BC + tl.arange(0, BC)
-    inside = c < C
-    mean = tl.load(normals + c, mask=inside, other=0.0)
-    plain = tl.zeros((BM, BC), tl.float32)
-    weighted = tl.zeros((BM, BC), tl.float32)
-    first = split * per_split
-    end = tl.minimum(first + per_split, rows)
-    for start in range(first, end, BM):
-        r = start + tl.arange(0, BM)
-        ok = (r < end)[:, None] & inside[None, :]
-        at = r.to(tl.int64)[:, None] * C + c[None, :]
-        g = unpooled(dy, taps, r, end, c, C, H, W, HO, WO, BM, BC)
-        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-        plain += g
-        weighted += g * (value - mean[None, :])
-    to = out + split * 2 * C + c
-    tl.store(to, tl.sum(plain, 0), mask=inside)
-    tl.store(to + C, tl.sum(weighted, 0), mask=inside)
+    tl.store(where + at, source.to(y.dtype.element_ty), mask=ok)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def pool_spread(
     dy, taps, x, normals, slope, dx, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """Gradient of the batch norm's input before the pooling, last rows first."""
-    r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
+    """Gradient of the batch norm's input before the pooling, last rows first.
+
+    A program has pixels of one parity of row and column: 1, 2 or 4 windows see such a pixel.
+    """
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    odd_h, odd_w = (program // 2) % 2, program % 2
+    half_h, half_w = (H + 1) // 2, (W + 1) // 2
+    r = (program // 4) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
-    ok = (r < rows)[:, None] & inside[None, :]
-    at = r.to(tl.int64)[:, None] * C + c[None, :]
-    g = unpooled(dy, taps, r, rows, c, C, H, W, HO, WO, BM, BC)
+    n, h, w = r // (half_h * half_w), 2 * ((r // half_w) % half_h) + odd_h, 2 * (r % half_w) + odd_w
+    real = (r < rows) & (h < H) & (w < W)
+    g = tl.zeros((BM, BC), tl.float32)
+    for corner in tl.static_range(4):
+        if (corner // 2 <= odd_h) & (corner % 2 <= odd_w):
+            ho, wo = (h + 1) // 2 - corner // 2, (w + 1) // 2 - corner % 2
+            i, j = h + 1 - 2 * ho, w + 1 - 2 * wo
+            ok = (real & (ho < HO) & (wo < WO))[:, None] & inside[None, :]
+            at = ((n * HO + ho) * WO + wo).to(tl.int64)[:, None] * C + c[None, :]
+            tap = tl.load(taps + at, mask=ok, other=9).to(tl.int32)
+            value = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
+            g += tl.where(tap == (3 * i + j)[:, None], value, 0.0)
+    ok = real[:, None] & inside[None, :]
+    at = ((n * H + h) * W + w).to(tl.int64)[:, None] * C + c[None, :]
     value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
     found = linear(g, value, normals, slope, C, c, inside)
     tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)

@@ -1,9 +1,8 @@
 """ResNet v1.5's training step with gradients written by hand: the same function, fewer passes.
 
-A block is cut where it is cheapest, not where it is drawn: it takes what the last block's third
-convolution gave, joins it with the skip (batch norm, add, ReLU), and ends with its own third
-convolution. So the gradient of its first convolution can be added to the skip's, masked and
-reduced for the last block's batch norm while it is still in registers.
+A block's third convolution is linear, and so is batch norm once its statistics are known: these
+come from the second moments of the convolution's input, which is four times smaller than its
+output (`Plain.linear`). Nothing of that output is kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ from torch import Tensor, nn
 
 from ai500.workloads.kernels.plain import (
     Extra,
-    Normal,
-    Other,
+    Linear,
     Plain,
     Size,
-    Slopes,
     as_images,
     as_rows,
-    depth_size,
     from_depth,
     pooled,
+    stem_size,
     to_depth,
 )
 from ai500.workloads.models.resnet import Bottleneck, ResNet
@@ -40,9 +37,10 @@ class Site:
     """Of its input."""
     stride: int
     norms: tuple[nn.BatchNorm2d, ...]
-    """Its first and second batch norm."""
-    before: tuple[nn.BatchNorm2d, ...]
-    """Of the join at its beginning: none behind the stem, two behind a downsampling skip."""
+    """Three, and the downsampling skip's if there is one."""
+    before: Join | None
+    """What gave its input; the stem has no join."""
+    after: Join
 
     @property
     def out(self) -> Size:
@@ -52,115 +50,72 @@ class Site:
 
 
 @dataclass
-class Edge:
-    """What flows from block to block: a third convolution's result and the other branch."""
+class Join:
+    """A block's last ReLU. Where the next block has the gradient of its input at hand, it masks it
+    by `passes` and leaves the sums of its columns here for the block before it."""
 
-    x: Tensor
-    parts: Tensor | None
-    other: Tensor | None
-    other_parts: Tensor | None
-
-
-@dataclass
-class _Joined:
-    """A join as its backward pass needs it."""
-
-    normal: Normal
-    other: Other | None
-    passes: Tensor
-
-
-def _join(site: Site, edge: Edge) -> tuple[Tensor, _Joined | None]:
-    if edge.parts is None:
-        return edge.x, None
-    rows = site.size.rows
-    normal = site.kernels.normal(edge.parts, site.before[0], rows)
-    other = None
-    if edge.other is not None and edge.other_parts is not None:
-        other = Other(edge.other, site.kernels.normal(edge.other_parts, site.before[1], rows))
-    skip = None if other is not None else edge.other
-    y, passes = site.kernels.join(edge.x, normal, skip, other)
-    return y, _Joined(normal, other, passes)
-
-
-def _join_backward(
-    site: Site, x: Tensor, joined: _Joined, reduced: tuple[Tensor, Tensor, Tensor | None]
-) -> tuple[Tensor | None, ...]:
-    """Gradients of x, the other branch, and γ, β of one or two batch norms."""
-    g, sums, other_sums = reduced
-    kernels, rows = site.kernels, site.size.rows
-    slopes = kernels.slopes(sums, joined.normal, site.before[0].weight, rows)
-    theirs: Slopes | None = None
-    if joined.other is not None and other_sums is not None:
-        theirs = kernels.slopes(other_sums, joined.other.normal, site.before[1].weight, rows)
-    dx, dother = kernels.joined_spread(g, x, joined.normal, slopes, joined.other, theirs)
-    if theirs is None:
-        return dx, g, slopes.weight, slopes.bias, None, None
-    return dx, dother, slopes.weight, slopes.bias, theirs.weight, theirs.bias
+    passes: Tensor | None = None
+    totals: Tensor | None = None
 
 
 class _Block(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, site: Site, weights: tuple[Tensor, ...], *inputs: Any) -> Any:
-        x, parts, other, other_parts = inputs[:4]
-        kernels = site.kernels
-        y, joined = _join(site, Edge(x, parts, other, other_parts))
+    def forward(ctx: Any, site: Site, weights: tuple[Tensor, ...], y: Tensor, *_: Any) -> Tensor:
+        kernels, (norm1, norm2, norm3, *norm4) = site.kernels, site.norms
         x1, parts1 = kernels.product(y, weights[0], site.size)
-        normal1 = kernels.normal(parts1, site.norms[0], site.size.rows)
+        normal1 = kernels.normal(parts1, norm1, site.size.rows)
         y1 = kernels.apply(x1, normal1)
         x2, parts2 = kernels.convolution(y1, weights[1], site.size, site.stride)
-        normal2 = kernels.normal(parts2, site.norms[1], site.out.rows)
-        y2 = kernels.apply(x2, normal2)
-        x3, parts3 = kernels.product(y2, weights[2], site.out)
-        branch, branch_parts = y, None
-        if len(weights) == 4:
-            branch, branch_parts = _downsampled(site, y, weights[3])
-        else:
-            branch = y.view_as(y)
-        ctx.site, ctx.weights, ctx.joined = site, weights, joined
-        ctx.normals = (normal1, normal2)
-        ctx.save_for_backward(x, y, x1, y1, x2, y2)
-        still = [one for one in (parts3, branch_parts) if one is not None]
-        ctx.mark_non_differentiable(*still)
-        return x3, parts3, branch, branch_parts
+        normal2 = kernels.normal(parts2, norm2, site.out.rows)
+        y2, totals2 = kernels.apply_summed(x2, normal2)
+        third = kernels.linear(y2, totals2, weights[2], norm3)
+        fourth: Linear | None = None
+        if norm4:
+            even, totals4 = kernels.even(y, site.size, site.stride)
+            fourth = kernels.linear(even, totals4, weights[3], norm4[0])
+        out, site.after.passes = kernels.linear_join(third, None if fourth else y, fourth)
+        ctx.site, ctx.weights = site, weights
+        ctx.normals, ctx.linears = (normal1, normal2), (third, fourth)
+        ctx.save_for_backward(y, x1, y1, x2)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        site, weights = ctx.site, ctx.weights
-        x, y, x1, y1, x2, y2 = ctx.saved_tensors
+        site, weights, (third, fourth) = ctx.site, ctx.weights, ctx.linears
+        y, x1, y1, x2 = ctx.saved_tensors
         kernels, (normal1, normal2) = site.kernels, ctx.normals
-        dx3, dbranch = gradients[0], gradients[2]
-        out, same = (site.out, site.out), (site.size, site.size)
-        dweight3 = kernels.weight_gradient(dx3, y2, weights[2], out, 1)
-        dy2, sums2 = kernels.gradient_product(dx3, weights[2], x2, normal2, site.out)
+        g, totals = gradients[0], site.after.totals
+        if totals is None:
+            g, totals = kernels.join_masked(g.contiguous(), site.after.passes)
+        back = kernels.linear_backward(g, totals, third, site.norms[2])
+        sums2 = kernels.reduce(back.y, x2, normal2)
         slopes2 = kernels.slopes(sums2, normal2, site.norms[1].weight, site.out.rows)
-        dx2 = kernels.spread(dy2, x2, normal2, slopes2)
+        dx2 = kernels.spread(back.y, x2, normal2, slopes2)
         dy1, dweight2 = kernels.convolution_backward(
             dx2, y1, weights[1], (site.size, site.out), site.stride
         )
         sums1 = kernels.reduce(dy1, x1, normal1)
         slopes1 = kernels.slopes(sums1, normal1, site.norms[0].weight, site.size.rows)
         dx1 = kernels.spread(dy1, x1, normal1, slopes1)
-        dweight1 = kernels.weight_gradient(dx1, y, weights[0], same, 1)
-        extra, dweight4 = Extra(dbranch, 1), None
-        if len(weights) == 4:
-            dweight4 = kernels.weight_gradient(
-                dbranch, y, weights[3], (site.size, site.out), site.stride
-            )
-            extra = Extra(dbranch @ weights[3].flatten(1), site.stride)
-        edge: tuple[Tensor | None, ...]
-        if ctx.joined is None:
-            edge = kernels.total_gradient(dx1, weights[0], extra, site.size), *(None,) * 5
-        else:
-            joined = ctx.joined
-            reduced = kernels.join_gradient(
-                dx1, weights[0], extra, site.size, x, joined.normal, joined.other, joined.passes
-            )
-            edge = _join_backward(site, x, joined, reduced)
-        dx, dother, *outer = edge
+        dweight1 = kernels.weight_gradient(dx1, y, weights[0])
+        extra, skip = Extra(g, 1), ()
+        if fourth is not None:
+            dy4, *skip = kernels.linear_backward(g, totals, fourth, site.norms[3])
+            extra = Extra(dy4, site.stride)
+        dy = _into_join(site, dx1, weights[0], extra)
+        site.after.passes = site.after.totals = ctx.linears = None
         parameters = (dweight1, slopes1.weight, slopes1.bias, dweight2, slopes2.weight,
-                      slopes2.bias, dweight3, dweight4)  # fmt: skip
-        return None, None, dx, None, dother, None, *outer, *map(_single, parameters)
+                      slopes2.bias, *back[1:], *skip)  # fmt: skip
+        return None, None, dy, *map(_single, parameters)
+
+
+def _into_join(site: Site, dx: Tensor, weight: Tensor, extra: Extra) -> Tensor:
+    """The gradient of a block's input, masked already where a join gave it."""
+    join = site.before
+    if join is None or join.passes is None:
+        return site.kernels.total_gradient(dx, weight, extra, site.size)
+    dy, join.totals = site.kernels.join_gradient(dx, weight, extra, site.size, join.passes)
+    return dy
 
 
 def _single(gradient: Tensor | None) -> Tensor | None:
@@ -168,63 +123,42 @@ def _single(gradient: Tensor | None) -> Tensor | None:
     return gradient.float() if gradient is not None and gradient.itemsize < 4 else gradient
 
 
-def _downsampled(site: Site, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    if site.stride == 1:
-        return site.kernels.product(y, weight, site.size)
-    return site.kernels.convolution(y, weight, site.size, site.stride)
-
-
-class _Last(torch.autograd.Function):
-    """The join behind the last block."""
-
-    @staticmethod
-    def forward(ctx: Any, site: Site, *inputs: Any) -> Any:
-        x, parts, other, other_parts = inputs[:4]
-        y, ctx.joined = _join(site, Edge(x, parts, other, other_parts))
-        ctx.site = site
-        ctx.save_for_backward(x)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        site, joined, (x,) = ctx.site, ctx.joined, ctx.saved_tensors
-        dy = gradients[0].contiguous()
-        reduced = site.kernels.join_reduce(dy, x, joined.normal, joined.other, joined.passes)
-        dx, dother, *outer = _join_backward(site, x, joined, reduced)
-        return None, dx, None, dother, None, *outer
-
-
 class _Stem(torch.autograd.Function):
     """7×7 convolution, batch norm, ReLU and 3×3 maximum."""
 
     @staticmethod
     def forward(
-        ctx: Any, site: Site, deep_weight: Tensor, images: Tensor, *parameters: Tensor
-    ) -> Any:
-        kernels = site.kernels
+        ctx: Any,
+        kernels: Plain,
+        norm: nn.BatchNorm2d,
+        deep_weight: Tensor,
+        images: Tensor,
+        *_: Tensor,
+    ) -> Tensor:
         rows, size = kernels.space_to_depth(images, deep_weight.dtype)
         x = as_rows(torch.conv2d(as_images(rows, size), deep_weight))
-        parts = kernels.statistics(x)
-        normal = kernels.normal(parts, site.norms[0], site.size.rows)
-        y, taps = kernels.pool(x, normal, site.size)
-        ctx.site, ctx.normal, ctx.sizes = site, normal, (size, images.shape[1])
-        ctx.save_for_backward(rows, deep_weight, x, taps)
+        size_out = stem_size(images)
+        normal = kernels.normal(kernels.statistics(x), norm, size_out.rows)
+        y, taps, chosen = kernels.pool(x, normal, size_out)
+        ctx.kernels, ctx.norm, ctx.normal = kernels, norm, normal
+        ctx.sizes = size, size_out, images.shape[1]
+        ctx.save_for_backward(rows, deep_weight, x, taps, chosen)
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        site, normal = ctx.site, ctx.normal
-        rows, deep_weight, x, taps = ctx.saved_tensors
-        (size, channels), kernels, dy = ctx.sizes, site.kernels, gradients[0]
-        sums = kernels.pool_reduce(dy, taps, x, normal, site.size)
-        slopes = kernels.slopes(sums, normal, site.norms[0].weight, site.size.rows)
-        dx = kernels.pool_spread(dy, taps, x, normal, slopes, site.size)
+        rows, deep_weight, x, taps, chosen = ctx.saved_tensors
+        kernels, normal, (size, size_out, channels) = ctx.kernels, ctx.normal, ctx.sizes
+        dy = gradients[0]
+        sums = kernels.reduce(dy, chosen, normal)
+        slopes = kernels.slopes(sums, normal, ctx.norm.weight, size_out.rows)
+        dx = kernels.pool_spread(dy, taps, x, normal, slopes, size_out)
         _, dweight, _ = torch.ops.aten.convolution_backward(
-            as_images(dx, site.size), as_images(rows, size), deep_weight, None,
+            as_images(dx, size_out), as_images(rows, size), deep_weight, None,
             (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (False, True, False),
         )  # fmt: skip
         found = _single(from_depth(dweight, channels))
-        return None, None, None, found, slopes.weight, slopes.bias
+        return None, None, None, None, found, slopes.weight, slopes.bias
 
 
 class FastResNet(ResNet):
@@ -238,13 +172,10 @@ class FastResNet(ResNet):
         if not self.training or not self.kernels.covers(x.device):
             return super().forward(x)
         self._copy_weights()
-        edge, size = self._through_stem(x)
-        before: tuple[nn.BatchNorm2d, ...] = ()
+        rows, size, before = self._through_stem(x), pooled(stem_size(x)), None
         for block in (one for stage in self.stages for one in cast(nn.Sequential, stage)):
-            edge, size = self._through(cast(Bottleneck, block), edge, size, before)
-            before = _joining(cast(Bottleneck, block))
-        site = Site(self.kernels, size, 1, (), before)
-        rows: Tensor = _Last.apply(site, *_tensors(edge), *_outer(before))
+            rows, site = self._through(cast(Bottleneck, block), rows, size, before)
+            size, before = site.out, site.after
         means = rows.view(size.images, -1, rows.shape[1]).mean(1)
         with torch.no_grad():
             torch._foreach_add_(_counters(self), 1)
@@ -263,46 +194,30 @@ class FastResNet(ResNet):
         with torch.no_grad():
             torch._foreach_copy_(copies, weights)
 
-    def _through_stem(self, images: Tensor) -> tuple[Edge, Size]:
+    def _through_stem(self, images: Tensor) -> Tensor:
         convolution, norm = cast(nn.Conv2d, self.stem[0]), cast(nn.BatchNorm2d, self.stem[1])
-        cells = depth_size(images)
-        size = Size(cells.images, cells.height - 3, cells.width - 3)
-        site = Site(self.kernels, size, 1, (norm,), ())
         deep = to_depth(self._copies[convolution.weight])
         deep = deep.contiguous(memory_format=torch.channels_last)
-        y = _Stem.apply(site, deep, images, convolution.weight, norm.weight, norm.bias)
-        return Edge(y, None, None, None), pooled(size)
+        rows: Tensor = _Stem.apply(
+            self.kernels, norm, deep, images, convolution.weight, norm.weight, norm.bias
+        )
+        return rows
 
     def _through(
-        self, block: Bottleneck, edge: Edge, size: Size, before: tuple[nn.BatchNorm2d, ...]
-    ) -> tuple[Edge, Size]:
-        site = Site(self.kernels, size, block.conv2.stride[0], (block.bn1, block.bn2), before)
-        weights = [block.conv1.weight, block.conv2.weight, block.conv3.weight]
+        self, block: Bottleneck, rows: Tensor, size: Size, before: Join | None
+    ) -> tuple[Tensor, Site]:
+        layers = [(block.conv1, block.bn1), (block.conv2, block.bn2), (block.conv3, block.bn3)]
         if isinstance(block.shortcut, nn.Sequential):
-            weights.append(cast(nn.Conv2d, block.shortcut[0]).weight)
-        copies = tuple(self._copies[one] for one in weights)
+            layers.append(cast(tuple[nn.Conv2d, nn.BatchNorm2d], tuple(block.shortcut)))
+        norms = tuple(norm for _, norm in layers)
+        site = Site(self.kernels, size, block.conv2.stride[0], norms, before, Join())
+        copies = tuple(self._copies[convolution.weight] for convolution, _ in layers)
         parameters = (
-            weights[0], block.bn1.weight, block.bn1.bias,
-            weights[1], block.bn2.weight, block.bn2.bias,
-            weights[2], weights[3] if len(weights) == 4 else None,
-        )  # fmt: skip
-        found = _Block.apply(site, copies, *_tensors(edge), *_outer(before), *parameters)
-        return Edge(*found), site.out
-
-
-def _joining(block: Bottleneck) -> tuple[nn.BatchNorm2d, ...]:
-    if isinstance(block.shortcut, nn.Sequential):
-        return block.bn3, cast(nn.BatchNorm2d, block.shortcut[1])
-    return (block.bn3,)
-
-
-def _tensors(edge: Edge) -> tuple[Tensor | None, ...]:
-    return edge.x, edge.parts, edge.other, edge.other_parts
-
-
-def _outer(norms: tuple[nn.BatchNorm2d, ...]) -> tuple[Tensor | None, ...]:
-    found: list[Tensor | None] = [one for norm in norms for one in (norm.weight, norm.bias)]
-    return (*found, *(None,) * (4 - len(found)))
+            one
+            for convolution, norm in layers
+            for one in (convolution.weight, norm.weight, norm.bias)
+        )
+        return _Block.apply(site, copies, rows, *parameters), site
 
 
 def _counters(model: nn.Module) -> list[Tensor]:
