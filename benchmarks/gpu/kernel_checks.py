@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ai500.workloads.kernels.fused import LIBRARY, TILES, Choice, Fused
+from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
 from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.kernels.plain import (
     Extra,
@@ -198,17 +198,17 @@ def _linear_checks(case: Case, fused: Fused) -> Iterator[tuple[str, Callable[[],
     yield "apply_summed", lambda: fused.apply_summed(case.x, case.normal(case.x)), (y, parts)
 
 
-def cases(device: torch.device) -> Iterator[tuple[Case, tuple[Choice, ...]]]:
+def cases(device: torch.device) -> Iterator[tuple[Case, tuple[Tile | None, ...]]]:
     """Shapes, and the ways of a 1×1 convolution tried with each."""
     if device.type == "cpu":
-        yield Case(Size(2, 5, 6), 24, 40, device), (LIBRARY, *SMALL_TILES)
+        yield Case(Size(2, 5, 6), 24, 40, device), (None, *SMALL_TILES)
         yield Case(Size(1, 7, 3), 8, 16, device), SMALL_TILES
         return
-    yield Case(Size(2, 5, 6), 24, 40, device), (LIBRARY, TILES[2])
-    yield Case(Size(1, 7, 3), 8, 16, device), (LIBRARY,)
-    yield Case(Size(3, 29, 27), 64, 256, device), (LIBRARY, TILES[0])
-    yield Case(Size(41, 14, 14), 512, 64, device), TILES
-    yield Case(Size(2, 9, 7), 264, 72, device), (TILES[3],)
+    yield Case(Size(2, 5, 6), 24, 40, device), (None, PRODUCT_TILE)
+    yield Case(Size(1, 7, 3), 8, 16, device), (None,)
+    yield Case(Size(3, 29, 27), 64, 256, device), (None, PRODUCT_TILE)
+    yield Case(Size(41, 14, 14), 512, 64, device), (None, PRODUCT_TILE)
+    yield Case(Size(2, 9, 7), 264, 72, device), (PRODUCT_TILE,)
 
 
 def failures(device: torch.device) -> Iterator[str]:
@@ -216,7 +216,7 @@ def failures(device: torch.device) -> Iterator[str]:
     worst: dict[str, float] = {}
     for case, ways in cases(device):
         for way in ways:
-            for name, run, reference in checks(case, Fused(ways=(way,))):
+            for name, run, reference in checks(case, Fused(way, 512, 512)):
                 where = f"{name} {tuple(case.size)}×{case.channels}, {way}"
                 poison(device)
                 first, second = run(), run()
@@ -236,9 +236,11 @@ def _compared(
         limit = TOLERANCE[found.dtype]
         if name in ("join_gradient", "linear_backward", "apply_summed"):
             limit = TOLERANCE[WORKING]  # sums of what was rounded
+        if name == "linear":
+            limit = 3e-4  # a difference of second moments
         if found.dtype == torch.uint8:
             # A number within rounding of zero, or of another, may fall on either side.
-            limit = 0.1 if name == "pool" else 0.02
+            limit = 0.1 if name == "pool" else 0.05
         if not error <= limit:
             yield f"{where}: off by {error:.2e}"
         if not torch.equal(found, same):

@@ -29,8 +29,7 @@ from torch import Tensor, nn
 
 from ai500 import atomic
 from ai500.train.graph import Graphed, rate_on_device
-from ai500.workloads.kernels import launch
-from ai500.workloads.kernels.fused import LIBRARY, TILES, Fused
+from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
 from ai500.workloads.kernels.plain import Extra, Normal, Size, Slopes, pooled
 from ai500.workloads.models.fast_resnet import fast
 from ai500.workloads.models.resnet import ResNet, resnet50
@@ -41,9 +40,9 @@ RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "resnet.json"
 BASELINE = "compile"
 WAYS = {
     "library": Fused,
-    "tiles": lambda: Fused(ways=(LIBRARY, *TILES)),
+    "tiles": lambda: Fused(tile=PRODUCT_TILE),
 }
-"""Joins behind cuBLAS's products, or in Triton's where these are faster, shape by shape."""
+"""Joins behind cuBLAS's products, or in Triton's where these are faster."""
 VERSIONS: dict[str, tuple[str, str, int]] = {
     "eager": ("plain", "eager", 512),
     "compile": ("compiled", "graph", 512),
@@ -68,13 +67,12 @@ def joules() -> float | None:
         return None
 
 
-def model_of(kind: str, *, classes: int = 1000) -> tuple[nn.Module, Fused | None]:
+def model_of(kind: str) -> nn.Module:
     """A fresh model in that version."""
-    model = resnet50(classes=classes).to(DEVICE, memory_format=torch.channels_last)
+    model = resnet50(classes=1000).to(DEVICE, memory_format=torch.channels_last)
     if kind in WAYS:
-        kernels = WAYS[kind]()
-        return fast(model, kernels, working=torch.bfloat16), kernels
-    return (torch.compile(model) if kind == "compiled" else model), None  # type: ignore[return-value]
+        return fast(model, WAYS[kind](), working=torch.bfloat16)
+    return torch.compile(model) if kind == "compiled" else model  # type: ignore[return-value]
 
 
 def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Tensor]:
@@ -104,7 +102,7 @@ def timed(name: str) -> None:
     kind, how, batch = VERSIONS[name]
     began = time.perf_counter()
     torch._dynamo.reset()
-    model, kernels = model_of(kind)
+    model = model_of(kind)
     images = torch.randn(batch, 3, 224, 224, device=DEVICE)
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (batch,), device=DEVICE)
@@ -136,21 +134,8 @@ def timed(name: str) -> None:
         row["images_per_joule"] = 3 * steps * batch / (spent - energy)
     RESULTS[name] = row
     print(f"{name:12s} {median:7.2f} ms  ready after {ready:.0f} s", flush=True)
-    if kernels is not None and kernels.chosen:
-        _tell_choices(name, kernels)
     if name in ("library", "tiles"):
         _profile(name, lambda: step(images, labels))
-
-
-def _tell_choices(name: str, kernels: Fused) -> None:
-    told = {}
-    for key, way in kernels.chosen.items():
-        tried = kernels.trials[key]
-        told[" ".join(map(str, key))] = {str(w): round(ms, 3) for w, ms in tried.items()}
-        if name == "tiles":
-            short = way if isinstance(way, str) else "×".join(map(str, way[:5]))
-            print(f"  {key!s:36} {short:18} {tried[way]:.3f} ms, library {tried[LIBRARY]:.3f}")
-    RESULTS.setdefault("choices", {})[name] = told
 
 
 def _profile(name: str, call: Callable[[], object]) -> None:
@@ -267,8 +252,21 @@ def _random(rows: int, channels: int) -> Tensor:
     return torch.randn(rows, channels, device=DEVICE).to(torch.bfloat16)
 
 
+def milliseconds(call: Callable[[], object]) -> float:
+    """The median of five runs after two."""
+    times: list[float] = []
+    for _ in range(7):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times[2:])[2]
+
+
 def _tell_kernel(name: str, volume: float, call: Callable[[], object]) -> None:
-    ms = launch.milliseconds(call)
+    ms = milliseconds(call)
     RESULTS.setdefault("kernels", []).append((name, ms, volume))
     print(f"  {name:20s} {ms:7.3f} ms {volume / ms / 1e9:6.2f} TB/s")
 

@@ -15,7 +15,8 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
 from ai500.train.graph import Graphed, rate_on_device, set_rate
-from ai500.workloads.kernels.fused import LIBRARY, TILES, Choice, Fused, available
+from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available
+from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, fast
 from ai500.workloads.models.resnet import resnet50
 
@@ -35,22 +36,15 @@ def test_kernels_agree_with_float64() -> None:
 
 
 @pytest.mark.parametrize(
-    "ways, working",
-    [
-        ((LIBRARY,), torch.float32),
-        ((LIBRARY,), torch.bfloat16),
-        *(((tile,), torch.bfloat16) for tile in TILES),
-        ((LIBRARY, *TILES), torch.bfloat16),
-    ],
+    "tile, working", [(None, torch.float32), (None, torch.bfloat16), (PRODUCT_TILE, torch.bfloat16)]
 )
 def test_gradients_are_as_near_to_float64_as_autograds(
-    ways: tuple[Choice, ...], working: torch.dtype
+    tile: Tile | None, working: torch.dtype
 ) -> None:
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
-    kernels = Fused(ways=ways)
-    quick = fast(copy.deepcopy(plain), kernels, working=working)
+    quick = fast(copy.deepcopy(plain), Fused(tile), working=working)
     exact = copy.deepcopy(plain).double()
     images = torch.randn(4, 3, 96, 80, device=DEVICE)
     labels = torch.randint(0, 10, (4,), device=DEVICE)
@@ -132,6 +126,6 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_a_plain_step() ->
                 with numerics.forward():
                     losses.append(F.cross_entropy(model(images), labels))
                 losses[-1].backward()
-        torch.testing.assert_close(*(loss.detach().float() for loss in losses), rtol=0.02, atol=0)
+        torch.testing.assert_close(*(loss.detach().float() for loss in losses), rtol=0.05, atol=0)
         cosine = F.cosine_similarity(_gradients(module), _gradients(plain), dim=0)
         assert cosine > 0.9

@@ -6,20 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from ai500.train.graph import CALLS_BEFORE, Graphed, Step
-from ai500.workloads.kernels.fused import Fused, available
+from ai500.workloads.kernels.fused import available, fused_for
 from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
 from ai500.workloads.models.resnet import ResNet
 
 
 def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
-    """In place, where there is a fast form: a ResNet v1.5 in mixed-bf16 on a GPU with Triton.
-
-    Convolutions stay cuDNN's, not chosen by a trial: a member that resumes rounds as before.
-    """
+    """In place, where there is a fast form: a ResNet v1.5 in mixed-bf16 on a GPU with Triton."""
     if precision != "mixed-bf16" or not available(device) or not isinstance(module, ResNet):
         return
     if not why_not(module):
-        fast(module, Fused(), working=torch.bfloat16)
+        fast(module, fused_for(device), working=torch.bfloat16)
 
 
 def graphable(module: nn.Module) -> bool:

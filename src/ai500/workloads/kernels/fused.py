@@ -5,11 +5,8 @@ A `Normal` and `Slopes` are here the rows of one matrix: kernels get its beginni
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +17,6 @@ from ai500.workloads.kernels.launch import (
     described,
     grid,
     kernels,
-    milliseconds,
     over,
     product_grid,
     split,
@@ -38,40 +34,26 @@ from ai500.workloads.kernels.plain import (
     pooled,
 )
 
-LIBRARY = "library"
-"""A product by cuBLAS, and a pass behind it."""
-TILES = (
-    Tile(128, 128, 64, 8, 3),
-    Tile(128, 128, 64, 4, 3),
-    Tile(128, 64, 64, 4, 4),
-    Tile(64, 256, 64, 4, 3),
-    Tile(128, 256, 64, 8, 3),
-)
-Choice = Tile | str
-Found = TypeVar("Found")
+PRODUCT_TILE = Tile(128, 128, 64, 4, 3)
+"""The fastest of those tried on an H200 (docs/performance-notebook.md)."""
+DEEPEST_JOIN, DEEPEST_GRADIENT = 256, 128
+"""With more inputs than these, cuBLAS's product and a pass behind it are faster there."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fused(Plain):
-    """`ways` of a 1×1 convolution at a join and of the gradient that goes into one; where there are
-    several, the first call of each shape tries all."""
+    """`tile`: how products with a join behind them are cut; None: cuBLAS, and a pass behind it.
 
-    ways: tuple[Choice, ...] = (LIBRARY,)
-    chosen: dict[tuple[Any, ...], Choice] = field(default_factory=dict)
-    trials: dict[tuple[Any, ...], dict[Choice, float]] = field(default_factory=dict)
-    """Milliseconds of each way that was tried."""
+    Nothing is chosen by a trial: a member that resumes rounds as it did before.
+    """
+
+    tile: Tile | None = None
+    deepest_join: int = DEEPEST_JOIN
+    deepest_gradient: int = DEEPEST_GRADIENT
 
     def covers(self, device: torch.device) -> bool:
         """A GPU, or the CPU where Triton interprets."""
         return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
-
-    def _best(self, key: tuple[Any, ...], call: Callable[[Choice], Found]) -> Found:
-        if len(self.ways) == 1:
-            return call(self.ways[0])
-        if key not in self.chosen:
-            tried = {way: milliseconds(functools.partial(call, way)) for way in self.ways}
-            self.trials[key], self.chosen[key] = tried, min(self.ways, key=tried.__getitem__)
-        return call(self.chosen[key])
 
     def weight_gradient(self, dx: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """As `Plain`'s."""
@@ -100,15 +82,9 @@ class Fused(Plain):
         if channels % 8:
             raise ValueError(f"{channels} channels: a join takes multiples of 8")
         bits = torch.empty(len(linear.y), channels // 8, dtype=torch.uint8, device=linear.y.device)
-        if other is not None:
-            return self._join(_product(linear), linear.normal, None, other, bits)
-
-        def call(way: Choice) -> tuple[Tensor, Tensor]:
-            if not isinstance(way, Tile):
-                return self._join(_product(linear), linear.normal, skip, None, bits)
-            return _linear_join(linear, skip, bits, way)
-
-        return self._best(("join", len(bits), channels, inputs), call)
+        if self.tile is None or other is not None or inputs > self.deepest_join:
+            return self._join(_product(linear), linear.normal, skip, other, bits)
+        return _linear_join(linear, skip, bits, self.tile)
 
     def linear_backward(
         self, g: Tensor, totals: Tensor, linear: Linear, norm: nn.BatchNorm2d
@@ -229,15 +205,9 @@ class Fused(Plain):
     ) -> tuple[Tensor, Tensor]:
         """As `Plain`'s."""
         flat = weight.flatten(1)
-        if extra.stride > 1:
+        if self.tile is None or extra.stride > 1 or len(flat) > self.deepest_gradient:
             return self._join_masked(dx @ flat, extra, size, passes)
-
-        def call(way: Choice) -> tuple[Tensor, Tensor]:
-            if not isinstance(way, Tile):
-                return self._join_masked(dx @ flat, extra, size, passes)
-            return _join_gradient(dx, flat, extra.gradient, passes, way)
-
-        return self._best(("gradient", len(dx), *flat.shape), call)
+        return _join_gradient(dx, flat, extra.gradient, passes, self.tile)
 
     def _join_masked(
         self, dy: Tensor, extra: Extra | None, size: Size | None, passes: Tensor
@@ -300,6 +270,12 @@ class Fused(Plain):
             CHANNELS=channels, BM=256, BC=16, num_warps=8,
         )  # fmt: skip
         return rows, size
+
+
+def fused_for(device: torch.device) -> Fused:
+    """As it is fastest there: the copy engine that tiles need came with Hopper."""
+    modern = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (9, 0)
+    return Fused(tile=PRODUCT_TILE if modern else None)
 
 
 def available(device: torch.device) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -26,14 +24,11 @@ class Tile(NamedTuple):
     depth: int
     warps: int
     stages: int
-    registers: int | None = None
-    """At most so many a thread, so that more programs fit a multiprocessor."""
 
     def options(self) -> dict[str, int]:
         """For Triton."""
         found = {"BM": self.rows, "BN": self.columns, "BK": self.depth}
-        found |= {"num_warps": self.warps, "num_stages": self.stages}
-        return found if self.registers is None else found | {"maxnreg": self.registers}
+        return found | {"num_warps": self.warps, "num_stages": self.stages}
 
 
 class Kernels:
@@ -101,21 +96,3 @@ def processors(device: torch.device) -> int:
     if device.type == "cpu":  # Triton's interpreter
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def milliseconds(call: Callable[[], object]) -> float:
-    """The median of five runs after two; infinite where a way does not compile on this chip."""
-    times: list[float] = []
-    for _ in range(7):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        try:
-            call()
-        except Exception as error:  # Triton's errors have no common class that all versions export
-            if not type(error).__module__.startswith("triton"):
-                raise
-            return math.inf
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return sorted(times[2:])[2]
