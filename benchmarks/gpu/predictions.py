@@ -85,6 +85,19 @@ ALL = PRODUCTS | {
 }
 """Gradients of 1×1 convolutions are masked and reduced where they are computed."""
 
+_INPUT = 0.25 + 3 * 0.25
+"""Of a third convolution, whose input is a quarter: its second moments, and y Wᵀ(b W) read, written
+and read again."""
+MOMENTS = ROWS | {
+    "stem": 1 + (1 + 5 / 8) + 2 / 4 + (2 + 3 / 8),
+    "third": (3 + BIT) + (3 + BIT) + _INPUT,
+    "dual": (3 + BIT) + (3 + BIT) + _INPUT,
+    "skip": 2 * _INPUT,
+}
+"""Batch norm behind 1×1 convolutions from their inputs: no statistics, no spread, x is not kept."""
+TILES = MOMENTS | {"third": MOMENTS["third"] - 4}
+"""Its join, and the gradient into one, where the product is computed."""
+
 
 def milliseconds(passes: dict[str, float], batch: int) -> float:
     """Of all that is not a convolution, at the bandwidth of a copy."""
@@ -98,6 +111,9 @@ def floor(layer: Layer, batch: int) -> tuple[float, float]:
     operations = 2 * layer.multiply_adds * batch * products
     moved = 2 * (layer.inputs + layer.outputs) * batch * products
     return 1e3 * operations / FLOPS, 1e3 * moved / BYTES_PER_SECOND
+
+
+VERSIONS = {"rows": ROWS, "products": PRODUCTS, "all": ALL, "moments": MOMENTS, "tiles": TILES}
 
 
 def main() -> None:
@@ -118,7 +134,7 @@ def main() -> None:
     print(f"\nconvolutions' floor {least:.1f} ms (measured: {convolutions:.1f})\n")
     print("| version | passes' ms | step, ms | img/s | at 90 % of the bandwidth |")
     print("|---|---|---|---|---|")
-    for name, passes in (("rows", ROWS), ("products", PRODUCTS), ("all", ALL)):
+    for name, passes in VERSIONS.items():
         around = milliseconds(passes, batch)
         step, slower = (convolutions + SMALL_KERNELS_MS + around / share for share in (1, 0.9))
         print(

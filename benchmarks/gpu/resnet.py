@@ -43,16 +43,21 @@ WAYS = {
     "tiles": lambda: Fused(tile=PRODUCT_TILE),
 }
 """Joins behind cuBLAS's products, or in Triton's where these are faster."""
-VERSIONS: dict[str, tuple[str, str, int]] = {
-    "eager": ("plain", "eager", 512),
-    "compile": ("compiled", "graph", 512),
-    "library-eager": ("library", "eager", 512),
-    "library": ("library", "graph", 512),
-    "tiles": ("tiles", "graph", 512),
-    "tiles-256": ("tiles", "graph", 256),
-    "tiles-1024": ("tiles", "graph", 1024),
+VERSIONS: dict[str, tuple[str, str, int, str]] = {
+    "fp32": ("plain", "eager", 256, "fp32"),
+    "tf32": ("plain", "eager", 256, "tf32"),
+    "eager": ("plain", "eager", 512, "bf16"),
+    "compile": ("compiled", "graph", 512, "bf16"),
+    "library-eager": ("library", "eager", 512, "bf16"),
+    "library": ("library", "graph", 512, "bf16"),
+    "tiles": ("tiles", "graph", 512, "bf16"),
+    "tiles-128": ("tiles", "graph", 128, "bf16"),
+    "tiles-256": ("tiles", "graph", 256, "bf16"),
+    "tiles-1024": ("tiles", "graph", 1024, "bf16"),
+    "tiles-fp16": ("tiles", "graph", 512, "fp16"),
 }
-"""Name → model, how it is launched, batch."""
+"""Name → model, how it is launched, batch, precision."""
+WORKING = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def joules() -> float | None:
@@ -67,20 +72,23 @@ def joules() -> float | None:
         return None
 
 
-def model_of(kind: str) -> nn.Module:
+def model_of(kind: str, precision: str) -> nn.Module:
     """A fresh model in that version."""
     model = resnet50(classes=1000).to(DEVICE, memory_format=torch.channels_last)
     if kind in WAYS:
-        return fast(model, WAYS[kind](), working=torch.bfloat16)
+        return fast(model, WAYS[kind](), working=WORKING[precision])
     return torch.compile(model) if kind == "compiled" else model  # type: ignore[return-value]
 
 
-def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Tensor]:
+def step_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, precision: str
+) -> Callable[..., Tensor]:
     """The whole step; weight decay is on every parameter."""
+    working = WORKING.get(precision)
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+        with torch.autocast("cuda", working, enabled=working is not None, cache_enabled=False):
             loss = F.cross_entropy(model(images).float(), labels, label_smoothing=0.1)
         loss.backward()
         optimizer.step()
@@ -99,20 +107,23 @@ def sgd(model: nn.Module, *, rate: float) -> torch.optim.SGD:
 
 def timed(name: str) -> None:
     """One row of the table."""
-    kind, how, batch = VERSIONS[name]
+    kind, how, batch, precision = VERSIONS[name]
     began = time.perf_counter()
     torch._dynamo.reset()
-    model = model_of(kind)
+    fp32 = "tf32" if precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = fp32
+    torch.backends.cudnn.conv.fp32_precision = fp32  # type: ignore[attr-defined]
+    model = model_of(kind, precision)
     images = torch.randn(batch, 3, 224, 224, device=DEVICE)
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (batch,), device=DEVICE)
-    plain_step = step_of(model, sgd(model, rate=0.1))
+    plain_step = step_of(model, sgd(model, rate=0.1), precision)
     step = Graphed(plain_step) if how == "graph" else plain_step
     for _ in range(6):
         step(images, labels)
     torch.cuda.synchronize()
     ready = time.perf_counter() - began
-    rounds, steps = [], max(5, 25 * 512 // batch)
+    rounds, steps = [], 10 if precision in ("fp32", "tf32") else max(5, 25 * 512 // batch)
     energy, start = joules(), time.perf_counter()
     for _ in range(3):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
