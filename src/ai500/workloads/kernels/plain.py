@@ -232,14 +232,15 @@ class Plain:
 
     def pool(self, x: Tensor, normal: Normal, size: Size) -> tuple[Tensor, Tensor, Tensor]:
         """Batch norm, ReLU, 3×3 maximum of stride 2; the taps chosen, 9 where all are zero; and
-        what x was there."""
-        y = as_images(self.apply(x, normal), size)
-        windows = _windows(y, -1)
-        largest = windows.amax(4)
-        tap = (windows == largest[..., None]).int().argmax(4)
-        chosen = _windows(as_images(x, size), 0).gather(4, tap[..., None])[..., 0]
-        taps = torch.where(largest > 0, tap, 9).to(torch.uint8)
-        return as_rows(largest), as_rows(taps), as_rows(chosen)
+        what x was there: the largest, or the smallest where the scale is negative."""
+        sign = torch.where(normal.scale < 0, -1.0, 1.0).to(x.dtype)
+        padded = F.pad(as_images(x * sign, size), (1, 1, 1, 1), value=-torch.inf)
+        windows = padded.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
+        best = windows.amax(4)
+        tap = (windows == best[..., None]).int().argmax(4)
+        chosen = as_rows(best) * sign
+        y = self.apply(chosen, normal)
+        return y, torch.where(y > 0, as_rows(tap), 9).to(torch.uint8), chosen
 
     def unpool(self, dy: Tensor, taps: Tensor, size: Size) -> Tensor:
         """Each pixel's gradient: gathered from the windows that chose it."""
@@ -307,12 +308,6 @@ def _passed(dy: Tensor, x: Tensor, normal: Normal) -> Tensor:
 
 def _normalized(linear: Linear) -> Tensor:
     return linear.y @ linear.weight.t() * linear.normal.scale + linear.normal.shift
-
-
-def _windows(images: Tensor, border: float) -> Tensor:
-    """N × C × H × W × 9: of a 3×3 kernel of stride 2."""
-    padded = F.pad(images, (1, 1, 1, 1), value=border)
-    return padded.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
 
 
 def _linear(g: Tensor, x: Tensor, normal: Normal, slopes: Slopes) -> Tensor:

@@ -14,33 +14,35 @@ from ai500.workloads.kernels.rows import SIZES, linear
 def pool(
     x, normals, y, taps, where, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """3×3 maximum of stride 2 of relu(scale · x + shift), rounded before it is compared; the tap
-    and the x it was."""
+    """3×3 maximum of stride 2 of relu(scale · x + shift); the tap and the x it was.
+
+    The largest is where x is largest, or smallest where the scale is negative: one sum at the end.
+    """
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
     scale = tl.load(normals + 2 * C + c, mask=inside, other=0.0)
     shift = tl.load(normals + 3 * C + c, mask=inside, other=0.0)
+    sign = tl.where(scale < 0, -1.0, 1.0)[None, :]
     n, ho, wo = r // (HO * WO), (r // WO) % HO, r % WO
-    best = tl.full((BM, BC), -1.0, tl.float32)
+    best = tl.full((BM, BC), float("-inf"), tl.float32)
     chosen = tl.zeros((BM, BC), tl.int32)
-    source = tl.zeros((BM, BC), tl.float32)
     for tap in tl.static_range(9):
         h, w = 2 * ho - 1 + tap // 3, 2 * wo - 1 + tap % 3
         there = (r < rows) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
         ok = there[:, None] & inside[None, :]
         at = ((n * H + h) * W + w).to(tl.int64)[:, None] * C + c[None, :]
-        value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-        z = tl.maximum(value * scale[None, :] + shift[None, :], 0.0)
-        z = tl.where(ok, z.to(y.dtype.element_ty).to(tl.float32), -1.0)
-        chosen = tl.where(z > best, tap, chosen)
-        source = tl.where(z > best, value, source)
-        best = tl.maximum(z, best)
+        value = sign * tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+        better = ok & (value > best)
+        chosen = tl.where(better, tap, chosen)
+        best = tl.where(better, value, best)
     ok = (r < rows)[:, None] & inside[None, :]
     at = r.to(tl.int64)[:, None] * C + c[None, :]
-    tl.store(y + at, best.to(y.dtype.element_ty), mask=ok)
-    tl.store(taps + at, tl.where(best > 0, chosen, 9).to(tl.uint8), mask=ok)
-    tl.store(where + at, source.to(y.dtype.element_ty), mask=ok)
+    best = sign * best
+    z = best * scale[None, :] + shift[None, :]
+    tl.store(y + at, tl.maximum(z, 0.0).to(y.dtype.element_ty), mask=ok)
+    tl.store(taps + at, tl.where(z > 0, chosen, 9).to(tl.uint8), mask=ok)
+    tl.store(where + at, best.to(y.dtype.element_ty), mask=ok)
 
 
 @triton.jit(do_not_specialize=SIZES)
