@@ -23,7 +23,7 @@ SEED = 20
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a step: ResNet-50 on images of that size."""
+    """Of a step: the class's model, ResNet-50 for `full`, on images of that size."""
 
     name: str
     batch_size: int
@@ -31,6 +31,7 @@ class Shape:
     """Pixels along a side in the store, and as the model sees them."""
     seen: int
     samples: int
+    problem_class: str = "full"
 
 
 SHAPES = {
@@ -44,7 +45,7 @@ class Noise:
     """Images of nothing, the same for the same numbers."""
 
     side: int
-    classes: int = 1000
+    classes: int
 
     def draw(
         self, split: str, first: int, last: int
@@ -60,18 +61,19 @@ def make_tasks(
     shape: Shape, folder: Path, *, members: int, precision: str, optimizer: str = "sgd"
 ) -> list[Task]:
     """The tasks of so many members that share a process; the store is made once."""
-    store = folder / f"store-{shape.seen}-{shape.samples}"
-    if not store.exists():
-        splits = {"train": shape.samples, "validation": 64}
-        names = [f"class {number}" for number in range(1000)]
-        generate(store, Noise(shape.stored), name="noise", classes=names, splits=splits, workers=4)
     definition = replace(
-        CLASSES["full"],
+        CLASSES[shape.problem_class],
         input_shape=(3, shape.seen, shape.seen),
         stored_shape=(shape.stored, shape.stored, 3),
         train_samples=shape.samples,
         validation_samples=64,
     )
+    store = folder / f"store-{shape.problem_class}-{shape.seen}"
+    if not store.exists():
+        splits = {"train": shape.samples, "validation": definition.validation_samples}
+        names = [f"class {number}" for number in range(definition.classes)]
+        noise = Noise(shape.stored, definition.classes)
+        generate(store, noise, name="noise", classes=names, splits=splits, workers=1)
     hyper = replace(
         definition.reference,
         batch_size=shape.batch_size, precision=precision, optimizer=optimizer, epochs=100,
@@ -89,7 +91,7 @@ def make_tasks(
                 workload="image_classification", definition=definition, hyperparameters=hyper,
                 parallel=Parallelism("data"), communication=Communication(), parallel_degree=1,
                 steps_per_epoch=shape.samples // shape.batch_size,
-                slots=(Slot(0, "cuda:0", ()),), bootstrap=str(bootstrap), store=str(store),
+                slots=(Slot(0, "cpu", ()),), bootstrap=str(bootstrap), store=str(store),
                 staged=None, stage=False, scratch=None, node_members=tuple(range(members)),
                 folder=str(own), checkpoint_seconds=1e9, convention="aiperf",
                 together=tuple(range(members)),

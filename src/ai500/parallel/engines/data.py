@@ -52,7 +52,7 @@ class DataParallel:
         else:
             quicken(self.module, precision=setting.numerics.name, device=setting.device)
         self._graph: GradientGraph | None = None
-        if setting.accumulation == 1 and graphable(self.module):
+        if setting.may_record and setting.accumulation == 1 and graphable(self.module):
             self._graph = GradientGraph(
                 self._micro_step,
                 list(self.module.parameters()),
