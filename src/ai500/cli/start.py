@@ -17,6 +17,7 @@ from ai500.bagging.setting import preview
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
 from ai500.errors import InputError
+from ai500.parallel.sharing import in_words
 from ai500.records import Cluster, Plan
 from ai500.rundir import RunFolder
 from ai500.units import human_bytes, human_seconds, human_si
@@ -164,6 +165,7 @@ def show_plan(plan: Plan) -> None:
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
+            *([("sharing", in_words(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),

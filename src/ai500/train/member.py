@@ -62,14 +62,14 @@ def run(
         dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
     meters = recorder_of(task, local_rank=rank.local_rank)
     try:
-        held = _only_one(task) if rank.rank == 0 else None
+        held = only_one(task) if rank.rank == 0 else None
         meters.start()
         member = assemble(task, rank=rank, device=device, stop=stop)
         if task.profile is not None:
             capture(member, task.profile, rank=rank)
             return
         if rank.local_rank == 0:
-            record_before(_description(task))
+            record_before(description(task))
         meeting = Meeting(task, rank, member.emit)
 
         def ready() -> None:
@@ -82,8 +82,8 @@ def run(
         meters.mark()
         meeting.end()
         if rank.local_rank == 0:
-            record_after(_description(task))
-        _finish(member)
+            record_after(description(task))
+        finish(member)
         del held  # until here nobody else trains this member
     finally:
         meters.close()
@@ -91,7 +91,7 @@ def run(
             dist.destroy_process_group()
 
 
-def _description(task: Task) -> Path:
+def description(task: Task) -> Path:
     """Where this node is described as the member sees it."""
     trial = RunFolder(Path(task.run)).trial(task.trial)
     return trial.system_of(platform.node(), task.member)
@@ -104,7 +104,7 @@ def _backends(device: torch.device) -> str:
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
 
 
-def _only_one(task: Task) -> TextIO:
+def only_one(task: Task) -> TextIO:
     """The member's lock: two workers on one checkpoint would spoil each other's.
 
     A node that lost its power holds it on a network file system until its lease ends.
@@ -193,6 +193,7 @@ def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch
         collective=collective,
         forward=workload.forward,
         accumulation=hyper.accumulation,
+        may_record=not task.together,
     )
     made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
     return made
@@ -208,7 +209,7 @@ def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventL
     return log
 
 
-def _finish(member: Member) -> None:
+def finish(member: Member) -> None:
     """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
     # Samples the member never saw are not in its node's copy: they come from the shared store.
     store = open_store(Path(member.task.store))

@@ -164,6 +164,9 @@ class Workload(Protocol):
     problem_classes: Mapping[str, ProblemClass]
     draws_per_image: int
     """Uniform random numbers that augmentation takes per image."""
+    recordable: bool
+    """A training step, `train_inputs` included, has fixed shapes, never waits for the device and
+    draws nothing from torch's generators; left out by an outside workload: it does not."""
 
     def source(self, problem_class: ProblemClass) -> ImageSource | ClimateRecipe | None:
         """The generator of the class's data; None where the user has to bring the data."""
