@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/gpu/feed.py [--folder DIR] [--images N] [--frames N]
 
 Packed images (uint8, 256×256 stored, 224×224 trained, batch 512) and climate frames (16 channels
-of 768×1152 float32 in HDF5, contiguous and gzip, batch 4 and 16) are fed in a bootstrap's order.
+of 768×1152 float32 in HDF5, contiguous and gzip, batch 4 and 16; and a node's copy of such, which
+is not compressed) are fed in a bootstrap's order.
 The training step is a stand-in: matrix products and passes over memory that take as long as a step
 at the stated rate. "Kept" is the rate with input over the rate without. Files were just written,
 so they are in the page cache where it has room. Without an accelerator only the feeding itself is
@@ -31,7 +32,7 @@ from ai500.data.chunks import available_cores
 from ai500.data.climate.recipe import WORKSTATION
 from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
 from ai500.data.climate.store import ClimateStore
-from ai500.data.store import Samples, Split
+from ai500.data.store import FRAMES, Samples, Split
 from ai500.train.feed import Batch, Feed
 from ai500.train.read_ahead import read_ahead
 from ai500.workloads.extreme_weather import WORKLOAD as WEATHER
@@ -41,7 +42,7 @@ from ai500.workloads.protocol import ProblemClass, Workload
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 GPU = DEVICE.type != "cpu"
 SECONDS = 1.6
-LEAST_STEPS, WARM_UP = (12, 4) if GPU else (4, 1)
+LEAST_STEPS, WARM_UP = (10, 4) if GPU else (4, 1)
 IMAGE_RATE, FRAME_RATES = 10_000, (112, 150)
 DISTINCT = 4
 """Climate frames that are generated; the others repeat them, each with its number in it."""
@@ -219,6 +220,11 @@ def packed(folder: Path, *, count: int) -> Fed:
 def climate(folder: Path, *, frames: int) -> Iterator[Fed]:
     """One year of contiguous frames and one of gzip's, a chunk a field, in a folder each."""
     drawn, _ = WORKSTATION.draw("train", 0, DISTINCT)
+    normalization = (tuple([0.0] * len(CHANNELS)), tuple([1.0] * len(CHANNELS)))
+    known = replace(WEATHER.problem_classes["workstation"], normalization=normalization)
+    copy = _staged(folder, frames, drawn)
+    yield Fed("climate staged, batch 4", copy, 4, WEATHER, known, FRAME_RATES)
+    copy.columns[0].path.unlink()
     count = frames + -(-frames // 4)  # the last fifth of a single year validates
     for layout in ("contiguous", "gzip"):
         (folder / layout).mkdir()
@@ -227,11 +233,24 @@ def climate(folder: Path, *, frames: int) -> Iterator[Fed]:
             shape = (count, len(CHANNELS), HEIGHT, WIDTH)
             (_contiguous if layout == "contiguous" else _gzip)(file, shape, drawn)
         samples = ClimateStore.open(folder / layout).splits["train"]
-        normalization = (tuple([0.0] * len(CHANNELS)), tuple([1.0] * len(CHANNELS)))
-        known = replace(WEATHER.problem_classes["workstation"], normalization=normalization)
         for batch in (4, 16) if GPU else (4,):
             name = f"climate {layout}, batch {batch}"
             yield Fed(name, samples, batch, WEATHER, known, FRAME_RATES)
+
+
+def _staged(folder: Path, count: int, drawn: np.ndarray) -> Split:
+    """Frames as `data.stage` leaves them on a node."""
+    split = Split(folder, "frames", count, (HEIGHT, WIDTH, len(CHANNELS)), FRAMES)
+    images, labels, _ = split.columns
+    with images.path.open("wb") as file:
+        file.write(images.header())
+        for number in range(count):
+            frame = drawn[number % DISTINCT]
+            frame[0, 0, 0] = number
+            file.write(frame.data)
+    boxes = np.full(labels.shape, -1.0, labels.dtype)
+    labels.path.write_bytes(labels.header() + boxes.tobytes())
+    return split
 
 
 def _contiguous(file: h5py.File, shape: tuple[int, ...], drawn: np.ndarray) -> None:
