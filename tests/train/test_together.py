@@ -21,12 +21,12 @@ from ai500.records import TrainRecord
 from ai500.rundir import RunFolder
 from ai500.train.batched import Stacked, why_not
 from ai500.train.feed import Feed
-from ai500.train.loop import prepare, take_step, train
+from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.optimizers import LAMB
 from ai500.train.replay import forgotten
 from ai500.train.resident import hold, resident
 from ai500.train.together import Group
-from ai500.train.ways import all_ways
+from ai500.train.ways import all_ways, choose
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
 from tests.conftest import Start, wait_for
 
@@ -187,6 +187,29 @@ def test_every_way_ends_where_members_end_alone(optimizer: str, tmp_path: Path) 
             found, true = one.engine.module.state_dict(), other.engine.module.state_dict()
             torch.testing.assert_close(found, true, rtol=tolerance, atol=tolerance)
     assert way.name == "batched weights"
+
+
+def test_a_member_that_draws_draws_what_it_would_alone(tmp_path: Path) -> None:
+    """Dropout takes its numbers from torch's generator, which members of a process share."""
+    cpu = torch.device("cpu")
+    tasks = make_tasks(Shape("tiny", 4, 16, 16, 64, "smoke"), tmp_path, members=2, precision="fp32")
+
+    def forgetful(number: int) -> Member:
+        member = make_member(tasks[number], cpu)
+        member.engine.module.get_submodule("flatten").register_forward_hook(
+            lambda layer, inputs, found: F.dropout(found, 0.5)
+        )
+        return member
+
+    group = Group([forgetful(0), forgetful(1)])
+    group.begin({n: prepare(member) for n, member in enumerate(group.members)})
+    way = choose(dict(enumerate(group.members))).way
+    losses = way.take(group.first(way))
+    for number in range(2):
+        member = forgetful(number)
+        wanted = next(train(member, prepare(member)))
+        assert not isinstance(wanted, int)
+        assert torch.equal(take_step(member, wanted), losses[number])
 
 
 def test_steps_that_are_forgotten_leave_no_trace() -> None:

@@ -101,13 +101,15 @@ class Stacked:
             part.data = stack.data[number * each : (number + 1) * each].view(part.shape)
 
     def _replace_linear(self, name: str, same: list[nn.Linear]) -> None:
-        weights = [one.weight for one in same]
-        biases = [one.bias for one in same]
-        stacks = [nn.Parameter(torch.stack([p.detach() for p in one])) for one in (weights, biases)]
-        for stack, parts in zip(stacks, (weights, biases), strict=True):
-            self._own(stack, parts)
+        weight = self._side_by_side([one.get_parameter("weight") for one in same])
+        bias = self._side_by_side([one.get_parameter("bias") for one in same])
         parent, _, last = name.rpartition(".")
-        setattr(self.whole.get_submodule(parent), last, MemberLinear(*stacks))
+        setattr(self.whole.get_submodule(parent), last, MemberLinear(weight, bias))
+
+    def _side_by_side(self, parts: list[nn.Parameter]) -> nn.Parameter:
+        stack = nn.Parameter(torch.stack([one.detach() for one in parts]))
+        self._own(stack, parts)
+        return stack
 
 
 def _stack_statistics(layer: nn.BatchNorm2d, same: list[nn.BatchNorm2d]) -> None:

@@ -71,6 +71,8 @@ class Wanted:
 
     batch: Batch
     rate: float
+    seed: int
+    """Of torch's own generators in this step."""
 
 
 Training = Generator[Wanted | int, Tensor | None, None]
@@ -145,6 +147,7 @@ def train(member: Member, position: checkpoint.Position) -> Training:
 def take_step(member: Member, wanted: Wanted) -> Tensor:
     """One optimizer step of one member by itself; its mean loss."""
     batch = wanted.batch
+    _seed_generators(wanted.seed, member.feed.device)
     inputs, labels = member.workload.train_inputs(
         member.problem_class, batch.images, batch.labels, batch.draws
     )
@@ -189,9 +192,8 @@ def _train_epoch(
     clock, trained_before = _Clock(), position.images
     global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
-        _seed_step(member, position)
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
-        loss = yield Wanted(batch, learning_rate)
+        loss = yield Wanted(batch, learning_rate, _step_seed(member, position))
         assert loss is not None
         loss_sum += loss.double() * global_batch
         position.step += 1
@@ -213,14 +215,17 @@ def _train_epoch(
     return (position.images - trained_before) / clock.seconds
 
 
-def _seed_step(member: Member, position: checkpoint.Position) -> None:
+def _step_seed(member: Member, position: checkpoint.Position) -> int:
     """Dropout and the like draw from torch's own generators: seeded by the position, so that a
     resumed step draws what it would have drawn."""
-    task, feed = member.task, member.feed
-    seed = derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, feed.rank)
+    task, rank = member.task, member.feed.rank
+    return derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, rank)
+
+
+def _seed_generators(seed: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
-    if feed.device.type != "cpu":
-        torch.get_device_module(feed.device).manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def _over_replicas(member: Member, loss_sum: float) -> float:

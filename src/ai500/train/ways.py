@@ -157,7 +157,7 @@ def choose(members: Mapping[Number, Member]) -> Choice:
     if not members or (device := _device(members)).type != "cuda":
         return Choice(InTurn(members))
     ways, not_tried = all_ways(members)
-    wanted = {number: Wanted(whole_batch(member), 0.0) for number, member in members.items()}
+    wanted = {number: Wanted(whole_batch(member), 0.0, 0) for number, member in members.items()}
     with forgotten(list(members.values())):
         found = {way.name: milliseconds(partial(way.take, wanted), device) for way in ways}
     best = min(ways, key=lambda way: found[way.name])
