@@ -56,7 +56,7 @@ class Ready:
 def member_of(folder: Path, store: Store, *, batch: int, name: str) -> Member:
     """A member of class `workstation` in mixed BF16, assembled as a worker does it."""
     defined = WORKLOAD.problem_classes["workstation"]
-    train = len(store.splits["train"])
+    train = len(store.splits["train"].labels)
     counts = BOOTSTRAP.draw(train, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
     home = folder / name

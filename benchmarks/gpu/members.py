@@ -38,7 +38,7 @@ from ai500.train.ways import InTurn, Way, all_ways
 DEVICE = torch.device("cuda", 0)
 MEMBERS = 8
 SECONDS = 2.5
-CHECKED_MEMBERS, CHECKED_STEPS = 2, 6
+CHECKED_MEMBERS, CHECKED_STEPS = 2, 2
 TOLERANCE = {"fp32": 1e-3, "mixed-bf16": 5e-2}
 """Of the distance between two trainings, over the way from the first weights; or three times what
 two trainings alone differ by, where that is more."""
