@@ -303,6 +303,52 @@ class EnsembleResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Improvement:
+    """A search found a better model: when, and after how many operations of all workers."""
+
+    seconds: float
+    operations: float
+    error: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScore:
+    """AIPerf's figures beside the final score, which is `Score.flops`; of a run, their means."""
+
+    at_seconds: float
+    """The final score is that of the time from the first batch until here."""
+    least_seconds: float
+    """Only times of at least this length compete (AIPerf §IV-E: 1 hour)."""
+    mean_flops: float
+    """Over the whole search."""
+    regulated_score: float
+    """The highest −ln(error) × FLOPS of the same times (AIPerf Eq. 3)."""
+    regulated_at_seconds: float
+    best_model: str
+    initial_error: float | None
+    """Of the architecture that the search starts from; None: not validated."""
+    models: int
+    """Taken up by all workers; the initial one by each of them."""
+    architectures: int
+    tuned: int
+    """Models whose hyper-parameters TPE chose."""
+    lost: int
+    idle_between_trainings: float
+    """Share of the workers' time between the end of one training and the next one's start."""
+    without_work: float
+    """Share of the workers' time without any training or validation, restarts included."""
+    unreadable_lines: int
+    """Of the histories; they are passed over."""
+    operations_to_target: float | None
+    """Of all workers until the best error met the target; None: not reached."""
+    operations_to_target_variation: float | None = None
+    """Of a run: over its trials (V3 Fig. 2: a search's computation varies from run to run)."""
+    improvements: tuple[Improvement, ...] = ()
+    """Of one trial: operations and time to every error that was reached."""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """One trial's score, or the mean of the trials (then with them in `trials`)."""
 
@@ -359,6 +405,8 @@ class Score:
     """Of a run: sample standard deviation / mean of VFLOPS over all complete trials."""
     epochs_to_target_variation: float | None = None
     """The same of the epochs to the target (V2 Table 2); None where a trial did not reach it."""
+    search: SearchScore | None = None
+    """None: no search, an ensemble."""
     trials: tuple[Score, ...] = ()
 
 

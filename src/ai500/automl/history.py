@@ -29,26 +29,27 @@ Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A model is taken up: what it is and what one step of it costs."""
 
     model: str
     """Unique in the trial, such as `002-0013`: worker and number."""
     parent: str | None
-    round: int = option(1, "of this worker, from 1", minimum=1)
+    round: int
+    """Of this worker, from 1."""
     moves: tuple[str, ...] = ()
     """Morphisms from the parent, in words."""
-    digest: str = ""
-    architecture: tuple[Layer, ...] = ()
+    digest: str
+    architecture: tuple[Layer, ...]
     batch_size: int = option(1, "images of a step over all accelerators", minimum=1)
     kernel: int | None = None
     """Kernel size of the blocks that were added; None: nothing was."""
     tuned: bool = False
     """Hyper-parameters by TPE, not the class's own."""
-    operations: Operations | None = None
+    operations: Operations
     steps_per_epoch: int = option(1, "optimizer steps of an epoch", minimum=1)
-    validation_images: int = option(0, "of one validation", minimum=0)
+    validation_images: int = option(1, "of one validation", minimum=1)
     epochs: int = option(1, "at most", minimum=1)
     parent_accuracy: float | None = None
 
@@ -72,7 +73,7 @@ class Epoch:
     model: str
     epoch: int = option(1, "from 1", minimum=1)
     loss: float | None = None
-    accuracy: float = option(0.0, "on the validation set", minimum=0)
+    accuracy: float = option(0.0, "on the validation set, in [0, 1]", minimum=0, less_than=1 + 1e-9)
     predicted: float | None = None
     """What the learning curve so far promises at the last epoch."""
 
