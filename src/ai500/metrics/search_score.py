@@ -114,9 +114,10 @@ def regulated_score(flops: float, *, error: float, validation_images: int) -> fl
     return -math.log(max(error, 1 / validation_images)) * flops
 
 
-def read_search(history: History, time_of: Callable[[Line], float]) -> Search:
+def read_search(
+    lines: Sequence[Line], history: History, time_of: Callable[[Line], float]
+) -> Search:
     """The search from its workers' lines; `time_of` tells a line's time on the trial's clock."""
-    lines = history.look()
     counted = list(_chunks(lines, history, time_of))
     if not counted:
         raise JobError("no worker has trained yet: their histories are empty.")
@@ -159,9 +160,7 @@ def _chunks(
         if not isinstance(work, Work) or not _own(line, history):
             continue
         candidate, end = history.models[work.model].candidate, time_of(line)
-        limit = (
-            candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
-        )
+        limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
         known = covered.setdefault((work.model, work.phase, work.epoch), [])
         fresh = 0
         if work.epoch <= candidate.epochs:
