@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ai500.automl.settings import Search
 from ai500.schema import option
 from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
@@ -165,6 +166,8 @@ class Plan:
     estimated_seconds: float | None
     estimated_node_hours: float | None
     estimate_basis: str
+    search: Search | None = None
+    """What each worker of a search does; None: an ensemble is trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,7 @@ class Task:
     meter_seconds: float = 0.0
     """Between two samples of the node's meters; 0: no meters."""
     profile: Profiling | None = None
+    search: Search | None = None
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]

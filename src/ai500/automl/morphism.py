@@ -166,7 +166,7 @@ def _widen_reader(
     weight = weights[name]
     drawn = 0.5 + torch.rand(len(mapping), generator=generator, dtype=torch.float64)
     total = torch.zeros(weight.shape[1], dtype=torch.float64).index_add_(0, mapping, drawn)
-    shares = (drawn / total[mapping]).to(weight.dtype)
+    shares = (drawn / total[mapping]).to(weight)
     weights[name] = weight[:, mapping] * shares.view(1, -1, *[1] * (weight.dim() - 2))
 
 

@@ -54,6 +54,7 @@ def member_tasks(
                 checkpoint_seconds=config.train.checkpoint_minutes * 60,
                 convention=OFFICIAL_CONVENTION,
                 meter_seconds=config.run.meter_seconds,
+                search=plan.search,
             )
         )
     return tasks

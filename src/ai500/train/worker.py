@@ -1,6 +1,7 @@
 """One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun.
 
-This file is the process: its parent, its cores, its signals. What it trains is in `member.py`.
+This file is the process: its parent, its cores, its signals. What it trains is in `member.py`;
+what it does where members search (AIPerf) is in `automl/worker.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def main() -> int:
         slot = task.slots[rank.local_rank]
         threads = _pin(slot, rank)
         # Imported here: torch reads the process's cores when it is loaded.
-        from ai500.train.member import run
+        if task.search is None:
+            from ai500.train.member import run
+        else:
+            from ai500.automl.worker import run
 
         run(task, rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:
