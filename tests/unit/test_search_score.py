@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.automl.history import Ended, Entry, Epoch, History, Work
+from ai500.automl.history import Ended, Epoch, History, Work
 from ai500.errors import JobError
 from ai500.metrics.search_score import (
     Curve,
@@ -76,15 +76,10 @@ def test_the_final_score_is_the_highest_of_the_times_that_are_long_enough(tmp_pa
 
 
 def test_what_a_restart_repeats_counts_once(tmp_path: Path) -> None:
-    lines: list[tuple[float, Entry]] = [(0, candidate("a"))]
-    killed = Work("a", "train", 1, 0, 7, 7.0)
-    write_history(tmp_path, 0, [*lines, (7, killed)])
-    write_history(
-        tmp_path,
-        0,
-        [(20, candidate("a")), *epoch("a", 1, at=20, accuracy=0.5), (30, Ended("a", "trained"))],
-        attempt=2,
-    )
+    made = candidate("a")
+    write_history(tmp_path, 0, [(0, made), (7, Work("a", "train", 1, 0, 7, 7.0))])
+    again = epoch(made, 1, at=20, accuracy=0.5)
+    write_history(tmp_path, 0, [(20, made), *again, (30, Ended("a", "trained"))], attempt=2)
     search, _ = searched(tmp_path)
     assert search.curve.operations[-1] == pytest.approx(ONE_EPOCH)
     assert search.curve.at(7) == pytest.approx(train_operations(7))

@@ -157,7 +157,7 @@ def fixed_search_space(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(layer=8, source="AIPerf Table IV", severity="note", of="search")
+@rule("a search's defaults", of="search")
 def changed_defaults(evidence: Evidence) -> Iterator[Found]:
     """Optimizer, learning rate, batch sizes, patience, … may change, and are disclosed."""
     for fact in facts(evidence):
