@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ai500.errors import InputError
-from ai500.rules import checks, checks_procedure, checks_records
+from ai500.rules import checks, checks_procedure, checks_records, checks_search
 from ai500.rules.evidence import Evidence, TrialEvidence, evidence_of
 from ai500.rules.facts import facts
 from ai500.rules.judgement import Finding, Judgement
@@ -530,7 +530,7 @@ def test_rules_say_who_they_are() -> None:
         assert rule.text.endswith(".")
         assert rule.since in VERSIONS
         assert rule.check.__module__ in {
-            one.__name__ for one in (checks, checks_procedure, checks_records)
+            one.__name__ for one in (checks, checks_procedure, checks_records, checks_search)
         }
 
 
