@@ -77,7 +77,7 @@ def _of_run(trials: Sequence[Score], *, least_runs: int) -> Score:
     """The mean of the kept trials, and of a search's own figures."""
     score = mean_of_trials(trials, least_runs=least_runs)
     kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
-    if not kept:
+    if len(trials) == 1 or not kept:
         return score
     all_of_them = [one.search.operations_to_target for one in trials if one.search]
     return dataclasses.replace(

@@ -14,11 +14,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Work
 from ai500.errors import JobError
@@ -92,8 +92,8 @@ class Search:
 
     def error(self, seconds: float) -> float | None:
         """The best error until then; None: no model was validated yet."""
-        known = [one.error for one in self.improvements if one.seconds <= seconds]
-        return known[-1] if known else None
+        place = bisect_right(self.improvements, seconds, key=lambda one: one.seconds)
+        return self.improvements[place - 1].error if place else None
 
     def regulated(self, seconds: float) -> float | None:
         """The regulated score until then."""
@@ -330,15 +330,21 @@ def highest_regulated(search: Search, *, least: float) -> tuple[float, float]:
 
 
 def mean_of_searches(trials: Sequence[SearchScore], *, variation: float | None) -> SearchScore:
-    """Of a run's kept trials; what belongs to one trial alone is left out."""
-    merged: Mapping[str, float | None] = {
-        field.name: None if None in values else fmean(values)
-        for field in dataclasses.fields(SearchScore)
-        if field.type in ("float", "float | None")
-        and (values := [getattr(one, field.name) for one in trials])
-    }
-    alone = {"improvements": (), "operations_to_target_variation": variation}
-    return trials[0] if len(trials) == 1 else dataclasses.replace(trials[0], **merged, **alone)
+    """Of the kept trials: means, counts rounded; what belongs to one trial alone is left out."""
+    merged: dict[str, Any] = {}
+    for field in dataclasses.fields(SearchScore):
+        values = [getattr(one, field.name) for one in trials]
+        if field.name in ("lost", "unreadable_lines"):
+            merged[field.name] = sum(values)
+        elif all(type(value) is int for value in values):
+            merged[field.name] = round(fmean(values))
+        elif all(type(value) is float for value in values):
+            merged[field.name] = fmean(values)
+        elif None in values:
+            # A mean over only those trials that got there would flatter the run.
+            merged[field.name] = None
+    alone = {"operations_to_target_variation": variation, "improvements": ()}
+    return dataclasses.replace(trials[0], **merged | alone)
 
 
 def clock_of_lines(hosts: set[tuple[str, str]]) -> Literal["monotonic", "wall"]:
