@@ -62,7 +62,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
-    search = planned_search(config, problem_class, hyper, device=device)
+    search = planned_search(
+        config, problem_class, hyper, device=device, degree=degrees.parallel_degree
+    )
     precision.check(
         hyper.precision,
         device_type=device,

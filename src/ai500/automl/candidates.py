@@ -107,7 +107,8 @@ class Candidates:
         architecture = parent.architecture
         for move in prepared.moves:
             architecture, weights = apply(architecture, weights, move, generator=generator)
-        return dataclasses.replace(prepared, weights=weights)
+        candidate = dataclasses.replace(prepared.candidate, parent_accuracy=parent.accuracy)
+        return dataclasses.replace(prepared, candidate=candidate, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
         """Counted from its layers, each architecture once."""
@@ -126,34 +127,39 @@ class Candidates:
     def _parents(
         self, known: Sequence[Model], *, number: int, random: np.random.Generator
     ) -> Iterator[tuple[Model, Weights | None]]:
-        """Drawn from the ranked history; before any model has ended: the one in training."""
-        alone = True
-        for parent in drawn_parents(
+        """Drawn from the ranked history; before any model was judged: the one in training."""
+        training = f"{self._task.member:03d}-{number - 1:04d}"
+        drawn = drawn_parents(
             known,
             by_prediction=not self._search.tunes(number),
             best=self._search.kept_models,
             random=random,
-        ):
-            assert parent.ended is not None and parent.ended.weights is not None
-            weights = self._store.load(parent.ended.weights)
-            if weights is not None:
-                alone = False
-                yield parent, weights
-        training = f"{self._task.member:03d}-{number - 1:04d}"
-        if alone and training in self._history.models:
+            training=training,
+        )
+        nobody = True
+        for parent in drawn:
+            weights = None
+            if parent.ended is not None and parent.ended.weights is not None:
+                weights = self._store.load(parent.ended.weights)
+                if weights is None:
+                    continue
+            nobody = False
+            yield parent, weights
+        if nobody and training in self._history.models:
             yield self._history.models[training], None
 
     def _child(
         self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
     ) -> tuple[Candidate, tuple[Move, ...]] | None:
         """The first of some drawn children that is new and not too large."""
-        tried = {one.candidate.digest for one in self._history.models.values()}
+        tried = {one.candidate.digest for one in list(self._history.models.values())}
         most = self._search.most_growth * self.operations(self.initial).forward_per_image
+        shape = Shape.of(parent.architecture)
         for _ in range(DRAWS):
-            steps = drawn_moves(parent.architecture, kernel=proposed.kernel, random=random)
+            steps = drawn_moves(shape, kernel=proposed.kernel, random=random)
             if steps is None:
                 return None
-            child = reshaped(parent.architecture, steps)
+            child = shape.after(steps)
             if child is None or child.digest in tried:
                 continue
             tried.add(child.digest)
@@ -191,35 +197,46 @@ class Candidates:
         )
 
 
+@dataclass(frozen=True)
+class Shape:
+    """An architecture with weights that have shapes only: morphisms of it cost next to nothing."""
+
+    architecture: Architecture
+    weights: Weights
+
+    @classmethod
+    def of(cls, architecture: Architecture) -> Shape:
+        """Without a random number drawn."""
+        with torch.device("meta"):
+            return cls(architecture, dict(Network(architecture).state_dict()))
+
+    def after(self, steps: Sequence[Move]) -> Architecture | None:
+        """The child's layers; None: a step can't be done."""
+        architecture, weights = self.architecture, self.weights
+        generator = torch.Generator().manual_seed(0)
+        for move in steps:
+            try:
+                architecture, weights = apply(architecture, weights, move, generator=generator)
+            except UnwidenableError:
+                return None
+        return architecture
+
+
 def drawn_moves(
-    architecture: Architecture, *, kernel: int, random: np.random.Generator
+    shape: Shape, *, kernel: int, random: np.random.Generator
 ) -> tuple[Move, ...] | None:
     """A block behind a drawn ReLU, and what is drawn besides; None: there is no ReLU."""
-    blocks = [one for one in moves(architecture, kernels=(kernel,)) if one.kind == "deeper"]
-    if not blocks:
+    relus = [layer.number for layer in shape.architecture.layers if layer.kind == "relu"]
+    if not relus:
         return None
-    block = blocks[int(random.integers(len(blocks)))]
+    block = Move("deeper", relus[int(random.integers(len(relus)))], size=kernel)
     besides = BESIDES[int(random.integers(len(BESIDES)))]
-    grown = reshaped(architecture, (block,))
+    grown = shape.after((block,))
     assert grown is not None  # a block can be added behind every ReLU
     others = [one for one in moves(grown) if one.kind == besides]
     if not others:
         return (block,)
     return block, others[int(random.integers(len(others)))]
-
-
-def reshaped(architecture: Architecture, steps: Sequence[Move]) -> Architecture | None:
-    """The child's layers alone; None: a step can't be done."""
-    with torch.device("meta"):
-        weights = dict(Network(architecture).state_dict())
-    for move in steps:
-        try:
-            architecture, weights = apply(
-                architecture, weights, move, generator=torch.Generator().manual_seed(0)
-            )
-        except UnwidenableError:
-            return None
-    return architecture
 
 
 def in_words(move: Move) -> str:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ai500.automl.candidates import Candidates, Prepared
-from ai500.automl.history import Candidate, Ended, Entry, History, Present, State, Writer
+from ai500.automl.history import Candidate, Ended, Entry, History, Line, Present, State, Writer
 from ai500.automl.morphism import Weights
 from ai500.automl.past import past_of
 from ai500.automl.selection import kept
@@ -22,6 +22,19 @@ from ai500.events import EventLog
 from ai500.records import Task
 
 
+class SharedHistory(History):
+    """For two threads."""
+
+    def __init__(self, members: Path) -> None:
+        super().__init__(members)
+        self._looking = threading.Lock()
+
+    def look(self) -> list[Line]:
+        """One at a time: a line is taken in once."""
+        with self._looking:
+            return super().look()
+
+
 class Head:
     """The worker's memory and its plans."""
 
@@ -29,7 +42,7 @@ class Head:
         assert task.search is not None
         folder = Path(task.folder)
         self.log = log
-        self.history = History(folder.parent)
+        self.history = SharedHistory(folder.parent)
         self.past = past_of(self.history.look(), worker=task.member)
         self.seconds_left = max(0.0, task.search.minutes * 60 - self.past.seconds)
         self._task, self._folder = task, folder
@@ -39,7 +52,7 @@ class Head:
         self._candidates = Candidates(task, self.history, self._store)
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._put_away: Future[None] | None = None
-        self._ahead: Future[Prepared] | None = None
+        self._ahead: list[Future[Prepared]] = []
         self._last: tuple[str, Weights | None] = ("", None)
         self._round = self.past.rounds
         self._kept_most = task.search.kept_models
@@ -54,8 +67,6 @@ class Head:
         self.write(Present("begin"))
         if not self.past.rounds:
             self.log.emit("first_batch")
-        for one in self.history.unreadable:
-            self.log.emit("history_unreadable", line=str(one))
 
     def checkpoint(self, model: str) -> Path:
         """Of a model in training; its name is unlike that of any model before."""
@@ -72,8 +83,8 @@ class Head:
         return prepared
 
     def look_ahead(self) -> None:
-        """While a model trains: the next one."""
-        self._ahead = self._aside.submit(self._candidates.next, self._round + 1)
+        """While a model trains: the next one; after each epoch anew, by what is known then."""
+        self._ahead.append(self._aside.submit(self._candidates.next, self._round + 1))
 
     def ended(self, candidate: Candidate, state: State, reason: str, weights: Weights) -> None:
         """A model is done with; its weights, where it was judged, are kept for its children."""
@@ -86,13 +97,15 @@ class Head:
 
     def close(self, reason: str) -> None:
         """After everything is on disk."""
-        if self._ahead is not None:
-            self._ahead.cancel()
+        for one in self._ahead:
+            one.cancel()
         self._aside.shutdown(wait=True)
         if self._put_away is not None:
             self._put_away.result()
         self.write(Present("end", reason))
         self.history.look()
+        for one in self.history.unreadable:
+            self.log.emit("history_unreadable", line=str(one))
 
     @property
     def initial(self) -> Prepared:
@@ -129,12 +142,18 @@ class Head:
         """As prepared while the last model trained; a first one, or one after a restart, now."""
         if self._round == 1:
             return self._candidates.first()
-        if self._ahead is None:
+        if not self._ahead:
             return self._candidates.next(self._round)
-        prepared, self._ahead = self._ahead.result(), None
+        done = [one for one in self._ahead if one.done()]
+        prepared = (done or self._ahead)[-1].result()
+        for one in self._ahead:
+            one.cancel()
+        self._ahead.clear()
         if prepared.weights is not None:
             return prepared
         parent, weights = self._last
+        if weights is None and len(self.history.models) > 1:
+            return self._candidates.next(self._round)  # the model it was to be a child of is lost
         if weights is None:
             raise AI500Error(
                 "the initial model could not be trained, and no other worker has a model yet: "
@@ -149,9 +168,10 @@ class Head:
         path = None if weights is None else self._store.save(candidate.model, weights)
         self._end(Ended(candidate.model, state, path, reason))
         self.history.look()
-        mine = [m for m in self.history.models.values() if m.worker == self._task.member]
+        models = list(self.history.models.values())
+        mine = [model for model in models if model.worker == self._task.member]
         best = max(mine, key=lambda model: (model.accuracy or 0.0, model.id))
-        keep = kept(self.history.models.values(), best=self._kept_most)
+        keep = kept(models, best=self._kept_most)
         self._store.keep(keep | {best.id, candidate.model})
 
     def _end(self, entry: Ended) -> None:

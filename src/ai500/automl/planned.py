@@ -11,7 +11,12 @@ from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
 
 def planned_search(
-    config: Config, problem_class: ProblemClass, hyper: Hyperparameters, *, device: str
+    config: Config,
+    problem_class: ProblemClass,
+    hyper: Hyperparameters,
+    *,
+    device: str,
+    degree: int,
 ) -> Search | None:
     """What each worker will do; None: this workload trains an ensemble."""
     reference, changes = problem_class.search, _changes(config.automl)
@@ -30,6 +35,13 @@ def planned_search(
         )
     search = dataclasses.replace(reference, **changes)
     _check_sizes(search)
+    largest = max(search.batch_sizes) * hyper.accumulation * degree
+    if largest > problem_class.train_samples:
+        raise ConfigError(
+            f"automl.batch_sizes = {list(search.batch_sizes)}: a step of {largest} images "
+            "(the largest × parallel.degree × train.accumulation) is more than the "
+            f"{problem_class.train_samples} samples of class {problem_class.name}. Leave it out."
+        )
     _check_training(config, hyper)
     return search
 

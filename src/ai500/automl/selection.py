@@ -13,12 +13,19 @@ TEMPERATURE = 2.0
 """Of the draw by rank: the second has e^−1/2 = 0.61 of the first one's chance."""
 
 
-def ranked(models: Iterable[Model], *, by_prediction: bool) -> list[Model]:
+def ranked(
+    models: Iterable[Model], *, by_prediction: bool, training: str | None = None
+) -> list[Model]:
     """Those that can be parents, best first: in warm-up by what their learning curves promise.
 
-    Equal ones stand in the order of their names, so that every worker ranks alike.
+    A worker's own model that still trains can be one: its weights come when it has ended. Equal
+    ones stand in the order of their names, so that every worker ranks alike.
     """
-    done = [one for one in models if one.ended is not None and one.ended.weights is not None]
+    done = [
+        one
+        for one in models
+        if (one.id == training if one.ended is None else one.ended.weights is not None)
+    ]
 
     def key(model: Model) -> tuple[float, str]:
         value = model.predicted if by_prediction else model.accuracy
@@ -38,10 +45,15 @@ def kept(models: Iterable[Model], *, best: int) -> set[str]:
 
 
 def drawn_parents(
-    models: Iterable[Model], *, by_prediction: bool, best: int, random: np.random.Generator
+    models: Iterable[Model],
+    *,
+    by_prediction: bool,
+    best: int,
+    random: np.random.Generator,
+    training: str | None = None,
 ) -> Iterator[Model]:
     """The best ones in a drawn order: each place goes to rank r with weight exp(−r / 2)."""
-    left = ranked(models, by_prediction=by_prediction)[:best]
+    left = ranked(models, by_prediction=by_prediction, training=training)[:best]
     ranks = list(range(len(left)))
     while left:
         weights = np.array([math.exp(-rank / TEMPERATURE) for rank in ranks])

@@ -49,6 +49,8 @@ class ModelLog:
     most_epochs: int
     """That the learning curve is followed to: of a round after warm-up."""
     write: Callable[[Entry], None]
+    on_judged: Callable[[], None]
+    """Called after each epoch that was judged."""
     log: EventLog
     device: torch.device
     told: list[Event] = field(default_factory=list)
@@ -95,6 +97,7 @@ class ModelLog:
         curve = [self.accuracies[one] for one in sorted(self.accuracies)]
         promised = predicted_accuracy(curve, epochs=self.most_epochs)
         self.write(Epoch(self.candidate.model, epoch, self._loss, accuracy, promised))
+        self.on_judged()
 
     def _work(self, phase: Phase, epoch: int, first: int, count: int) -> None:
         now = time.monotonic()

@@ -176,6 +176,7 @@ class Worker:
             accuracies={number: one.accuracy for number, one in before.items()},
             most_epochs=self._task.hyperparameters.epochs,
             write=head.write,
+            on_judged=head.look_ahead,
             log=head.log,
             device=self._device,
         )
