@@ -10,7 +10,7 @@ from ai500.metrics.search_score import Search
 from ai500.report import svg
 from ai500.report.figures import right_labels
 from ai500.report.svg import Frame, LogScale, Point, Scale
-from ai500.units import human_si, si_prefix
+from ai500.units import si_prefix
 
 POINTS = 240
 TREE_HEIGHT = 400.0
@@ -55,9 +55,10 @@ def score_figure(search: Search, *, least: float, final: Point, window: float, t
     if least < seconds:
         parts.append(svg.line((frame.x(least), frame.top), (frame.x(least), 282), "target"))
     parts.append(svg.dot((frame.x(final[0]), frame.y(final[1])), "ensemble", radius=5))
-    labels = [(score[-1][1], f"score {human_si(final[1])}", "ensemble")]
+    labels = [(score[-1][1], f"score {final[1] / factor:.3g}", "ensemble")]
     if regulated:
-        labels.append((regulated[-1][1], f"regulated {human_si(regulated[-1][1])}", "mean"))
+        last = regulated[-1][1]
+        labels.append((last, f"regulated {last / factor:.3g}", "mean"))
     parts += right_labels(frame, labels)
     return svg.document(parts, height=336, title=title)
 

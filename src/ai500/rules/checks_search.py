@@ -170,7 +170,7 @@ def changed_defaults(evidence: Evidence) -> Iterator[Found]:
     terms, ours = evidence.reference.search, evidence.plan.search
     for field in fields(terms) if terms is not None else ():
         wanted, found = (getattr(one, field.name, None) for one in (terms, ours))
-        if field.name not in FIXED_TERMS and wanted != found:
+        if field.name not in (*FIXED_TERMS, "minutes") and wanted != found:
             yield Found(
                 f"{field.name.replace('_', ' ')}: {plain(found)}, the class has {plain(wanted)}",
                 reference=plain(wanted),
