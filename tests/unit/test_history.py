@@ -96,7 +96,9 @@ def test_a_torn_line_spoils_itself_alone(tmp_path: Path) -> None:
         (lambda e: e | {"entry": e["entry"] | {"accuracy": 1.5}}, "accuracy"),
         (lambda e: e | {"entry": e["entry"] | {"accuracy": "good"}}, "accuracy"),
         (lambda e: e | {"wall": None}, "wall"),
-        (lambda e: {"event": "epoch"}, "missing"),
+        (lambda e: e | {"wall": float("nan")}, "wall"),
+        (lambda e: {k: v for k, v in e.items() if k != "entry"}, "epoch"),
+        (lambda e: {"event": "epoch"}, "wall"),
         (lambda e: [e], "table"),
     ],
 )

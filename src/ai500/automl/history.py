@@ -13,10 +13,11 @@ numbers, so that nothing counts twice. Needs no torch.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ai500 import schema
 from ai500.automl.architecture import Architecture, Layer
@@ -165,31 +166,29 @@ class Reader:
                 self.unreadable.append(Unreadable(self.worker, self._line, why))
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What every line has, as `EventLog` writes it."""
-
-    event: str
-    wall: float
-    monotonic: float
-    host: str
-    boot: str
-    sequence: int
-    worker: int
-    attempt: int
-    entry: dict[str, Any]
+_HEAD: dict[str, tuple[type, ...]] = {
+    "event": (str,), "wall": (float, int), "monotonic": (float, int), "host": (str,),
+    "boot": (str,), "sequence": (int,), "worker": (int,), "attempt": (int,),
+}  # fmt: skip
+"""What every line has besides its entry, as `EventLog` writes it."""
 
 
 def _line(text: bytes, *, worker: int) -> Line:
     event = json.loads(text.decode())
-    head = schema.decode(_Head, event)
-    if head.worker != worker:
-        raise schema.SchemaError("worker", f"{head.worker} in the file of worker {worker}")
-    if head.event not in KINDS:
-        raise schema.SchemaError("event", f"{head.event[:20]!r} is not known")
-    entry = schema.decode(KINDS[head.event], head.entry, at=head.event)
-    del event["entry"]
-    return Line(head.worker, head.attempt, entry, event)
+    if not isinstance(event, dict):
+        raise schema.SchemaError("", "expected a table")
+    entry = event.pop("entry", None)
+    # By hand: a long search has a million lines, and this is half of the time they take.
+    for key, kinds in _HEAD.items():
+        value = event.get(key)
+        if type(value) not in kinds or (type(value) is float and not math.isfinite(value)):
+            raise schema.SchemaError(key, f"found {value!r}")
+    if event["worker"] != worker:
+        raise schema.SchemaError("worker", f"{event['worker']} in the file of worker {worker}")
+    if event["event"] not in KINDS:
+        raise schema.SchemaError("event", f"{event['event'][:20]!r} is not known")
+    found = schema.decode(KINDS[event["event"]], entry, at=event["event"])
+    return Line(worker, event["attempt"], found, event)
 
 
 @dataclass
