@@ -104,8 +104,8 @@ class Head:
             self._put_away.result()
         self.write(Present("end", reason))
         self.history.look()
-        for one in self.history.unreadable:
-            self.log.emit("history_unreadable", line=str(one))
+        for unreadable in self.history.unreadable:
+            self.log.emit("history_unreadable", line=str(unreadable))
 
     @property
     def initial(self) -> Prepared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ai500.automl.settings import Search
 from ai500.config import AutomlConfig, Config
@@ -46,7 +47,7 @@ def planned_search(
     return search
 
 
-def _changes(wanted: AutomlConfig) -> dict[str, object]:
+def _changes(wanted: AutomlConfig) -> dict[str, Any]:
     stated = {one.name: getattr(wanted, one.name) for one in dataclasses.fields(wanted)}
     return {name: value for name, value in stated.items() if value is not None}
 

@@ -153,9 +153,7 @@ class Worker:
         task = model_task(self._task, candidate, batch_size=prepared.batch_size, seed=prepared.seed)
         member = put_together(
             task,
-            model=network(Architecture(candidate.architecture), prepared.weights).to(
-                self._device, memory_format=torch.channels_last
-            ),
+            model=network(Architecture(candidate.architecture), prepared.weights).to(self._device),
             mesh=self._mesh,
             device=self._device,
             splits=self._samples,
@@ -200,8 +198,9 @@ def _without_weights(decided: object) -> object:
 def network(architecture: Architecture, weights: Weights | None) -> Network:
     """With weights no random number is drawn and none is copied; without, others bring them."""
     if weights is None:
-        return Network(architecture)
-    with torch.device("meta"):
         made = Network(architecture)
-    made.load_state_dict(weights, assign=True)
-    return made
+    else:
+        with torch.device("meta"):
+            made = Network(architecture)
+        made.load_state_dict(weights, assign=True)
+    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
