@@ -120,10 +120,10 @@ def operations_figure(
 def lineage(nodes: Mapping[str, Node], best: str) -> list[Node]:
     """From the start to the best model."""
     found: list[Node] = []
-    name: str | None = best
-    while name in nodes and nodes[name] not in found:
-        found.append(nodes[name])
-        name = nodes[name].parent
+    node = nodes.get(best)
+    while node is not None and node not in found:
+        found.append(node)
+        node = nodes.get(node.parent or "")
     return found[::-1]
 
 
