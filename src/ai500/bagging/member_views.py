@@ -49,6 +49,8 @@ class MemberView:
         trained = self.epochs_done - self.epochs_at_start
         if self.state != "running" or self.started is None or trained <= 0:
             return None
+        if self.worker is not None:
+            return None  # its models come and go; its time is fixed
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
 
 

@@ -13,7 +13,7 @@ from ai500.records import Score, SearchScore
 from ai500.report import search_figures
 from ai500.report.contents import Contents
 from ai500.report.figures import Figure
-from ai500.report.headline import Card, counted, flops, hardware, quality
+from ai500.report.headline import Card, counted, flops, hardware, mean_of_which, quality
 from ai500.report.search_figures import Node
 from ai500.report.sections import NOT_MEASURED, Table, flop, share
 from ai500.units import human_seconds, human_si
@@ -37,15 +37,14 @@ def sentences(contents: Contents) -> list[str]:
     score, plan = contents.score, contents.plan
     found = score.search
     assert found is not None
-    trials = len(score.trials) or 1
-    mean = "" if trials == 1 else f" Every figure here is the mean of {counted(trials, 'trial')}."
+    times = "" if len(score.trials) < 2 else f" {len(score.trials)} times"
     tried = counted(found.architectures, "architecture")
     return [
-        f"{counted(score.ensemble_size, 'worker').capitalize()} searched architectures for "
+        f"{counted(score.ensemble_size, 'worker').capitalize()} searched architectures{times} for "
         f"{human_seconds(score.seconds)}, problem class {plan.problem_class} of AIPerf, on "
         f"{hardware(contents)}, and trained {counted(found.models, 'model')} of {tried} for "
         f"{human_si(score.operations + score.validation_operations)}FLOP, counted by convention "
-        f"{score.convention}.{mean}",
+        f"{score.convention}.{mean_of_which(score)}",
         f"The score is {flops(score.flops)}: the highest mean speed from the first batch to a time "
         f"of at least {human_seconds(found.least_seconds)}, reached at "
         f"{human_seconds(found.at_seconds)}. The best model's {score.quality_name} is "
