@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ai500.automl.history import (
     Ended,
@@ -124,6 +127,21 @@ def test_bytes_of_anything_are_skipped(tmp_path: Path, spoiled: bytes) -> None:
     history = History(tmp_path)
     assert len(history.look()) == 5
     assert [one.line for one in history.unreadable] == [3]
+
+
+@given(damage=st.lists(st.tuples(st.floats(0, 0.999), st.binary(max_size=4)), max_size=6))
+@settings(max_examples=40)
+def test_whatever_happens_to_the_file_it_can_be_read(damage: list[tuple[float, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_history(Path(folder), 0, trained(candidate("a"), at=0, accuracies=[0.1, 0.2]))
+        data = path.read_bytes()
+        for place, other in damage:
+            at = int(place * len(data))
+            data = data[:at] + other + data[at + len(other) :]
+        path.write_bytes(data)
+        history = History(Path(folder))
+        read = len(history.look())
+        assert read + len(history.unreadable) == data.count(b"\n")
 
 
 def test_a_model_belongs_to_the_worker_that_took_it_up(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ from ai500.metrics.search_score import (
     read_search,
     search_result,
 )
+from ai500.metrics.search_trials import clocked
 from tests.unit.synthetic_search import (
+    BEGAN,
+    BOOT,
     STEPS,
     VALIDATION,
     candidate,
@@ -162,6 +165,26 @@ def test_idle_time_between_trainings_is_told_from_restarts(tmp_path: Path) -> No
     lost = idle(search.chunks)
     assert lost.between_trainings == pytest.approx(1 / 40)
     assert lost.uncovered == pytest.approx(10 / 40)
+
+
+def test_workers_on_several_hosts_are_put_on_one_clock(tmp_path: Path) -> None:
+    """[D6]: the second host's wall clock is 100 s ahead, and measured to be so."""
+    write_history(tmp_path, 0, trained(candidate("a"), at=0, accuracies=[0.5]), host="one")
+    late = trained(candidate("b"), at=2, accuracies=[0.6])
+    write_history(tmp_path, 1, late, host="two", wall_offset=100.0)
+    clocks = [
+        {
+            "event": "clock", "wall": BEGAN + offset, "host": host, "boot": BOOT,
+            "offset_seconds": offset, "uncertainty_seconds": 0.001, "reference": "one",
+        }
+        for host, offset in (("one", 0.0), ("two", 100.0))
+    ]  # fmt: skip
+    found = clocked(History(tmp_path), clocks)
+    assert found.clock == "wall"
+    assert found.search.seconds == pytest.approx(12)
+    assert found.search.improvements[-1].seconds == pytest.approx(12)
+    assert found.clocks.uncertainty(*found.ends) == pytest.approx(0.002, rel=1)
+    assert clocked(History(tmp_path), []).search.seconds == pytest.approx(112)
 
 
 def test_no_error_at_all_is_known_only_as_less_than_one_image(tmp_path: Path) -> None:
