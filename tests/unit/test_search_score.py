@@ -187,6 +187,16 @@ def test_workers_on_several_hosts_are_put_on_one_clock(tmp_path: Path) -> None:
     assert clocked(History(tmp_path), []).search.seconds == pytest.approx(112)
 
 
+def test_the_last_model_is_judged_in_time(tmp_path: Path) -> None:
+    """Its accuracy is told a moment after the work that ends the search."""
+    *lines, (at, _), ended = trained(candidate("a"), at=0, accuracies=[0.5])
+    late = Epoch("a", 1, None, 0.8, None)
+    write_history(tmp_path, 0, [*lines, (at + 0.01, late), (ended[0] + 0.02, ended[1])])
+    search, _ = searched(tmp_path)
+    assert search.seconds == pytest.approx(10)
+    assert search.error(search.seconds) == pytest.approx(0.2)
+
+
 def test_no_error_at_all_is_known_only_as_less_than_one_image(tmp_path: Path) -> None:
     write_history(tmp_path, 0, trained(candidate("a"), at=0, accuracies=[1.0]))
     search, _ = searched(tmp_path)

@@ -147,7 +147,9 @@ def _improvements(
     found: list[Improvement] = []
     for seconds, error, model in judged:
         if not found or error < found[-1].error:
-            found.append(Improvement(seconds, curve.at(seconds), error, model))
+            # The last validation is judged a moment after its work, which ends the search.
+            at = min(seconds, curve.seconds[-1])
+            found.append(Improvement(at, curve.at(at), error, model))
     return tuple(found)
 
 
