@@ -151,7 +151,8 @@ class Whole:
 
 
 BOOTSTRAP, POISSON, WHOLE = Bootstrap(), Poisson(), Whole()
-SAMPLERS: dict[str, Sampler] = {one.name: one for one in (BOOTSTRAP, POISSON, WHOLE)}
+BOOTSTRAPS: dict[str, Sampler] = {one.name: one for one in (BOOTSTRAP, POISSON)}
+SAMPLERS: dict[str, Sampler] = {**BOOTSTRAPS, WHOLE.name: WHOLE}
 
 
 def epoch_order(counts: Counts, *, seed: int, member: int, epoch: int) -> NDArray[np.int64]:
