@@ -63,11 +63,11 @@ def test_every_model_is_in_the_table_the_best_first(contents: Contents) -> None:
     view = contents.search
     assert view is not None
     assert {row[0] for row in table.rows} == set(view.history.models)
-    errors = [float(row[7]) for row in table.rows]
+    errors = [float(row[2]) for row in table.rows]
     assert errors == sorted(errors)
     assert table.rows[0][0] == contents.shown.search.best_model  # type: ignore[union-attr]
     assert sum(row[1] == "none" for row in table.rows) == 2
-    assert any(row[5].endswith("TPE") for row in table.rows)
+    assert any(row[7].endswith("TPE") for row in table.rows)
 
 
 def test_workers_own_operations_are_all_there_are(contents: Contents) -> None:

@@ -244,10 +244,10 @@ def models_table(contents: Contents) -> Table:
     ranked = sorted(history.models.values(), key=lambda one: (-(one.accuracy or 0.0), one.id))
     rows = [_row(model, spent.get(model.id, 0)) for model in ranked]
     columns = (
-        "model", "parent", "change", "FLOP/image", "parameters", "batch", "epochs", "error",
-        "predicted", "FLOP", "became",
+        "model", "parent", "error", "predicted", "epochs", "FLOP/image", "parameters", "batch",
+        "FLOP", "became", "change",
     )  # fmt: skip
-    return Table(columns, rows, numbers=(3, 4, 5, 6, 7, 8, 9))
+    return Table(columns, rows, numbers=(2, 3, 4, 5, 6, 7, 8))
 
 
 def _row(model: Model, operations: int) -> tuple[str, ...]:
@@ -259,15 +259,15 @@ def _row(model: Model, operations: int) -> tuple[str, ...]:
     return (
         model.id,
         made.parent or "none",
-        change,
+        NOT_MEASURED if model.accuracy is None else f"{1 - model.accuracy:.4f}",
+        NOT_MEASURED if predicted is None else f"{1 - predicted:.4f}",
+        f"{len(model.epochs)}/{made.epochs}",
         human_si(count.forward_per_image + count.backward_per_image).strip(),
         human_si(count.parameters).strip(),
         f"{made.batch_size:,}" + (" TPE" if made.tuned else ""),
-        f"{len(model.epochs)}/{made.epochs}",
-        NOT_MEASURED if model.accuracy is None else f"{1 - model.accuracy:.4f}",
-        NOT_MEASURED if predicted is None else f"{1 - predicted:.4f}",
         human_si(operations).strip(),
         STATES[model.state],
+        change,
     )
 
 
