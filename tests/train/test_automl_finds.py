@@ -47,6 +47,7 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
 
     Each round goes on with the weights of the round before, as a child does with its parent's.
     """
+    torch.set_num_threads(1)  # as a worker of the class has
     weights: Weights | None = None
     start, best = line[0].candidate, 1.0
     for number, model in enumerate(line):
