@@ -131,6 +131,17 @@ def test_a_child_of_the_model_in_training_inherits_when_it_has_ended(room: Room)
     assert torch.allclose(outputs(whole), outputs(first), atol=1e-5)
 
 
+def test_training_a_child_leaves_its_parents_weights_alone(room: Room) -> None:
+    first = room.candidates.first()
+    assert first.weights is not None
+    made = network(Architecture(first.candidate.architecture), first.weights)
+    before = {name: value.clone() for name, value in first.weights.items()}
+    with torch.no_grad():
+        for tensor in made.state_dict().values():
+            tensor.add_(1)
+    assert all(torch.equal(first.weights[name], before[name]) for name in before)
+
+
 def test_a_parent_whose_weights_are_gone_is_passed_over(room: Room, tmp_path: Path) -> None:
     first = room.candidates.first()
     room.trained(first, 0.3)

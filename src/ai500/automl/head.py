@@ -65,8 +65,7 @@ class Head:
     def begin(self) -> None:
         """The first batch of this attempt: from here on the time counts."""
         self.write(Present("begin"))
-        if not self.past.rounds:
-            self.log.emit("first_batch")
+        self.log.emit("resumed" if self.past.begun else "first_batch")
 
     def checkpoint(self, model: str) -> Path:
         """Of a model in training; its name is unlike that of any model before."""
@@ -84,6 +83,10 @@ class Head:
 
     def look_ahead(self) -> None:
         """While a model trains: the next one; after each epoch anew, by what is known then."""
+        done = [one for one in self._ahead if one.done()]
+        # Each holds a model's weights: the newest that is ready and one that may be better.
+        waiting = [one for one in self._ahead if not one.done() and not one.cancel()]
+        self._ahead = [*done[-1:], *waiting]
         self._ahead.append(self._aside.submit(self._candidates.next, self._round + 1))
 
     def ended(self, candidate: Candidate, state: State, reason: str, weights: Weights) -> None:
@@ -96,12 +99,14 @@ class Head:
         self._put_away = self._aside.submit(self._file, candidate, state, reason, self._last[1])
 
     def close(self, reason: str) -> None:
-        """After everything is on disk."""
+        """After everything is on disk; a model that an earlier attempt left ends with the time."""
         for one in self._ahead:
             one.cancel()
         self._aside.shutdown(wait=True)
         if self._put_away is not None:
             self._put_away.result()
+        for model, _ in self._unended():
+            self._end(Ended(model, "out_of_time", self._store.saved(model), reason))
         self.write(Present("end", reason))
         self.history.look()
         for unreadable in self.history.unreadable:
@@ -145,7 +150,7 @@ class Head:
         if not self._ahead:
             return self._candidates.next(self._round)
         done = [one for one in self._ahead if one.done()]
-        prepared = (done or self._ahead)[-1].result()
+        prepared = (done[-1] if done else self._ahead[0]).result()
         for one in self._ahead:
             one.cancel()
         self._ahead.clear()

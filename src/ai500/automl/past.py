@@ -15,6 +15,8 @@ MOST_STARTS = 3
 class Past:
     """Of one worker, in all its attempts."""
 
+    begun: bool = False
+    """Whether any attempt came to its first batch."""
     rounds: int = 0
     seconds: float = 0.0
     """That it has searched: from each attempt's first batch to the last thing it told."""
@@ -36,6 +38,7 @@ def past_of(lines: Iterable[Line], *, worker: int) -> Past:
             continue
         entry, now = line.entry, float(line.event["monotonic"])
         if isinstance(entry, Present) and entry.what == "begin":
+            past.begun = True
             begun = now  # each attempt has a clock of its own: only differences count
         if begun is not None:
             past.seconds += max(0.0, now - begun)

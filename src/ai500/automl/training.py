@@ -23,8 +23,6 @@ from ai500.train.worker import Interrupted
 
 CHUNK_SECONDS = 2.0
 """The score over time is known no finer."""
-PASSED_ON = ("interrupted", "resumed")
-"""What the member's own log has of each model; the rest is in the history."""
 
 
 def model_task(task: Task, candidate: Candidate, *, batch_size: int, seed: int) -> Task:
@@ -83,7 +81,7 @@ class ModelLog:
     def emit(self, event: str, **fields: Any) -> None:
         """As the loop's event log."""
         self.told.append({"event": event, **fields})
-        if event in PASSED_ON:
+        if event == "interrupted":  # the rest is in the history
             self.log.emit(event, model=self.candidate.model, **fields)
         if event in ("epoch", "interrupted"):
             self.flush()

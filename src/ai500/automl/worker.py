@@ -196,11 +196,15 @@ def _without_weights(decided: object) -> object:
 
 
 def network(architecture: Architecture, weights: Weights | None) -> Network:
-    """With weights no random number is drawn and none is copied; without, others bring them."""
+    """With copies of these weights no random number is drawn; without, others bring them.
+
+    Copies: a child shares tensors with its parent, which may just be on its way to the disk.
+    """
     if weights is None:
         made = Network(architecture)
     else:
         with torch.device("meta"):
             made = Network(architecture)
-        made.load_state_dict(weights, assign=True)
+        own = {name: value.clone() for name, value in weights.items()}
+        made.load_state_dict(own, assign=True)
     return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
