@@ -145,12 +145,16 @@ class TrainConfig:
     base_learning_rate: float | None = option(
         None, "at the reference batch size; scaled linearly with the real one", more_than=0
     )
-    schedule: str | None = option(None, "after warm-up: cosine, step or polynomial")
+    schedule: str | None = option(
+        None, "after warm-up: cosine, step, polynomial or inverse_time (AIPerf's)"
+    )
     warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
     decay_epochs: tuple[int, ...] | None = option(
         None, "schedule step: epochs at which the rate is divided by ten"
     )
-    decay_power: float | None = option(None, "schedule polynomial: its power", more_than=0)
+    decay_power: float | None = option(
+        None, "schedule polynomial: its power; inverse_time: its decay a step", more_than=0
+    )
     momentum: float | None = option(None, "of sgd and lars", minimum=0, less_than=1)
     betas: tuple[float, float] | None = option(None, "of adam and lamb; theirs: [0.9, 0.999]")
     epsilon: float | None = option(
@@ -169,6 +173,30 @@ class TrainConfig:
     evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
     checkpoint_minutes: float = option(
         5.0, "besides one each epoch, a checkpoint this often", more_than=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AutomlConfig:
+    """The search of workload automl. Left out: the class's own; a change shows in the findings."""
+
+    minutes: float | None = option(
+        None, "how long each worker searches", more_than=0, less_than=MOST
+    )
+    patience: int | None = option(
+        None, "epochs without progress after which a model is given up", minimum=1
+    )
+    batch_sizes: tuple[int, ...] | None = option(
+        None, "images per accelerator and step that TPE chooses from"
+    )
+    kernel_sizes: tuple[int, ...] | None = option(
+        None, "odd kernel sizes of added blocks that TPE chooses from; the first before it begins"
+    )
+    most_growth: float | None = option(
+        None, "operations per image of a model, in those of the initial one", minimum=1
+    )
+    kept_models: int | None = option(
+        None, "parents are drawn from the best so many, whose weights are kept", minimum=1
     )
 
 
@@ -258,6 +286,7 @@ class Config:
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    automl: AutomlConfig = field(default_factory=AutomlConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     container: ContainerConfig = field(default_factory=ContainerConfig)

@@ -21,6 +21,7 @@ import ai500
 from ai500 import config as configuration
 from ai500 import events, planning, plugins, rundir, schema, system
 from ai500.atomic import write_text
+from ai500.automl.history import History
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
 from ai500.bagging.data_sampler import Sampler, recorded_counts, save_bootstrap
 from ai500.bagging.illustrate import illustrate
@@ -43,8 +44,7 @@ from ai500.errors import (
     RunLeftError,
 )
 from ai500.interrupts import uninterrupted
-from ai500.metrics.meters.log import read_meters
-from ai500.metrics.trials import score_trial
+from ai500.metrics.search_score import search_result
 from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.randomness import Stream, derive
@@ -61,7 +61,7 @@ from ai500.records import (
 )
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder, TrialFolder
-from ai500.scoring import score_run
+from ai500.scoring import score_of_trial, score_run
 
 
 class Observer(Protocol):
@@ -170,12 +170,16 @@ def run_trial(session: Session, number: int) -> list[str]:
     )
     failed = train(session, number, tasks=tasks)
     collect_placements(trial)
-    session.observer.stage("aggregating predictions and scoring")
-    result = combine(session, trial, store=store, bootstraps=bootstraps)
+    if session.plan.search is None:
+        session.observer.stage("aggregating predictions and scoring")
+        result = combine(session, trial, store=store, bootstraps=bootstraps)
+        illustrate(trial, plan=session.plan, samples=store.splits["validation"])
+    else:
+        session.observer.stage("reading the workers' histories and scoring")
+        result = best_found(session, trial)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
-    illustrate(trial, plan=session.plan, samples=store.splits["validation"])
-    told, meters = events.read(session.run.events), read_meters(trial.meters)
-    rundir.write(trial.score, score_trial(session.plan, told, trial=number, meters=meters))
+    told = list(events.read(session.run.events))
+    rundir.write(trial.score, score_of_trial(session.run, session.plan, told, number))
     if not failed:
         _remove_staged(session, placements)
     return [_failure(session.run, number, member) for member in failed]
@@ -305,7 +309,8 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
     if plan.sharing.how != "alone":
         session.observer.stage(sharing.in_words(plan.sharing, plan.members_per_accelerator))
-    session.observer.stage(f"training the ensemble{', trial' + of if of else ''}")
+    doing = "training the ensemble" if plan.search is None else "searching architectures"
+    session.observer.stage(f"{doing}{', trial' + of if of else ''}")
     try:
         controller.start()
         if session.detach:
@@ -360,6 +365,19 @@ def combine(
         ensemble_size=plan.ensemble_size,
         out_of_bag_limit=plan.definition.out_of_bag_samples,
     )
+    rundir.write(trial.ensemble, result)
+    return result
+
+
+def best_found(session: Session, trial: TrialFolder) -> EnsembleResult:
+    """In place of an aggregation: the best model of each worker of a search that ended."""
+    size = session.plan.ensemble_size
+    finished = [member for member in range(size) if trial.member(member).record.exists()]
+    if not finished:
+        number = int(trial.path.name)
+        raise JobError("every worker failed; the first:\n\n" + _failure(session.run, number, 0))
+    history = History(trial.path / "members")
+    result = search_result(history, finished=finished, ensemble_size=size)
     rundir.write(trial.ensemble, result)
     return result
 

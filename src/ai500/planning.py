@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from ai500 import plugins, system
+from ai500.automl.planned import planned_search
 from ai500.config import MOST, Config
 from ai500.data.climate.store import ClimateStore
 from ai500.data.opening import open_store
@@ -48,7 +49,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     )
     degrees = solve(
         ensemble_size=config.ensemble.size,
-        parallel_degree=config.parallel.degree,
+        parallel_degree=_parallel_degree(config, problem_class),
         system_scale=_system_scale(config, nodes),
         accelerators_per_node=len(nodes[0].slots),
         least_ensemble_size=problem_class.ensemble_size,
@@ -61,6 +62,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
+    search = planned_search(
+        config, problem_class, hyper, device=device, degree=degrees.parallel_degree
+    )
     precision.check(
         hyper.precision,
         device_type=device,
@@ -77,8 +81,10 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
-    seconds, basis = _estimate(
-        problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device
+    seconds, basis = (
+        _estimate(problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device)
+        if search is None
+        else (degrees.waves * search.minutes * 60, "each worker searches for its time")
     )
     wanted = config.run.trials
     trials = problem_class.least_runs if wanted == "valid" else wanted
@@ -93,7 +99,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         system_scale=degrees.system_scale,
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
-        sampler=config.ensemble.sampler,
+        sampler=config.ensemble.sampler if search is None else "whole",
         parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
@@ -113,7 +119,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         stage=config.data.stage,
         operations=operations,
         operations_per_trial=None
-        if operations is None
+        if operations is None or search is not None
         else _operations_per_step(operations, global_batch)
         * (steps * hyper.epochs * degrees.ensemble_size),
         apc=None
@@ -135,7 +141,15 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             precision=hyper.precision,
         ),
         estimate_basis=basis,
+        search=search,
     )
+
+
+def _parallel_degree(config: Config, problem_class: ProblemClass) -> int | None:
+    """A search's class may say how many accelerators a worker has; None: Eq. 5 tells."""
+    if problem_class.search is None or config.ensemble.size is not None:
+        return config.parallel.degree
+    return config.parallel.degree or problem_class.search.degree
 
 
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:

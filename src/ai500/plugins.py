@@ -34,6 +34,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "workload": {
         "image_classification": "ai500.workloads.image_classification:WORKLOAD",
         "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
+        "automl": "ai500.workloads.automl:WORKLOAD",
     },
     "scheduler": {
         "local": "ai500.bagging.schedulers.local:LOCAL",
@@ -49,6 +50,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "sampler": {
         "bootstrap": "ai500.bagging.data_sampler:BOOTSTRAP",
         "poisson": "ai500.bagging.data_sampler:POISSON",
+        "whole": "ai500.bagging.data_sampler:WHOLE",
     },
     "engine": {
         "data": "ai500.parallel.engines.data:DataParallel",
@@ -73,6 +75,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "cosine": "ai500.train.learning_rate:cosine",
         "step": "ai500.train.learning_rate:step_decay",
         "polynomial": "ai500.train.learning_rate:polynomial",
+        "inverse_time": "ai500.train.learning_rate:inverse_time",
     },
     "meter": {
         "nvml": "ai500.metrics.meters.nvml:open_meter",

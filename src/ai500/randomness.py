@@ -14,6 +14,7 @@ class Stream(IntEnum):
     INITIAL_WEIGHTS = 2
     AUGMENTATION = 3
     STEP = 4
+    SEARCH = 5
 
 
 def derive(seed: int, stream: Stream, *keys: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ai500.automl.settings import Search
 from ai500.schema import option
 from ai500.workloads.protocol import Hyperparameters, ProblemClass
 
@@ -176,6 +177,8 @@ class Plan:
     estimated_node_hours: float | None
     estimate_basis: str
     sharing: Sharing = Sharing("alone")
+    search: Search | None = None
+    """What each worker of a search does; None: an ensemble is trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,7 @@ class Task:
     profile: Profiling | None = None
     together: tuple[int, ...] = ()
     """Members that one process trains, this one among them; empty: this one alone."""
+    search: Search | None = None
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
@@ -316,6 +320,52 @@ class EnsembleResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Improvement:
+    """A search found a better model: when, and after how many operations of all workers."""
+
+    seconds: float
+    operations: float
+    error: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScore:
+    """AIPerf's figures beside the final score, which is `Score.flops`; of a run, their means."""
+
+    at_seconds: float
+    """The final score is that of the time from the first batch until here."""
+    least_seconds: float
+    """Only times of at least this length compete (AIPerf §IV-E: 1 hour)."""
+    mean_flops: float
+    """Over the whole search."""
+    regulated_score: float
+    """The highest −ln(error) × FLOPS of the same times (AIPerf Eq. 3)."""
+    regulated_at_seconds: float
+    best_model: str
+    initial_error: float | None
+    """Of the architecture that the search starts from; None: not validated."""
+    models: int
+    """Taken up by all workers; the initial one by each of them."""
+    architectures: int
+    tuned: int
+    """Models whose hyper-parameters TPE chose."""
+    lost: int
+    idle_between_trainings: float
+    """Share of the workers' time between the end of one training and the next one's start."""
+    without_work: float
+    """Share of the workers' time without any training or validation, restarts included."""
+    unreadable_lines: int
+    """Of the histories; they are passed over."""
+    operations_to_target: float | None
+    """Of all workers until the best error met the target; None: not reached."""
+    operations_to_target_variation: float | None = None
+    """Of a run: over its trials (V3 Fig. 2: a search's computation varies from run to run)."""
+    improvements: tuple[Improvement, ...] = ()
+    """Of one trial: operations and time to every error that was reached."""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """One trial's score, or the mean of the trials (then with them in `trials`)."""
 
@@ -372,6 +422,8 @@ class Score:
     """Of a run: sample standard deviation / mean of VFLOPS over all complete trials."""
     epochs_to_target_variation: float | None = None
     """The same of the epochs to the target (V2 Table 2); None where a trial did not reach it."""
+    search: SearchScore | None = None
+    """None: no search, an ensemble."""
     trials: tuple[Score, ...] = ()
 
 

@@ -14,6 +14,7 @@
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
+          history.jsonl                                 (of a search: what the worker trained)
 
 A stage whose record is there is finished; a stage whose record is missing is run (again).
 """
@@ -50,6 +51,7 @@ class MemberFolder:
         self.progress = path / "progress.json"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
+        self.history = path / "history.jsonl"
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
 
@@ -67,6 +69,7 @@ class TrialFolder:
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
         self.meters = path / "meters"
+        self.members = path / "members"
         self.pictures = path / "pictures"
         self.pictures_record = self.pictures / "pictures.json"
 

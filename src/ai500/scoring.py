@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ai500 import events, rundir
+from ai500.automl.history import History
 from ai500.errors import JobError
 from ai500.events import Event
 from ai500.metrics.meters.log import read_meters
-from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.metrics.search_score import mean_of_searches
+from ai500.metrics.search_trials import score_search
+from ai500.metrics.trials import kept_trials, mean_of_trials, score_trial, variation
 from ai500.records import (
     Plan,
     Score,
@@ -53,14 +56,33 @@ def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
         raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
     try:
         numbers = _numbers(results, planned=plan.trials)
-        trials = [
-            score_trial(plan, told, trial=number, meters=read_meters(run.trial(number).meters))
-            for number in numbers
-        ]
+        trials = [score_of_trial(run, plan, told, number) for number in numbers]
         _check_finite(trials)
-        return plan, told, mean_of_trials(trials, least_runs=reference_class(plan).least_runs)
+        return plan, told, _of_run(trials, least_runs=reference_class(plan).least_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
+
+
+def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: int) -> Score:
+    """One trial's score: of an ensemble from its events, of a search also from its histories."""
+    trial = run.trial(number)
+    meters = read_meters(trial.meters)
+    if plan.search is None:
+        return score_trial(plan, told, trial=number, meters=meters)
+    history = History(trial.members)
+    return score_search(plan, told, history=history, trial=number, meters=meters)
+
+
+def _of_run(trials: Sequence[Score], *, least_runs: int) -> Score:
+    """The mean of the kept trials, and of a search's own figures."""
+    score = mean_of_trials(trials, least_runs=least_runs)
+    kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
+    if len(trials) == 1 or not kept:
+        return score
+    all_of_them = [one.search.operations_to_target for one in trials if one.search]
+    return dataclasses.replace(
+        score, search=mean_of_searches(kept, variation=variation(all_of_them))
+    )
 
 
 def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ai500.bagging.data_sampler import SAMPLERS
+from ai500.bagging.data_sampler import BOOTSTRAPS
 
 IMAGENET = 1_281_167
 
@@ -15,7 +15,7 @@ IMAGENET = 1_281_167
 @pytest.mark.parametrize("name", ["bootstrap", "poisson"])
 def test_v3_section_3_3_63_2_percent_of_the_samples_occur(name: str) -> None:
     shares = [
-        np.count_nonzero(SAMPLERS[name].draw(IMAGENET, seed=0, member=member)) / IMAGENET
+        np.count_nonzero(BOOTSTRAPS[name].draw(IMAGENET, seed=0, member=member)) / IMAGENET
         for member in range(20)
     ]
     # One member's share deviates by 0.04 points (binomial); the mean of 20 by 0.01.
@@ -26,6 +26,6 @@ def test_v3_section_3_3_63_2_percent_of_the_samples_occur(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bootstrap", "poisson"])
 def test_v3_section_3_3_a_sample_is_drawn_once_on_average(name: str) -> None:
-    counts = SAMPLERS[name].draw(IMAGENET, seed=0, member=0)
+    counts = BOOTSTRAPS[name].draw(IMAGENET, seed=0, member=0)
     assert np.mean(counts) == pytest.approx(1, abs=0.005)
     assert np.var(counts) == pytest.approx(1, abs=0.01)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.bagging import data_sampler
-from ai500.bagging.data_sampler import SAMPLERS, epoch_order, load_bootstrap, save_bootstrap
+from ai500.bagging.data_sampler import BOOTSTRAPS, epoch_order, load_bootstrap, save_bootstrap
 from ai500.errors import DataError
 
 IMAGENET = 1_281_167
@@ -29,17 +29,17 @@ KNOWN = {
 
 @pytest.mark.parametrize(("name", "samples"), KNOWN)
 def test_known_answer(name: str, samples: int) -> None:
-    counts = SAMPLERS[name].draw(samples, seed=2023, member=7)
+    counts = BOOTSTRAPS[name].draw(samples, seed=2023, member=7)
     assert hashlib.sha256(counts.tobytes()).hexdigest() == KNOWN[name, samples]
 
 
 def test_known_answer_of_a_wide_seed() -> None:
-    counts = SAMPLERS["bootstrap"].draw(12, seed=2**64 - 1, member=2**32 - 1)
+    counts = BOOTSTRAPS["bootstrap"].draw(12, seed=2**64 - 1, member=2**32 - 1)
     assert counts.tolist() == [0, 0, 1, 1, 2, 0, 1, 1, 0, 2, 1, 3]
 
 
 def test_known_answer_of_the_order() -> None:
-    counts = SAMPLERS["bootstrap"].draw(IMAGENET, seed=2023, member=7)
+    counts = BOOTSTRAPS["bootstrap"].draw(IMAGENET, seed=2023, member=7)
     order = epoch_order(counts, seed=2023, member=7, epoch=3)
     found = hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()
     assert found == "df3d9d3b58e65cee7f6e059c833fe809c189a7c09e47e583d33eae0615571748"
@@ -47,15 +47,15 @@ def test_known_answer_of_the_order() -> None:
 
 def test_bootstrap_draws_as_often_as_there_are_samples() -> None:
     for samples in (1, 2, 255, 256, 65_536, 65_537, 200_000):
-        counts = SAMPLERS["bootstrap"].draw(samples, seed=1, member=0)
+        counts = BOOTSTRAPS["bootstrap"].draw(samples, seed=1, member=0)
         assert counts.dtype == np.uint8
         assert counts.size == counts.sum(dtype=np.int64) == samples
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", BOOTSTRAPS)
 def test_another_seed_or_member_is_another_bootstrap(name: str) -> None:
     drawn = {
-        SAMPLERS[name].draw(1000, seed=seed, member=member).tobytes()
+        BOOTSTRAPS[name].draw(1000, seed=seed, member=member).tobytes()
         for seed in (0, 1, 2**32, 2**32 + 1)
         for member in range(4)
     }
@@ -93,9 +93,9 @@ def test_poisson_thresholds_are_exact() -> None:
     assert thresholds[-1] == 2**64 - 1
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", BOOTSTRAPS)
 def test_counts_follow_poisson_one(name: str) -> None:
-    counts = SAMPLERS[name].draw(IMAGENET, seed=5, member=3)
+    counts = BOOTSTRAPS[name].draw(IMAGENET, seed=5, member=3)
     for k in range(6):
         expected = math.exp(-1) / math.factorial(k)
         deviation = math.sqrt(expected * (1 - expected) / IMAGENET)
@@ -103,13 +103,13 @@ def test_counts_follow_poisson_one(name: str) -> None:
 
 
 def test_members_are_independent() -> None:
-    drawn = [SAMPLERS["bootstrap"].draw(100_000, seed=5, member=m).astype(float) for m in (0, 1)]
+    drawn = [BOOTSTRAPS["bootstrap"].draw(100_000, seed=5, member=m).astype(float) for m in (0, 1)]
     correlation = np.mean((drawn[0] - 1) * (drawn[1] - 1))
     assert abs(correlation) < 5 / math.sqrt(100_000)
 
 
 def test_an_epoch_has_each_sample_as_often_as_drawn() -> None:
-    counts = SAMPLERS["bootstrap"].draw(5000, seed=5, member=3)
+    counts = BOOTSTRAPS["bootstrap"].draw(5000, seed=5, member=3)
     orders = [epoch_order(counts, seed=5, member=3, epoch=epoch) for epoch in (0, 1)]
     for order in orders:
         assert np.array_equal(np.bincount(order, minlength=5000), counts)
@@ -129,11 +129,11 @@ def test_an_epoch_has_each_sample_as_often_as_drawn() -> None:
         ({"samples": 2**32}, "samples"),
     ],
 )
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", BOOTSTRAPS)
 def test_impossible_numbers(name: str, wrong: dict[str, int], message: str) -> None:
     arguments = {"samples": 10, "seed": 1, "member": 0, **wrong}
     with pytest.raises(DataError, match=message):
-        SAMPLERS[name].draw(
+        BOOTSTRAPS[name].draw(
             arguments["samples"], seed=arguments["seed"], member=arguments["member"]
         )
 
@@ -142,17 +142,17 @@ def test_an_empty_poisson_bootstrap_is_an_error() -> None:
     outcomes = set()
     for member in range(20):
         try:
-            outcomes.add(bool(SAMPLERS["poisson"].draw(1, seed=1, member=member).any()))
+            outcomes.add(bool(BOOTSTRAPS["poisson"].draw(1, seed=1, member=member).any()))
         except DataError as error:
             outcomes.add("none of 1 samples" in str(error))
     assert outcomes == {True}
     with pytest.raises(DataError, match="none of 1 samples"):
-        [SAMPLERS["poisson"].draw(1, seed=1, member=member) for member in range(20)]
+        [BOOTSTRAPS["poisson"].draw(1, seed=1, member=member) for member in range(20)]
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 1000, IMAGENET])
 def test_a_manifest_comes_back(tmp_path: Path, samples: int) -> None:
-    counts = SAMPLERS["bootstrap"].draw(samples, seed=5, member=3)
+    counts = BOOTSTRAPS["bootstrap"].draw(samples, seed=5, member=3)
     saved = save_bootstrap(tmp_path / "b", counts, algorithm="bootstrap", seed=5, member=3)
     header, loaded = load_bootstrap(tmp_path / "b")
     assert header == saved
@@ -162,7 +162,7 @@ def test_a_manifest_comes_back(tmp_path: Path, samples: int) -> None:
 
 
 def test_a_manifest_takes_less_than_two_bits_a_sample(tmp_path: Path) -> None:
-    counts = SAMPLERS["poisson"].draw(IMAGENET, seed=5, member=3)
+    counts = BOOTSTRAPS["poisson"].draw(IMAGENET, seed=5, member=3)
     save_bootstrap(tmp_path / "b", counts, algorithm="poisson", seed=5, member=3)
     assert (tmp_path / "b").stat().st_size * 8 < 1.91 * IMAGENET
 
@@ -184,7 +184,7 @@ def test_counts_of_another_kind_are_refused(tmp_path: Path) -> None:
 
 def test_every_damaged_byte_is_caught_and_named(tmp_path: Path) -> None:
     file = tmp_path / "member-003.bootstrap"
-    counts = SAMPLERS["bootstrap"].draw(300, seed=5, member=3)
+    counts = BOOTSTRAPS["bootstrap"].draw(300, seed=5, member=3)
     save_bootstrap(file, counts, algorithm="bootstrap", seed=5, member=3)
     data = file.read_bytes()
     head = data.index(b"\n", len(data_sampler.MAGIC)) + 1
@@ -201,7 +201,7 @@ def test_every_damaged_byte_is_caught_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["samples", "drawn", "distinct", "bits_per_count", "sha256"])
 def test_a_wrong_header_is_caught_and_both_hashes_named(tmp_path: Path, key: str) -> None:
     file = tmp_path / "b"
-    counts = SAMPLERS["bootstrap"].draw(300, seed=5, member=3)
+    counts = BOOTSTRAPS["bootstrap"].draw(300, seed=5, member=3)
     saved = save_bootstrap(file, counts, algorithm="bootstrap", seed=5, member=3)
     magic, line, payload = file.read_bytes().split(b"\n", 2)
     header = json.loads(line)

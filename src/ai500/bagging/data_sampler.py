@@ -138,8 +138,21 @@ class Poisson:
         return counts
 
 
-BOOTSTRAP, POISSON = Bootstrap(), Poisson()
-SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (BOOTSTRAP, POISSON)}
+@dataclass(frozen=True)
+class Whole:
+    """Every sample once: no bootstrap. What the workers of a search train on."""
+
+    name: str = "whole"
+
+    def draw(self, samples: int, *, seed: int, member: int) -> Counts:
+        del seed, member
+        _check_samples(samples)
+        return np.ones(samples, dtype=np.uint8)
+
+
+BOOTSTRAP, POISSON, WHOLE = Bootstrap(), Poisson(), Whole()
+BOOTSTRAPS: dict[str, Sampler] = {one.name: one for one in (BOOTSTRAP, POISSON)}
+SAMPLERS: dict[str, Sampler] = {**BOOTSTRAPS, WHOLE.name: WHOLE}
 
 
 def epoch_order(counts: Counts, *, seed: int, member: int, epoch: int) -> NDArray[np.int64]:

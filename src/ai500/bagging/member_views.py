@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ai500 import events, schema
+from ai500.automl.watching import Watch, WorkerView
 from ai500.records import JobState, Progress
 from ai500.rundir import MemberFolder, RunFolder, TrialFolder
 
@@ -34,6 +35,8 @@ class MemberView:
     started: float | None = None
     """When this attempt began to train, and how many epochs were done then."""
     epochs_at_start: float = 0.0
+    worker: WorkerView | None = None
+    """Of a search: its rounds and models; None: an ensemble's member."""
 
     @property
     def epochs_done(self) -> float:
@@ -46,6 +49,8 @@ class MemberView:
         trained = self.epochs_done - self.epochs_at_start
         if self.state != "running" or self.started is None or trained <= 0:
             return None
+        if self.worker is not None:
+            return None  # its models come and go; its time is fixed
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
 
 
@@ -58,6 +63,7 @@ class Collector:
         self._members = members
         self._followers: dict[int, events.Follower] = {}
         self._turn = 0
+        self._watch = Watch(self._trial.members)
         self._taken = dict.fromkeys(members, 0)
         for event in events.read(run.events):
             if event.get("trial") == trial and "member_sequence" in event:
@@ -74,6 +80,7 @@ class Collector:
                     self._taken[member] = event["sequence"]
                     fresh.append({**event, "member_sequence": event["sequence"]})
             show_progress(views[member], self._trial.member(member))
+        self._show_workers(views)
         if fresh:
             events.append(self._run.events, fresh)
         return bool(fresh)
@@ -98,6 +105,13 @@ class Collector:
             for event in events.read(folder.events):
                 show(views[member], event)
             show_progress(views[member], folder)
+        self._show_workers(views)
+
+    def _show_workers(self, views: Mapping[int, MemberView]) -> None:
+        """Of an ensemble there are no histories, and nothing is shown."""
+        for worker, view in self._watch.look().items():
+            if worker in views:
+                views[worker].worker = view
 
 
 def show(view: MemberView, event: events.Event) -> None:

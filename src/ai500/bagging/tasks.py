@@ -57,6 +57,7 @@ def member_tasks(
                 convention=OFFICIAL_CONVENTION,
                 meter_seconds=config.run.meter_seconds,
                 together=process[member] if len(process[member]) > 1 else (),
+                search=plan.search,
             )
         )
     return tasks

@@ -147,6 +147,28 @@ def plan(
         print(text)
 
 
+def _steps(plan: Plan) -> tuple[str, str]:
+    epochs, search = plan.hyperparameters.epochs, plan.search
+    if search is None:
+        return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps, every member"
+    return "search", (
+        f"each member for {search.minutes:g} min: models of at most {epochs} epochs, TPE from "
+        f"round {search.warmup_rounds + 1} on, at most {search.most_growth:g} times the initial "
+        "model's operations"
+    )
+
+
+def _operations(plan: Plan) -> str:
+    count = plan.operations
+    if count is None:
+        return "counted when the run traces the model"
+    per_image = count.forward_per_image + count.backward_per_image
+    an_image = f"{human_si(per_image)}FLOP an image ({count.convention})"
+    if plan.operations_per_trial is None:
+        return f"{an_image} of the initial model"
+    return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"
+
+
 def show_plan(plan: Plan) -> None:
     """The plan as tables that fit 80 columns."""
     sharing = plan.members_per_accelerator
@@ -155,7 +177,6 @@ def show_plan(plan: Plan) -> None:
         f"× P_degree {plan.parallel_degree}"
     )
     waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves [D13]"
-    count = plan.operations
     hyper = plan.hyperparameters
     seconds = plan.estimated_seconds
     rows(
@@ -171,15 +192,8 @@ def show_plan(plan: Plan) -> None:
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
             ("precision", hyper.precision),
             ("communication", _communication(plan)),
-            ("steps", f"{hyper.epochs} epochs of {plan.steps_per_epoch} steps, every member"),
-            (
-                "operations",
-                "counted when the run traces the model"
-                if count is None or plan.operations_per_trial is None
-                else f"{human_si(plan.operations_per_trial)}FLOP a trial, "
-                f"{human_si(count.forward_per_image + count.backward_per_image)}FLOP an image "
-                f"({count.convention})",
-            ),
+            _steps(plan),
+            ("operations", _operations(plan)),
             ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
             ("trials", str(plan.trials)),
             ("time", plan.estimate_basis if seconds is None else _time(plan, seconds)),

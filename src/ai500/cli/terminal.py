@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500.bagging.member_views import MemberView
+from ai500.cli import searching
 from ai500.records import (
     Score,
 )
@@ -111,12 +112,16 @@ class Terminal:
         for view in views:
             waits = view.reason if view.state == "pending" else None
             now = (view.state, view.epoch, waits)
+            if view.worker is not None:
+                now = (view.state, view.worker.models, waits)
             if self._told.get(view.member) != now and (waits or view.state != "pending"):
                 self._told[view.member] = now
                 console.print("  " + _line(view), markup=False, soft_wrap=True)
 
 
 def _line(view: MemberView) -> str:
+    if view.worker is not None:
+        return searching.line(view, view.worker)
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -133,17 +138,23 @@ def _line(view: MemberView) -> str:
     return "  ".join(parts)
 
 
+def _active(views: Sequence[MemberView]) -> list[MemberView]:
+    """The active ones first: of a thousand members nobody wants to see the waiting ones."""
+    order = {"running": 0, "failed": 1, "lost": 1, "pending": 2, "cancelled": 2, "done": 3}
+    chosen = sorted(views, key=lambda view: (order[view.state], view.member))[:LINES_SHOWN]
+    return sorted(chosen, key=lambda view: view.member)
+
+
 def members_table(views: Sequence[MemberView]) -> RenderableType:
     """Each member: state, epoch, loss, quality, images/s, time left."""
+    if any(view.worker is not None for view in views):
+        return searching.workers_table(_active(views), of=views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("member", justify="right")
     table.add_column("state")
     for name in ("epoch", "loss", "quality", "images/s", "left"):
         table.add_column(name, justify="right")
-    # The active ones first: of a thousand members nobody wants to see the waiting ones.
-    order = {"running": 0, "failed": 1, "lost": 1, "pending": 2, "cancelled": 2, "done": 3}
-    chosen = sorted(views, key=lambda view: (order[view.state], view.member))[:LINES_SHOWN]
-    for view in sorted(chosen, key=lambda view: view.member):
+    for view in _active(views):
         left = view.seconds_left
         table.add_row(
             str(view.member),
@@ -198,6 +209,10 @@ def _power(score: Score) -> str:
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
     """The score for a person: the official figure first, then what it is made of."""
+    if score.search is not None:
+        rows(*searching.score_rows(score, score.search, power=_power(score), skew=_skew(score)))
+        show_findings(findings)
+        return
     target = score.time_to_target_seconds
     out_of_bag = score.out_of_bag_quality
     rows(
@@ -231,5 +246,10 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
             ),
         ],
     )
+    show_findings(findings)
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """What the rules say, if they say anything."""
     if findings:
         rows("Findings", [(one.severity, f"{one.message} ({one.source})") for one in findings])

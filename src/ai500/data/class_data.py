@@ -45,8 +45,9 @@ def generate_store(
 ) -> AnyStore:
     """The learnable data of a built-in class, the same bytes on every machine."""
     source = class_source(workload_name, class_name)
-    problem_class = plugins.workload(workload_name).problem_classes[class_name]
-    name = f"{workload_name}-{class_name}"
+    workload = plugins.workload(workload_name)
+    problem_class = workload.problem_classes[class_name]
+    name = f"{getattr(workload, 'data_of', workload_name)}-{class_name}"
     identity = problem_class.store_sha256
     folder = path or _cached(name, source)
     if isinstance(source, ClimateRecipe):

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from ai500 import events, rundir
+from ai500.automl.history import History
 from ai500.errors import RunFolderError
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.summary import recorded_nodes
 from ai500.metrics.clocks import on_one_clock
+from ai500.metrics.search_trials import Clocked, clocked
 from ai500.parallel.sharing import ways_in_words
 from ai500.profile.record import Profile
 from ai500.records import (
@@ -76,6 +78,8 @@ class Contents:
     """Where `ai500 profile RUN` was run."""
     pictures: TrialPictures | None
     """None: the workload shows nothing, or the run is of an older version."""
+    search: Clocked | None
+    """None: no search."""
 
 
 def read_contents(run: RunFolder) -> Contents:
@@ -114,6 +118,11 @@ def read_contents(run: RunFolder) -> Contents:
         roofline=rundir.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
         profile=rundir.read(Profile, run.profile) if run.profile.exists() else None,
         pictures=read_pictures(trial),
+        search=None
+        if plan.search is None
+        else clocked(
+            History(trial.members), [event for event in told if event.get("trial") == number]
+        ),
     )
 
 

@@ -68,6 +68,14 @@ def targets_met(score: Score) -> str:
     return f"in {met} of {len(trials)} trials meets"
 
 
+def mean_of_which(score: Score) -> str:
+    """Of which trials the figures are the mean, as a sentence; nothing of a single one."""
+    trials = len(score.trials) or 1
+    kept = len(score.kept_trials) or trials
+    which = "the trials" if kept == trials else f"{counted(kept, 'trial')} of them"
+    return "" if trials == 1 else f" Every figure here is the mean of {which}."
+
+
 def sentences(contents: Contents) -> list[str]:
     """The paragraph at the top."""
     score, plan = contents.score, contents.plan
@@ -75,9 +83,7 @@ def sentences(contents: Contents) -> list[str]:
     models = "one model" if score.ensemble_size == 1 else f"{score.ensemble_size:,} models"
     waves = f", in {counted(score.waves, 'wave')}" if score.waves > 1 else ""
     times = "once" if trials == 1 else f"{trials} times"
-    kept = len(score.kept_trials) or trials
-    which = "the trials" if kept == trials else f"{counted(kept, 'trial')} of them"
-    mean = "" if trials == 1 else f" Every figure here is the mean of {which}."
+    mean = mean_of_which(score)
     return [
         f"An ensemble of {models} was trained for {plan.workload.replace('_', ' ')}, problem class "
         f"{plan.problem_class}, {times}, on {hardware(contents)}{waves}. Training took "

@@ -10,7 +10,15 @@ from markupsafe import Markup
 from ai500.atomic import write_text
 from ai500.errors import AI500Error
 from ai500.records import Mapping
-from ai500.report import figures, headline, judged, meter_figures, sections, system_sections
+from ai500.report import (
+    figures,
+    headline,
+    judged,
+    meter_figures,
+    search_sections,
+    sections,
+    system_sections,
+)
 from ai500.report import roofline as roofline_pages
 from ai500.report.contents import Contents, read_contents
 from ai500.report.figures import Bar, Figure, Level, Row
@@ -44,6 +52,7 @@ def render(contents: Contents) -> str:
         headline=headline,
         sections=sections,
         judged=judged,
+        searched=search_sections,
         system_sections=system_sections,
         figures=run_figures(contents),
         meters=meter_figures,
@@ -58,6 +67,8 @@ def render(contents: Contents) -> str:
 
 def run_figures(contents: Contents) -> list[Figure]:
     """The figures of the shown trial, and of all trials where there are several."""
+    if contents.search is not None:
+        return [*search_sections.figures(contents), timeline_figure(contents)]
     found = [quality_figure(contents), loss_figure(contents), timeline_figure(contents)]
     found.append(learning_rate_figure(contents))
     if len(contents.score.trials) > 1:
@@ -108,7 +119,7 @@ def _members_drawn(count: int) -> str:
 
 def timeline_figure(contents: Contents) -> Figure:
     """When and where the members trained."""
-    score, title = contents.shown, "Members over time"
+    score, title = contents.shown, f"{_who(contents).capitalize()}s over time"
     rows = _rows(contents)
     if not any(row.bars for row in rows):
         return Figure(title, None, "Not measured: no member began to train.")
@@ -117,12 +128,16 @@ def timeline_figure(contents: Contents) -> Figure:
     return Figure(
         title,
         Markup(svg),
-        "A bar is a member's training, a thin line before it the start-up of its job. "
+        f"A bar is a {_who(contents)}'s training, a thin line before it the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(score.seconds)}; "
-        f"in {human_seconds(score.idle_seconds)} of it no member trained, "
+        f"in {human_seconds(score.idle_seconds)} of it no {_who(contents)} trained, "
         f"and the first wave's starts lay {human_seconds(score.start_skew_seconds)} apart."
         + (" Dashed boxes: attempts that did not finish." if interrupted else ""),
     )
+
+
+def _who(contents: Contents) -> str:
+    return "member" if contents.search is None else "worker"
 
 
 def _rows(contents: Contents) -> list[Row]:

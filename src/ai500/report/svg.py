@@ -191,9 +191,10 @@ def polygon(points: Sequence[Point], css: str) -> str:
     return f'<polygon points="{path}" class="{css}"/>'
 
 
-def dot(place: Point, css: str, *, radius: float = 3.5) -> str:
-    """A filled circle."""
-    return f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}" class="{css} dot"/>'
+def dot(place: Point, css: str, *, radius: float = 3.5, tip: str | None = None) -> str:
+    """A filled circle, maybe with a tooltip."""
+    circle = f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}" class="{css} dot"'
+    return f"{circle}/>" if tip is None else f"{circle}><title>{escape(tip)}</title></circle>"
 
 
 def rectangle(corner: Point, size: Point, css: str, *, tip: str) -> str:

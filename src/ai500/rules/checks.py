@@ -1,7 +1,7 @@
 """The rules about the nine layers (SPEC §5). They judge what the workers recorded.
 
 The rules about the procedure are in `checks_procedure`, those about what is recorded twice in
-`checks_records`; importing this registers all.
+`checks_records`, those of AIPerf about a search in `checks_search`; importing this registers all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ai500.records import TrainRecord
 from ai500.rules import checks_procedure as checks_procedure  # registers its rules
 from ai500.rules import checks_records as checks_records  # registers its rules
+from ai500.rules import checks_search as checks_search  # registers its rules
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.rules.facts import facts, plain
 from ai500.rules.layers import Found, rule
@@ -41,37 +42,37 @@ def same_target(evidence: Evidence) -> Iterator[Found]:
     yield from differing(evidence, "target quality")
 
 
-@rule("epochs")
+@rule("epochs", of="ensemble")
 def same_epochs(evidence: Evidence) -> Iterator[Found]:
     """Train exactly the reference number of epochs."""
     yield from differing(evidence, "epochs")
 
 
-@rule("evaluations")
+@rule("evaluations", of="ensemble")
 def same_evaluations(evidence: Evidence) -> Iterator[Found]:
     """Evaluate after the epochs that the class says: it costs time of the window."""
     yield from differing(evidence, "evaluations")
 
 
-@rule("batch size")
+@rule("batch size", of="ensemble")
 def changed_batch_size(evidence: Evidence) -> Iterator[Found]:
     """The batch may change, and what batch norm's statistics are of; both are disclosed."""
     yield from differing(evidence, "batch size")
 
 
-@rule("learning-rate policy")
+@rule("learning-rate policy", of="ensemble")
 def changed_learning_rate(evidence: Evidence) -> Iterator[Found]:
     """The learning-rate policy may change, LARS and LAMB count as such; it is disclosed."""
     yield from differing(evidence, "learning-rate policy")
 
 
-@rule("other hyper-parameters")
+@rule("other hyper-parameters", of="ensemble")
 def fixed_hyperparameters(evidence: Evidence) -> Iterator[Found]:
     """Any other optimizer, momentum, weight decay and label smoothing are the reference's."""
     yield from differing(evidence, "other hyper-parameters")
 
 
-@rule("other hyper-parameters", source="V2 §5.4")
+@rule("other hyper-parameters", source="V2 §5.4", of="ensemble")
 def weight_decay_on_everything(evidence: Evidence) -> Iterator[Found]:
     """Weight decay is on every parameter, batch norm's γ and β included: V2 §5.4's trick."""
     for trial in evidence.trials:
@@ -97,7 +98,7 @@ def _without_decay(member: TrainRecord, trial: int) -> Iterator[Found]:
         )
 
 
-@rule("other hyper-parameters", source="V2 §5.1.2, V3 §3.1")
+@rule("other hyper-parameters", source="V2 §5.1.2, V3 §3.1", of="ensemble")
 def equal_members(evidence: Evidence) -> Iterator[Found]:
     """All members of all trials train with the same hyper-parameters."""
     known = [told(member, "hyperparameters") for member in evidence.members]
@@ -113,13 +114,13 @@ def equal_members(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule("model")
+@rule("model", of="ensemble")
 def same_model(evidence: Evidence) -> Iterator[Found]:
     """The graph that was trained is the class's, with all of its parameters."""
     yield from differing(evidence, "model")
 
 
-@rule("bagging")
+@rule("bagging", of="ensemble")
 def own_bootstraps(evidence: Evidence) -> Iterator[Found]:
     """Each member of each trial has a bootstrap of its own, drawn as the paper draws it."""
     yield from differing(evidence, "bagging")

@@ -148,7 +148,7 @@ def official_convention(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="SPEC §4, V3 Eq. 6")
+@rule(source="SPEC §4, V3 Eq. 6", of="ensemble")
 def operations_of_the_graph(evidence: Evidence) -> Iterator[Found]:
     """The operations that were scored are those of the graph that was trained."""
     plan = evidence.plan
@@ -195,7 +195,7 @@ def _counts(per: Sequence[int]) -> str:
     return "{:.6g} + {:.6g} an image, {:.6g} a step".format(*per)
 
 
-@rule(layer=9, source="V2 §5.1.1")
+@rule(layer=9, source="V2 §5.1.1", of="ensemble")
 def whole_epochs(evidence: Evidence) -> Iterator[Found]:
     """An epoch is a pass over all of a member's samples, less the last part of a batch."""
     samples, batch = evidence.reference.train_samples, evidence.plan.global_batch_size
@@ -221,7 +221,7 @@ def whole_epochs(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="V2 §5.3.2, SPEC §5 Timing")
+@rule(source="V2 §5.3.2, SPEC §5 Timing", of="ensemble")
 def window_in_order(evidence: Evidence) -> Iterator[Found]:
     """Each member's first batch, epochs, evaluations and end were told in this order."""
     for number, record, told_of in finished(evidence):
@@ -305,7 +305,7 @@ def shared_accelerators(evidence: Evidence) -> Iterator[Found]:
         yield Found(f"{evidence.score.members_per_accelerator} members shared each accelerator")
 
 
-@rule(source="V3 Eq. 8, [D15]", severity="note")
+@rule(source="V3 Eq. 8, [D15]", severity="note", of="ensemble")
 def target_reached(evidence: Evidence) -> Iterator[Found]:
     """A quality on the wrong side of the target is allowed, and lowers the score by Eq. 8."""
     target = evidence.score.target_quality
@@ -337,7 +337,7 @@ def _closed(member: TrainRecord) -> str:
     return "" if ours or source else str(policy)
 
 
-@rule(layer=6, source="V2 §5.1.4")
+@rule(layer=6, source="V2 §5.1.4", of="ensemble")
 def parallelism_as_planned(evidence: Evidence) -> Iterator[Found]:
     """What the engine says it did is what the plan says, on which FLOPS and batch rest."""
     plan = evidence.plan

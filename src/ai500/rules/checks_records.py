@@ -154,7 +154,7 @@ def scale_as_mapped(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="V3 Eq. 8, SPEC §5")
+@rule(source="V3 Eq. 8, SPEC §5", of="ensemble")
 def qualities_as_told(evidence: Evidence) -> Iterator[Found]:
     """Qualities can be what they say, and members' are those of their last evaluations."""
     yield from _out_of_range(evidence)
@@ -213,7 +213,7 @@ def _out_of_range(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §5, V2 §5.3.3")
+@rule(source="SPEC §5, V2 §5.3.3", of="ensemble")
 def records_as_told(evidence: Evidence) -> Iterator[Found]:
     """Each member's record counts what its events count, and steps of whole batches."""
     batch = evidence.plan.global_batch_size
@@ -241,7 +241,7 @@ def records_as_told(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-@rule(source="V2 §5.1.2")
+@rule(source="V2 §5.1.2", of="ensemble")
 def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Found]:
     """Members trained with the hyper-parameters of the plan, which a rerun takes."""
     planned = schema.encode(evidence.plan.hyperparameters)
@@ -264,7 +264,7 @@ def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Found]:
             seen.add((name, found))
 
 
-@rule(layer=8, source="V2 §5.1.2, §5.4")
+@rule(layer=8, source="V2 §5.1.2, §5.4", of="ensemble")
 def steady_optimizer(evidence: Evidence) -> Iterator[Found]:
     """The optimizer's settings, but for the learning rate, are the same from start to end."""
     for trial, member, events in finished(evidence):

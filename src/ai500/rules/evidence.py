@@ -7,10 +7,11 @@ of another kind, is None.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ai500 import plugins, rundir
+from ai500.automl.history import History, Line
 from ai500.errors import RunFolderError
 from ai500.events import Event
 from ai500.operations.shipped import ModelIdentity, shipped_model
@@ -36,6 +37,9 @@ class TrialEvidence:
     placements: Sequence[Placement] = ()
     bootstraps: Sequence[BootstrapRecord] = ()
     begun: TrialRecord | None = None
+    history: History | None = None
+    """Of a search: all its workers', with the lines they were read from."""
+    lines: Sequence[Line] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,11 @@ class Evidence:
     lower_is_better: bool = False
     quality_range: tuple[float, float] | None = None
     """Least and most the quality can be; None: the workload does not say."""
+
+    @property
+    def program(self) -> Literal["ensemble", "search"]:
+        """What the class's members do; a plan can't say otherwise."""
+        return "ensemble" if self.reference.search is None else "search"
 
     @property
     def members(self) -> list[TrainRecord]:
@@ -74,12 +83,13 @@ def evidence_of(
     run: RunFolder, *, plan: Plan, score: Score, events: Sequence[Event] = ()
 ) -> Evidence:
     """Everything the rules look at, read from a run folder that is scored."""
-    workload = plugins.workload(plan.workload)
+    workload, reference = plugins.workload(plan.workload), reference_class(plan)
+    read = _trial if reference.search is None else _searched
     return Evidence(
-        reference=reference_class(plan),
+        reference=reference,
         plan=plan,
         score=score,
-        trials=[_trial(run, one.trial) for one in score.trials if one.trial is not None],
+        trials=[read(run, one.trial) for one in score.trials if one.trial is not None],
         events=events,
         system=rundir.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
@@ -106,6 +116,12 @@ def _trial(run: RunFolder, number: int) -> TrialEvidence:
         bootstraps=rundir.read_all(BootstrapRecord, drawn) if drawn.exists() else [],
         begun=rundir.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
     )
+
+
+def _searched(run: RunFolder, number: int) -> TrialEvidence:
+    history = History(run.trial(number).members)
+    lines = history.look()
+    return replace(_trial(run, number), history=history, lines=lines)
 
 
 def told(member: TrainRecord, *path: str) -> Any:

@@ -58,10 +58,17 @@ class Fact:
 @lru_cache(maxsize=2)
 def facts(evidence: Evidence) -> tuple[Fact, ...]:
     """All of a run, the problem first and the hardware last."""
+    if evidence.program == "search":
+        own = (*_data(evidence), *_defaults(evidence), *_start(evidence))
+    else:
+        own = (
+            *_data(evidence),
+            *_epochs(evidence),
+            *_hyperparameters(evidence),
+            *_workload(evidence),
+        )
     return (
-        *_problem(evidence),
-        *_hyperparameters(evidence),
-        *_workload(evidence),
+        *own,
         *_programming_model(evidence),
         *_framework(evidence),
         *_accelerators(evidence),
@@ -113,7 +120,7 @@ def short(digest: str) -> str:
     return f"{digest[:SHOWN_OF_HASH]}…" if len(digest) > SHOWN_OF_HASH else digest
 
 
-def _problem(evidence: Evidence) -> Iterator[Fact]:
+def _data(evidence: Evidence) -> Iterator[Fact]:
     reference, plan = evidence.reference, evidence.plan
     own_data = "Leave data.path out."
     stores = of_members(evidence, lambda member: _short(told(member, "data", "store_sha256")))
@@ -140,6 +147,10 @@ def _problem(evidence: Evidence) -> Iterator[Fact]:
     yield Fact(
         9, "target quality", "target quality", target, " and ".join(ours), "Run the class as it is."
     )
+
+
+def _epochs(evidence: Evidence) -> Iterator[Fact]:
+    reference = evidence.reference
     epochs = reference.reference.epochs
     yield Fact(
         9, "epochs", "epochs", plain(epochs), of_members(evidence, lambda member: member.epochs),
@@ -152,6 +163,35 @@ def _problem(evidence: Evidence) -> Iterator[Fact]:
         of_members(evidence, lambda member: ranges(told(member, "evaluation_epochs"))),
         "Leave train.evaluate_every_epochs out.",
     )  # fmt: skip
+
+
+def _defaults(evidence: Evidence) -> Iterator[Fact]:
+    """AIPerf Table IV: those of a search may change; batch and kernel size are what it tunes."""
+    reference = evidence.reference_hyperparameters
+    for name in ("optimizer", "base_learning_rate", "schedule", "decay_power", "momentum",
+                 "weight_decay", "label_smoothing", "epochs"):  # fmt: skip
+        what = "most epochs" if name == "epochs" else name.replace("_", " ")
+        value = recorded(evidence, "hyperparameters", name)
+        yield Fact(8, "a search's defaults", what, plain(getattr(reference, name)), value)
+
+
+def _start(evidence: Evidence) -> Iterator[Fact]:
+    """Where a search begins, as its histories tell."""
+    reference = evidence.reference
+    if reference.search is None:
+        return
+    channels = reference.input_shape[0]
+    initial = reference.search.initial
+    start = initial.architecture(classes=reference.classes, input_channels=channels)
+    found = {
+        model.candidate.digest
+        for trial in evidence.trials
+        if trial.history is not None
+        for model in trial.history.models.values()
+        if model.candidate.parent is None
+    }
+    run = " and ".join(sorted(found)) or None
+    yield Fact(7, "model", "initial architecture", start.digest, run, "Run the class as it is.")
 
 
 def _hyperparameters(evidence: Evidence) -> Iterator[Fact]:

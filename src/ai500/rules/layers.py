@@ -32,6 +32,7 @@ LAYERS = {
 Level = Literal["hardware", "system", "free"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 Freedom = Literal["fixed", "free"]
+Program = Literal["ensemble", "search"]
 Severity = Literal["note", "violation"]
 
 
@@ -64,6 +65,9 @@ ASPECTS: dict[str, Aspect] = {
     ),
     "other hyper-parameters": Aspect(
         8, "fixed", "fixed", "free", "V2 §5.1.2, §5.4", "optimizer, momentum, weight decay, …"
+    ),
+    "a search's defaults": Aspect(
+        8, "free", "free", "free", "AIPerf Table IV", "optimizer, learning rate, most epochs, …"
     ),
     "model": Aspect(7, "fixed", "fixed", "free", "V2 §5.1.3", "the graph, and what is trained"),
     "bagging": Aspect(7, "fixed", "fixed", "free", "V3 §3.3", "a bootstrap for each member"),
@@ -125,6 +129,8 @@ class Rule:
     """The first rule set it is in."""
     until: str | None
     """The first rule set it is no longer in."""
+    of: Program | None = None
+    """What it is about; None: both."""
 
     def severity_at(self, level: Level) -> Severity:
         """A violation where it is about something fixed."""
@@ -155,6 +161,7 @@ def rule(
     severity: Severity = "violation",
     since: str = VERSIONS[0],
     until: str | None = None,
+    of: Program | None = None,
 ) -> Callable[[Check], Check]:
     """Register a check, of an aspect of the table or of the procedure."""
 
@@ -170,6 +177,7 @@ def rule(
             check=check,
             since=since,
             until=until,
+            of=of,
         )
         if aspect is not None:
             made = Rule(**{**vars(made), "severity": made.severity_at("hardware")})
@@ -207,6 +215,7 @@ def judge(evidence: Evidence, *, level: Level = "hardware", rules: str | None = 
     findings = [
         finding
         for one in sorted(by.rules, key=lambda one: one.layer or 0)
+        if one.of in (None, evidence.program)
         for finding in _findings(one, evidence, level=level)
     ]
     known = _known(evidence)

@@ -27,7 +27,7 @@ PATTERNS = (
     *(f"trials/*/{name}" for name in submission.TRIAL_NEEDS),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
     *(f"trials/*/members/*/{name}" for name in submission.MEMBER_NEEDS),
-    "trials/*/members/*/log.txt",
+    "trials/*/members/*/log.txt", f"trials/*/members/*/{submission.HISTORY}",
 )  # fmt: skip
 """What of a run folder is submitted. Not: data, checkpoints, predictions, the meeting point's
 secret; bootstraps are in it by their hashes, and follow from the seeds."""

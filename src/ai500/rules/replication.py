@@ -10,7 +10,8 @@ Stated before anybody looks at numbers, for VFLOPS and for the ensemble's qualit
 A repetition that breaks rules of the claim's level repeats nothing, whatever its figures.
 
 The margin is 5 % of the claimed mean for VFLOPS. Quality enters VFLOPS by its n-th power (V3
-Eq. 8), so its margin is 5 % / n. A run repeats the result only if both figures do.
+Eq. 8), so its margin is 5 % / n. A run repeats the result only if both figures do. Where quality
+does not enter it (a search: n = 0), a rule bounds it, and FLOPS alone is compared.
 """
 
 from __future__ import annotations
@@ -75,18 +76,19 @@ def judge(
 ) -> Replication:  # fmt: skip
     """Both figures, and what follows."""
     check_margin(margin)
-    if penalty_exponent <= 0:
+    if penalty_exponent < 0:
         raise InputError(f"a penalty exponent of {penalty_exponent:g} gives quality no margin.")
-    comparisons = (
-        compare("VFLOPS", *_both(claimed, repeated, "vflops"), margin=margin),
-        compare(
-            claimed.quality_name, *_both(claimed, repeated, "ensemble_quality"),
-            margin=margin / penalty_exponent, direction=direction,
-        ),
-    )  # fmt: skip
+    comparisons = [compare("VFLOPS", *_both(claimed, repeated, "vflops"), margin=margin)]
+    if penalty_exponent:
+        comparisons.append(
+            compare(
+                claimed.quality_name, *_both(claimed, repeated, "ensemble_quality"),
+                margin=margin / penalty_exponent, direction=direction,
+            )
+        )  # fmt: skip
     verdicts = [one.verdict for one in comparisons]
     verdict = "the rerun breaks rules" if broken else overall(verdicts)
-    return Replication(verdict, comparisons, tuple(other_system), tuple(broken))
+    return Replication(verdict, tuple(comparisons), tuple(other_system), tuple(broken))
 
 
 def check_margin(margin: float) -> None:

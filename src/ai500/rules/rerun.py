@@ -19,7 +19,7 @@ from ai500.rules.submission import MANIFEST, Submission, SubmissionError
 from ai500.rundir import RunFolder
 from ai500.workloads.protocol import Hyperparameters
 
-TAKEN = ("run", "ensemble", "parallel", "communication", "system")
+TAKEN = ("run", "ensemble", "parallel", "communication", "system", "automl")
 """Sections of a stranger's configuration that a rerun takes; hyper-parameters are the plan's, which
 the rules hold against what trained."""
 OWN = ("data", "scheduler", "slurm", "container")

@@ -59,6 +59,8 @@ NEEDED = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json", "syste
 TRIAL_NEEDS = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
 MEMBER_NEEDS = ("task.json", "events.jsonl", "record.json")
+HISTORY = "history.jsonl"
+"""Of each worker of a search besides: its score is computed from it."""
 MAX_TEXT = 200
 
 
@@ -302,7 +304,8 @@ def needed_files(plan: Plan) -> Iterator[str]:
     for trial in range(1, plan.trials + 1):
         yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_NEEDS)
         for member in range(plan.ensemble_size):
-            yield from (f"trials/{trial:02d}/members/{member:03d}/{n}" for n in MEMBER_NEEDS)
+            needs = MEMBER_NEEDS if plan.search is None else (*MEMBER_NEEDS, HISTORY)
+            yield from (f"trials/{trial:02d}/members/{member:03d}/{n}" for n in needs)
 
 
 def info_problems(info: Info) -> Iterator[tuple[str, str]]:

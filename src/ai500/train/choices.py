@@ -17,10 +17,10 @@ OPTIMIZERS_WITH: dict[str, tuple[str, ...]] = {
 }
 SCHEDULES_WITH: dict[str, tuple[str, ...]] = {
     "decay_epochs": ("step",),
-    "decay_power": ("polynomial",),
+    "decay_power": ("polynomial", "inverse_time"),
 }
 _BUILT_IN = {name for names in OPTIMIZERS_WITH.values() for name in names}
-_SCHEDULES = {"cosine", "step", "polynomial"}
+_SCHEDULES = {"cosine", "step", "polynomial", "inverse_time"}
 
 
 def check_training(config: Config, hyper: Hyperparameters) -> None:

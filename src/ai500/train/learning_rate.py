@@ -103,6 +103,22 @@ def polynomial(
     return float(peak * (1 - progress) ** power)
 
 
+def inverse_time(
+    step: int,
+    *,
+    peak: float,
+    total_steps: int,
+    warmup_steps: int,
+    decay_steps: Sequence[int] = (),
+    power: float = 0.1 / 60,
+) -> float:
+    """peak / (1 + power × steps) after warm-up: AIPerf's "decay=0.1/60", as Keras meant it."""
+    del total_steps, decay_steps
+    if step < warmup_steps:
+        return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
+    return peak / (1 + power * (step - warmup_steps))
+
+
 def _warm_up(step: int, *, peak: float, warmup_steps: int) -> float:
     """The first step already learns, the last one of warm-up is at the peak."""
     return peak * (step + 1) / warmup_steps

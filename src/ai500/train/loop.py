@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from torch import Tensor
 from ai500 import atomic, schema
 from ai500.bagging.data_sampler import Counts, epoch_order
 from ai500.errors import AI500Error
-from ai500.events import EventLog
 from ai500.parallel.engines import Engine, Wish
 from ai500.randomness import Stream, derive
 from ai500.records import Progress, Task
@@ -39,6 +39,17 @@ from ai500.workloads.protocol import ProblemClass, Workload
 PROGRESS_SECONDS = 1.0
 
 
+class DivergedError(AI500Error):
+    """The loss is no number any more."""
+
+
+class Listener(Protocol):
+    """Who is told what happens: the member's event log, or a search's history."""
+
+    def emit(self, event: str, **fields: Any) -> object:
+        """Take note of it."""
+
+
 @dataclass
 class Member:
     """What one rank trains, and where it writes."""
@@ -53,11 +64,13 @@ class Member:
     feed: Feed
     evaluator: Evaluator
     counts: Counts
-    events: EventLog | None
+    events: Listener | None
     """Rank 0's; None on the others."""
     stop_requested: Callable[[], bool]
     on_ready: Callable[[], None] = lambda: None
     """Called once, when all is ready for the first batch."""
+    on_step: Callable[[checkpoint.Position], None] = lambda _: None
+    """Called after every step."""
 
     def emit(self, event: str, **fields: object) -> None:
         """An event of this member, told once (by rank 0)."""
@@ -198,6 +211,7 @@ def _train_epoch(
         loss_sum += loss.double() * global_batch
         position.step += 1
         position.images += global_batch
+        member.on_step(position)
         due = clock.every(task.checkpoint_seconds, "checkpoint")
         wish = Wish.STOP if member.stop_requested() else Wish.SAVE if due else Wish.GO_ON
         wish = member.engine.together(wish)
@@ -242,7 +256,7 @@ def _over_replicas(member: Member, loss_sum: float) -> float:
 
 def _check_finite(epoch: int, loss_sum: float) -> None:
     if not math.isfinite(loss_sum):
-        raise AI500Error(
+        raise DivergedError(
             f"training diverged in epoch {epoch + 1}: the loss is {loss_sum}. "
             "Set a smaller train.base_learning_rate or a longer train.warmup_epochs."
         )
@@ -255,7 +269,7 @@ def _evaluate(member: Member, epoch: int) -> None:
         return
     labels = member.evaluator.validation_labels()
     quality = member.workload.quality(predictions, labels)
-    if epoch == member.task.hyperparameters.epochs:
+    if epoch == member.task.hyperparameters.epochs and member.task.search is None:
         atomic.write_array(member.folder.validation, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(labels))
 

@@ -6,15 +6,17 @@ here, by the process that ran it, not taken from the configuration.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from ai500 import atomic, events, plugins, rundir, schema
 from ai500.bagging.aggregate import out_of_bag_indices
@@ -23,12 +25,12 @@ from ai500.data.opening import HeldSplit, digests, open_store
 from ai500.data.store import Samples
 from ai500.errors import AI500Error
 from ai500.inventory.node import record_after, record_before
-from ai500.metrics.meters.recorder import recorder_of
+from ai500.metrics.meters.recorder import Recorder, recorder_of
 from ai500.operations import count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
-from ai500.parallel.engines.mesh import make_mesh
+from ai500.parallel.engines.mesh import Mesh, make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
 from ai500.profile.capture import capture
 from ai500.randomness import Stream, derive
@@ -38,7 +40,7 @@ from ai500.train import precision, what_ran
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.loop import Member, epochs
+from ai500.train.loop import Listener, Member, epochs
 from ai500.train.meeting import Meeting
 from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Rank, StopRequest
@@ -53,6 +55,22 @@ def run(
 ) -> None:
     """Train this rank's part of the member, and on rank 0 leave the record."""
     device = torch.device(device)
+    with at_work(task, rank=rank, device=device, threads=threads) as meters:
+        member = assemble(task, rank=rank, device=device, stop=stop)
+        if task.profile is not None:
+            capture(member, task.profile, rank=rank)
+            return
+        with in_company(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
+            for _ in epochs(member):
+                pass
+        finish(member)
+
+
+@contextlib.contextmanager
+def at_work(
+    task: Task, *, rank: Rank, device: torch.device, threads: int | None
+) -> Iterator[Recorder]:
+    """This process as a rank of the member, which nobody else trains meanwhile; its meters run."""
     if threads is not None:
         torch.set_num_threads(threads)
     if device.type != "cpu":
@@ -64,31 +82,32 @@ def run(
     try:
         held = only_one(task) if rank.rank == 0 else None
         meters.start()
-        member = assemble(task, rank=rank, device=device, stop=stop)
-        if task.profile is not None:
-            capture(member, task.profile, rank=rank)
-            return
-        if rank.local_rank == 0:
-            record_before(description(task))
-        meeting = Meeting(task, rank, member.emit)
-
-        def ready() -> None:
-            meeting.begin()
-            meters.mark()
-
-        member.on_ready = ready
-        for _ in epochs(member):
-            pass
-        meters.mark()
-        meeting.end()
-        if rank.local_rank == 0:
-            record_after(description(task))
-        finish(member)
-        del held  # until here nobody else trains this member
+        yield meters
+        del held
     finally:
         meters.close()
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def in_company(
+    task: Task, *, rank: Rank, meters: Recorder, emit: Callable[..., None]
+) -> Iterator[Callable[[], None]]:
+    """What to call when all is ready for the first batch; nodes described before and after."""
+    if rank.local_rank == 0:
+        record_before(description(task))
+    meeting = Meeting(task, rank, emit)
+
+    def ready() -> None:
+        meeting.begin()
+        meters.mark()
+
+    yield ready
+    meters.mark()
+    meeting.end()
+    if rank.local_rank == 0:
+        record_after(description(task))
 
 
 def description(task: Task) -> Path:
@@ -118,12 +137,39 @@ def only_one(task: Task) -> TextIO:
 def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
     """Model, engine, optimizer and data of this rank."""
     workload = plugins.workload(task.workload)
-    problem_class = task.definition
-    hyper = task.hyperparameters
-    numerics = precision.make(hyper.precision, device=device)
+    torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
+    return put_together(
+        task,
+        model=workload.model(task.definition).to(device),
+        mesh=make_mesh(task.parallel, device=device),
+        device=device,
+        splits=samples_of(task),
+        log=event_log(task, rank=rank, device=device),
+        stop=stop,
+    )
+
+
+def samples_of(task: Task) -> Mapping[str, Samples]:
+    """The node's copy of the samples, or the shared store's."""
     staged = task.staged or os.environ.get("AI500_STAGED")
-    splits = (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
-    engine = _engine(task, workload, numerics=numerics, device=device)
+    return (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
+
+
+def put_together(
+    task: Task,
+    *,
+    model: nn.Module,
+    mesh: Mesh,
+    device: torch.device,
+    splits: Mapping[str, Samples],
+    log: Listener | None,
+    stop: Callable[[], bool],
+) -> Member:
+    """A whole model, the same on every rank, as this rank trains it."""
+    workload = plugins.workload(task.workload)
+    problem_class, hyper = task.definition, task.hyperparameters
+    numerics = precision.make(hyper.precision, device=device)
+    engine = _engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)
     optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
     engine.prepare(optimizer)
     data = engine.mesh.data
@@ -133,7 +179,7 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
         member=task.member,
         rank=data.rank,
         world_size=data.size,
-        batch_size=hyper.images_per_step * rank.world_size // data.size,
+        batch_size=hyper.images_per_step * mesh.size // data.size,
         draws_per_image=workload.draws_per_image,
         device=device,
     )
@@ -155,17 +201,22 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
             batch_size=hyper.batch_size,
         ),
         counts=load_bootstrap(Path(task.bootstrap))[1],
-        events=_event_log(task, rank=rank, device=device),
+        events=log,
         stop_requested=stop,
     )
 
 
-def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch.device) -> Engine:
-    """The whole model from the seed, then the part of it that is this rank's."""
+def _engine(
+    task: Task,
+    workload: Workload,
+    model: nn.Module,
+    *,
+    mesh: Mesh,
+    numerics: Numerics,
+    device: torch.device,
+) -> Engine:
+    """The part of the whole model that is this rank's."""
     hyper, parallel = task.hyperparameters, task.parallel
-    torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
-    model = numerics.model(workload.model(task.definition).to(device))
-    mesh = make_mesh(parallel, device=device)
 
     def loss(outputs: Any, labels: Tensor) -> Tensor:
         return workload.loss(outputs, labels, hyperparameters=hyper)
@@ -179,7 +230,7 @@ def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch
             local_size=mesh.ranks_per_node,
         )
     setting = Setting(
-        module=model,
+        module=numerics.model(model),
         loss=loss,
         parallel=parallel,
         mesh=mesh,
@@ -199,7 +250,8 @@ def _engine(task: Task, workload: Workload, *, numerics: Numerics, device: torch
     return made
 
 
-def _event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
+def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
+    """The member's own, begun by rank 0; None on the other ranks."""
     if rank.rank != 0:
         return None
     attempt = int(os.environ.get("AI500_ATTEMPT", "1"))

@@ -32,6 +32,7 @@ from ai500.operations.torch_trace import trace
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines.state import gather_objects
 from ai500.randomness import Stream, derive
+from ai500.records import Task
 from ai500.source import source_sha256
 from ai500.train.learning_rate import scaled_peak
 from ai500.train.loop import Member
@@ -84,7 +85,7 @@ def effective(
         "framework": _framework(member),
         "communication": _communication(member, parallel.get("communication")),
         "data": _data(member),
-        "seeds": _seeds(member),
+        "seeds": seeds(member.task),
     }
 
 
@@ -262,8 +263,8 @@ def _data(member: Member) -> dict[str, Any]:
     }
 
 
-def _seeds(member: Member) -> dict[str, int]:
-    task = member.task
+def seeds(task: Task) -> dict[str, int]:
+    """From which every draw of the member follows."""
     return {
         "trial": task.trial,
         "seed": task.seed,

@@ -1,7 +1,8 @@
 """One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun; or all
 members that share a process [D11].
 
-This file is the process: its parent, its cores, its signals. What it trains is in `member.py`.
+This file is the process: its parent, its cores, its signals. What it trains is in `member.py`;
+what it does where members search (AIPerf) is in `automl/worker.py`.
 """
 
 from __future__ import annotations
@@ -80,7 +81,11 @@ def main() -> int:
         threads = _pin(slot, rank)
         tasks = _unfinished(task)
         # Imported here: torch reads the process's cores when it is loaded.
-        if len(tasks) > 1:
+        if task.search is not None:
+            from ai500.automl.worker import run as search
+
+            search(task, rank=rank, device=slot.device, threads=threads, stop=stop)
+        elif len(tasks) > 1:
             # Each stream a queue of its own on the device; read by its driver when it starts.
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
             from ai500.train.together import run_together

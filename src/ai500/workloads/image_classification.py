@@ -116,7 +116,7 @@ class ImageClassification:
 
     name = "image_classification"
     quality_name = "top-1 accuracy"
-    quality_direction: Literal["higher"] = "higher"
+    quality_direction: Literal["higher", "lower"] = "higher"
     quality_range: tuple[float, float] | None = (0.0, 1.0)
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
@@ -137,7 +137,7 @@ class ImageClassification:
         model: nn.Module = build(classes=problem_class.classes)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
-    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan:
+    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
         """Of the model that `model` builds."""
         if problem_class.name == "smoke":
             return resnet_plan("basic", (1, 1, 1), width=16)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.automl.settings import Search
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -43,7 +45,8 @@ class Hyperparameters:
     decay_epochs: tuple[int, ...] = ()
     """Epochs at which the `step` schedule divides the learning rate by ten."""
     decay_power: float = 2.0
-    """Of the `polynomial` schedule; 2 is LARS's own (You et al. 2017)."""
+    """Of the `polynomial` schedule; 2 is LARS's own (You et al. 2017). Of `inverse_time`: the
+    decay of a step; 0.1/60 is AIPerf's."""
     accumulation: int = 1
     """Micro-steps of `batch_size` whose gradients one optimizer step takes together."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -93,6 +96,8 @@ class ProblemClass:
     seconds_per_image: float | None = None
     """A measured guess for `ai500 plan` on one slot of `measured_on`; None: not measured."""
     measured_on: str | None = None
+    search: Search | None = None
+    """Each member searches architectures in place of training the class's model (AIPerf)."""
 
     def reference_at(self, parallel_degree: int) -> Hyperparameters:
         """The reference hyper-parameters of a member on so many accelerators."""
@@ -167,6 +172,8 @@ class Workload(Protocol):
     recordable: bool
     """A training step, `train_inputs` included, has fixed shapes, never waits for the device and
     draws nothing from torch's generators; left out by an outside workload: it does not."""
+    data_of: str
+    """The workload whose generated data it shares; left out: it has its own."""
 
     def source(self, problem_class: ProblemClass) -> ImageSource | ClimateRecipe | None:
         """The generator of the class's data; None where the user has to bring the data."""

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ai500.report import headline, meter_figures, sections, system_sections
+from ai500.report import headline, meter_figures, search_sections, sections, system_sections
 from ai500.report.contents import Contents
 from ai500.report.figures import Figure
 from ai500.report.html import ROWS_SHOWN, run_figures
@@ -37,6 +37,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {"headline": headline, "sections": sections, "rows_shown": ROWS_SHOWN}
     environment.globals |= {"system_sections": system_sections, "human_seconds": human_seconds}
+    environment.globals |= {"searched": search_sections}
     environment.globals |= {"list_name": list_name, "meters": meter_figures}
     return environment
 

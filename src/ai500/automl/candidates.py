@@ -1,0 +1,251 @@
+"""The next model of a worker: parent, morphisms, hyper-parameters, operations, inherited weights.
+
+All of it is the CPU's work and is done while the accelerator trains the model before (AIPerf
+§IV-C). Nothing here draws from torch's own generator: the thread that trains owns it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ai500.automl.architecture import Architecture
+from ai500.automl.counting import count_architecture
+from ai500.automl.history import Candidate, History, Model
+from ai500.automl.morphism import Move, Weights, apply, moves
+from ai500.automl.network import Network
+from ai500.automl.selection import drawn_parents
+from ai500.automl.settings import Search
+from ai500.automl.tuning import Proposed, first_proposal, propose
+from ai500.automl.weights import WeightStore
+from ai500.automl.widening import UnwidenableError
+from ai500.errors import AI500Error
+from ai500.randomness import Stream, derive
+from ai500.records import Operations, Task
+
+DRAWS = 24
+"""Of morphisms from one parent, before another parent is drawn."""
+BESIDES = ("nothing", "wider", "kernel", "skip_add", "skip_concat")
+"""Each step adds a block (AIPerf §IV-A) and does, drawn evenly, one of these to the result."""
+
+
+class SearchSpaceError(AI500Error):
+    """Nowhere to go from any of the models that were trained."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A candidate that can be trained at once."""
+
+    candidate: Candidate
+    batch_size: int
+    """Images per accelerator and step."""
+    moves: tuple[Move, ...]
+    seed: int
+    weights: Weights | None
+    """None: the parent still trains, `inherit` follows when it has ended; or a checkpoint's."""
+
+
+class Candidates:
+    """Makes the models of one worker."""
+
+    def __init__(self, task: Task, history: History, store: WeightStore) -> None:
+        assert task.search is not None
+        self._task = task
+        self._search: Search = task.search
+        self._history = history
+        self._store = store
+        self._counted: dict[str, Operations] = {}
+        self.initial = self._search.initial.architecture(
+            classes=task.definition.classes, input_channels=task.definition.input_shape[0]
+        )
+
+    def first(self) -> Prepared:
+        """A worker's first round: the initial model, its weights by He's method from the seed."""
+        seed = self._seed(1)
+        torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
+        weights = Network(self.initial).state_dict()
+        proposed = first_proposal(self._search, batch_size=self._task.hyperparameters.batch_size)
+        made = self._candidate(self.initial, None, (), proposed, number=1)
+        return Prepared(made, proposed.batch_size, (), seed, weights)
+
+    def again(self, candidate: Candidate) -> Prepared:
+        """A model that was interrupted: its checkpoint brings the weights."""
+        ranks = self._task.parallel_degree * self._task.hyperparameters.accumulation
+        seed = self._seed(candidate.round)
+        return Prepared(candidate, candidate.batch_size // ranks, (), seed, None)
+
+    def next(self, number: int) -> Prepared:
+        """A child of one of the best models, unlike any that was tried."""
+        self._history.look()
+        search, seed = self._search, self._seed(number)
+        random = np.random.default_rng(seed)
+        known = list(self._history.models.values())
+        proposed = first_proposal(search, batch_size=self._task.hyperparameters.batch_size)
+        if search.tunes(number):
+            proposed = propose(known, search=search, degree=self._task.parallel_degree, seed=seed)
+        for parent, weights in self._parents(known, number=number, random=random):
+            found = self._child(parent, proposed, random=random, number=number)
+            if found is not None:
+                candidate, steps = found
+                made = Prepared(candidate, proposed.batch_size, steps, seed, None)
+                return made if weights is None else self.inherit(made, parent, weights)
+        raise SearchSpaceError(
+            f"worker {self._task.member} found no new model for its round {number}: none of "
+            f"{DRAWS} morphisms drawn from each of the best models is new and has at most "
+            f"automl.most_growth = {search.most_growth:g} times the initial model's operations. "
+            "Set a larger automl.most_growth, or more automl.kernel_sizes."
+        )
+
+    def inherit(self, prepared: Prepared, parent: Model, weights: Weights) -> Prepared:
+        """The child's weights, by which it computes what its parent computes."""
+        generator = torch.Generator().manual_seed(prepared.seed)
+        architecture = parent.architecture
+        for move in prepared.moves:
+            architecture, weights = apply(architecture, weights, move, generator=generator)
+        candidate = dataclasses.replace(prepared.candidate, parent_accuracy=parent.accuracy)
+        return dataclasses.replace(prepared, candidate=candidate, weights=weights)
+
+    def operations(self, architecture: Architecture) -> Operations:
+        """Counted from its layers, each architecture once."""
+        digest = architecture.digest
+        if digest not in self._counted:
+            self._counted[digest] = count_architecture(
+                architecture,
+                input_shape=self._task.definition.input_shape,
+                convention=self._task.convention,
+            )
+        return self._counted[digest]
+
+    def _seed(self, number: int) -> int:
+        return derive(self._task.seed, Stream.SEARCH, self._task.member, number)
+
+    def _parents(
+        self, known: Sequence[Model], *, number: int, random: np.random.Generator
+    ) -> Iterator[tuple[Model, Weights | None]]:
+        """Drawn from the ranked history; before any model was judged: the one in training."""
+        training = f"{self._task.member:03d}-{number - 1:04d}"
+        drawn = drawn_parents(
+            known,
+            by_prediction=not self._search.tunes(number),
+            best=self._search.kept_models,
+            random=random,
+            training=training,
+        )
+        nobody = True
+        for parent in drawn:
+            weights = None
+            if parent.ended is not None and parent.ended.weights is not None:
+                weights = self._store.load(parent.ended.weights)
+                if weights is None:
+                    continue
+            nobody = False
+            yield parent, weights
+        if nobody and training in self._history.models:
+            yield self._history.models[training], None
+
+    def _child(
+        self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
+    ) -> tuple[Candidate, tuple[Move, ...]] | None:
+        """The first of some drawn children that is new and not too large."""
+        tried = {one.candidate.digest for one in list(self._history.models.values())}
+        most = self._search.most_growth * self.operations(self.initial).forward_per_image
+        shape = Shape.of(parent.architecture)
+        for _ in range(DRAWS):
+            steps = drawn_moves(shape, kernel=proposed.kernel, random=random)
+            if steps is None:
+                return None
+            child = shape.after(steps)
+            if child is None or child.digest in tried:
+                continue
+            tried.add(child.digest)
+            if self.operations(child).forward_per_image <= most:
+                made = self._candidate(child, parent, steps, proposed, number=number)
+                return made, steps
+        return None
+
+    def _candidate(
+        self,
+        architecture: Architecture,
+        parent: Model | None,
+        steps: Sequence[Move],
+        proposed: Proposed,
+        *,
+        number: int,
+    ) -> Candidate:
+        task = self._task
+        images = proposed.batch_size * task.hyperparameters.accumulation * task.parallel_degree
+        return Candidate(
+            model=f"{task.member:03d}-{number:04d}",
+            parent=None if parent is None else parent.id,
+            round=number,
+            moves=tuple(map(in_words, steps)),
+            digest=architecture.digest,
+            architecture=architecture.layers,
+            batch_size=images,
+            kernel=proposed.kernel if steps else None,
+            tuned=proposed.tuned,
+            operations=self.operations(architecture),
+            steps_per_epoch=task.definition.train_samples // images,
+            validation_images=task.definition.validation_samples,
+            epochs=self._search.epochs_of(number, most=task.hyperparameters.epochs),
+            parent_accuracy=None if parent is None else parent.accuracy,
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An architecture with weights that have shapes only: morphisms of it cost next to nothing."""
+
+    architecture: Architecture
+    weights: Weights
+
+    @classmethod
+    def of(cls, architecture: Architecture) -> Shape:
+        """Without a random number drawn."""
+        with torch.device("meta"):
+            return cls(architecture, dict(Network(architecture).state_dict()))
+
+    def after(self, steps: Sequence[Move]) -> Architecture | None:
+        """The child's layers; None: a step can't be done."""
+        architecture, weights = self.architecture, self.weights
+        generator = torch.Generator().manual_seed(0)
+        for move in steps:
+            try:
+                architecture, weights = apply(architecture, weights, move, generator=generator)
+            except UnwidenableError:
+                return None
+        return architecture
+
+
+def drawn_moves(
+    shape: Shape, *, kernel: int, random: np.random.Generator
+) -> tuple[Move, ...] | None:
+    """A block behind a drawn ReLU, and what is drawn besides; None: there is no ReLU."""
+    relus = [layer.number for layer in shape.architecture.layers if layer.kind == "relu"]
+    if not relus:
+        return None
+    block = Move("deeper", relus[int(random.integers(len(relus)))], size=kernel)
+    besides = BESIDES[int(random.integers(len(BESIDES)))]
+    grown = shape.after((block,))
+    assert grown is not None  # a block can be added behind every ReLU
+    others = [one for one in moves(grown) if one.kind == besides]
+    if not others:
+        return (block,)
+    return block, others[int(random.integers(len(others)))]
+
+
+def in_words(move: Move) -> str:
+    """For the history and the report."""
+    if move.kind == "deeper":
+        return f"a {move.size}×{move.size} block behind layer {move.layer}"
+    if move.kind == "wider":
+        return f"layer {move.layer} to {move.size} channels"
+    if move.kind == "kernel":
+        return f"layer {move.layer} to {move.size}×{move.size}"
+    how = "added" if move.kind == "skip_add" else "joined"
+    return f"layer {move.layer} {how} to layer {move.to}"

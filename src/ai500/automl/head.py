@@ -1,0 +1,184 @@
+"""What rank 0 of a worker does for it: decides what is trained, keeps the history, looks ahead.
+
+One thread beside the training writes a model's weights down and then prepares the next model but
+one, so that an accelerator never waits for either (AIPerf §IV-C: the buffer of architectures).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ai500.automl.candidates import Candidates, Prepared
+from ai500.automl.history import Candidate, Ended, Entry, History, Line, Present, State, Writer
+from ai500.automl.morphism import Weights
+from ai500.automl.past import past_of
+from ai500.automl.selection import kept
+from ai500.automl.weights import WeightStore
+from ai500.errors import AI500Error
+from ai500.events import EventLog
+from ai500.records import Task
+
+
+class SharedHistory(History):
+    """For two threads."""
+
+    def __init__(self, members: Path) -> None:
+        super().__init__(members)
+        self._looking = threading.Lock()
+
+    def look(self) -> list[Line]:
+        """One at a time: a line is taken in once."""
+        with self._looking:
+            return super().look()
+
+
+class Head:
+    """The worker's memory and its plans."""
+
+    def __init__(self, task: Task, log: EventLog, *, attempt: int) -> None:
+        assert task.search is not None
+        folder = Path(task.folder)
+        self.log = log
+        self.history = SharedHistory(folder.parent)
+        self.past = past_of(self.history.look(), worker=task.member)
+        self.seconds_left = max(0.0, task.search.minutes * 60 - self.past.seconds)
+        self._task, self._folder = task, folder
+        self._writer = Writer(folder, worker=task.member, attempt=attempt)
+        self._writing = threading.Lock()
+        self._store = WeightStore(folder.parents[1], folder)
+        self._candidates = Candidates(task, self.history, self._store)
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._put_away: Future[None] | None = None
+        self._ahead: list[Future[Prepared]] = []
+        self._last: tuple[str, Weights | None] = ("", None)
+        self._round = self.past.rounds
+        self._kept_most = task.search.kept_models
+
+    def write(self, entry: Entry) -> None:
+        """A line of the history; both threads have some."""
+        with self._writing:
+            self._writer.write(entry)
+
+    def begin(self) -> None:
+        """The first batch of this attempt: from here on the time counts."""
+        self.write(Present("begin"))
+        self.log.emit("resumed" if self.past.begun else "first_batch")
+
+    def checkpoint(self, model: str) -> Path:
+        """Of a model in training; its name is unlike that of any model before."""
+        return self._folder / f"checkpoint-{model}.pt"
+
+    def take(self) -> Prepared:
+        """The next model to train: the one that was interrupted, or a new one."""
+        prepared = self._interrupted()
+        if prepared is None:
+            self._round += 1
+            prepared = self._next()
+        self.write(prepared.candidate)
+        self.history.look()
+        return prepared
+
+    def look_ahead(self) -> None:
+        """While a model trains: the next one; after each epoch anew, by what is known then."""
+        done = [one for one in self._ahead if one.done()]
+        # Each holds a model's weights: the newest that is ready and one that may be better.
+        waiting = [one for one in self._ahead if not one.done() and not one.cancel()]
+        self._ahead = [*done[-1:], *waiting]
+        self._ahead.append(self._aside.submit(self._candidates.next, self._round + 1))
+
+    def ended(self, candidate: Candidate, state: State, reason: str, weights: Weights) -> None:
+        """A model is done with; its weights, where it was judged, are kept for its children."""
+        self.history.look()
+        judged = bool(self.history.models[candidate.model].epochs) and state != "lost"
+        self._last = (candidate.model, weights if judged else None)
+        if self._put_away is not None:
+            self._put_away.result()  # a full disk is told here
+        self._put_away = self._aside.submit(self._file, candidate, state, reason, self._last[1])
+
+    def close(self, reason: str) -> None:
+        """After everything is on disk; a model that an earlier attempt left ends with the time."""
+        for one in self._ahead:
+            one.cancel()
+        self._aside.shutdown(wait=True)
+        if self._put_away is not None:
+            self._put_away.result()
+        for model, _ in self._unended():
+            self._end(Ended(model, "out_of_time", self._store.saved(model), reason))
+        self.write(Present("end", reason))
+        self.history.look()
+        for unreadable in self.history.unreadable:
+            self.log.emit("history_unreadable", line=str(unreadable))
+
+    @property
+    def initial(self) -> Prepared:
+        """What every search starts at."""
+        return self._candidates.first()
+
+    def weights_of(self, model: str) -> Weights | None:
+        """Of a model of this worker that is kept."""
+        path = self._store.saved(model)
+        return None if path is None else self._store.load(path)
+
+    def _interrupted(self) -> Prepared | None:
+        """The last model of an earlier attempt, if it can go on; what can't is lost."""
+        for model, candidate in self._unended():
+            newest = candidate.round == self.past.rounds
+            if newest and not self.past.hopeless(model):
+                if self.checkpoint(model).exists():
+                    return self._candidates.again(candidate)
+                if candidate.round == 1:
+                    return self._candidates.first()
+            if (weights := self._store.saved(model)) is not None:
+                self._end(Ended(model, "trained", weights, "told by a later attempt"))
+            elif newest and self.past.hopeless(model):
+                self._end(Ended(model, "lost", None, "its worker died of it again and again"))
+            else:
+                self._end(Ended(model, "lost", None, "its worker died before a checkpoint"))
+        return None
+
+    def _unended(self) -> Iterator[tuple[str, Candidate]]:
+        while self.past.open:
+            yield self.past.open.popitem()
+
+    def _next(self) -> Prepared:
+        """As prepared while the last model trained; a first one, or one after a restart, now."""
+        if self._round == 1:
+            return self._candidates.first()
+        if not self._ahead:
+            return self._candidates.next(self._round)
+        done = [one for one in self._ahead if one.done()]
+        prepared = (done[-1] if done else self._ahead[0]).result()
+        for one in self._ahead:
+            one.cancel()
+        self._ahead.clear()
+        if prepared.weights is not None:
+            return prepared
+        parent, weights = self._last
+        if weights is None and len(self.history.models) > 1:
+            return self._candidates.next(self._round)  # the model it was to be a child of is lost
+        if weights is None:
+            raise AI500Error(
+                "the initial model could not be trained, and no other worker has a model yet: "
+                f"{self.history.models[parent].ended or 'it has not ended'}."
+            )
+        return self._candidates.inherit(prepared, self.history.models[parent], weights)
+
+    def _file(
+        self, candidate: Candidate, state: State, reason: str, weights: Weights | None
+    ) -> None:
+        """In the other thread: weights first, so that whoever reads the line finds them."""
+        path = None if weights is None else self._store.save(candidate.model, weights)
+        self._end(Ended(candidate.model, state, path, reason))
+        self.history.look()
+        models = list(self.history.models.values())
+        mine = [model for model in models if model.worker == self._task.member]
+        best = max(mine, key=lambda model: (model.accuracy or 0.0, model.id))
+        keep = kept(models, best=self._kept_most)
+        self._store.keep(keep | {best.id, candidate.model})
+
+    def _end(self, entry: Ended) -> None:
+        self.write(entry)
+        self.checkpoint(entry.model).unlink(missing_ok=True)

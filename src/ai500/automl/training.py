@@ -1,0 +1,156 @@
+"""One model of a search on one rank: the training loop of `train/`, told to the history."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
+from ai500.automl.prediction import predicted_accuracy, without_progress
+from ai500.automl.settings import Search
+from ai500.events import Event, EventLog
+from ai500.parallel.engines import Wish
+from ai500.parallel.engines.replicas import rank_zero_says
+from ai500.records import Task
+from ai500.train.checkpoint import Position
+from ai500.train.loop import DivergedError, Member, epochs
+from ai500.train.worker import Interrupted
+
+CHUNK_SECONDS = 2.0
+"""The score over time is known no finer."""
+
+
+def model_task(task: Task, candidate: Candidate, *, batch_size: int, seed: int) -> Task:
+    """The worker's task as that of one model."""
+    return dataclasses.replace(
+        task,
+        seed=seed,
+        steps_per_epoch=candidate.steps_per_epoch,
+        hyperparameters=dataclasses.replace(
+            task.hyperparameters, epochs=candidate.epochs, batch_size=batch_size
+        ),
+    )
+
+
+@dataclass
+class ModelLog:
+    """Takes what the loop tells of a model and writes the history's lines; rank 0's."""
+
+    candidate: Candidate
+    accuracies: dict[int, float]
+    """Epoch → on the validation set; with those of earlier attempts."""
+    most_epochs: int
+    """That the learning curve is followed to: of a round after warm-up."""
+    write: Callable[[Entry], None]
+    on_judged: Callable[[], None]
+    """Called after each epoch that was judged."""
+    log: EventLog
+    device: torch.device
+    told: list[Event] = field(default_factory=list)
+    _epoch: int = -1
+    _first: int = 0
+    _last: int = 0
+    _loss: float | None = None
+    _since: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """The first batch is about to be read."""
+        self._since = time.monotonic()
+
+    def step(self, position: Position) -> None:
+        """A step is done."""
+        if position.epoch != self._epoch:
+            self._epoch, self._first = position.epoch, position.step - 1
+        self._last = position.step
+        if time.monotonic() - self._since >= CHUNK_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """The steps since the last line, once the accelerator has done them."""
+        if self._last > self._first:
+            if self.device.type != "cpu":
+                torch.accelerator.synchronize()
+            self._work("train", self._epoch + 1, self._first, self._last - self._first)
+            self._first = self._last
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """As the loop's event log."""
+        self.told.append({"event": event, **fields})
+        if event == "interrupted":  # the rest is in the history
+            self.log.emit(event, model=self.candidate.model, **fields)
+        if event in ("epoch", "interrupted"):
+            self.flush()
+            self._loss = fields.get("loss")
+        elif event == "quality":
+            self._work("validate", fields["epoch"], 0, fields["images"])
+            self._judge(fields["epoch"], accuracy=1.0 - fields["quality"])
+
+    def _judge(self, epoch: int, *, accuracy: float) -> None:
+        self.accuracies[epoch] = accuracy
+        curve = [self.accuracies[one] for one in sorted(self.accuracies)]
+        promised = predicted_accuracy(curve, epochs=self.most_epochs)
+        self.write(Epoch(self.candidate.model, epoch, self._loss, accuracy, promised))
+        self.on_judged()
+
+    def _work(self, phase: Phase, epoch: int, first: int, count: int) -> None:
+        now = time.monotonic()
+        self.write(Work(self.candidate.model, phase, epoch, first, count, now - self._since))
+        self._since = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a model ends before its last epoch."""
+
+    search: Search
+    deadline: Callable[[], float]
+    """On the monotonic clock."""
+    asked_to_stop: Callable[[], bool]
+
+
+def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, str]:
+    """To the model's end, on every rank; what became of it, and why.
+
+    `Interrupted` goes on to the caller where a person or the scheduler asked for it.
+    """
+    mesh = member.engine.mesh
+
+    def over() -> bool:
+        return limits.asked_to_stop() or time.monotonic() >= limits.deadline()
+
+    def together() -> bool:
+        wish = Wish.STOP if over() else Wish.GO_ON
+        return rank_zero_says(wish, mesh) == Wish.STOP
+
+    member.stop_requested = together
+    if log is not None:
+        member.on_step = log.step
+    try:
+        for _ in epochs(member):
+            given_up = log is not None and without_progress(
+                [log.accuracies[one] for one in sorted(log.accuracies)],
+                patience=limits.search.patience,
+            )
+            wish = Wish.STOP if given_up else Wish.GO_ON
+            if rank_zero_says(wish, mesh) == Wish.STOP:
+                return "stopped_early", f"no progress in {limits.search.patience} epochs"
+    except Interrupted:
+        if rank_zero_says(_asked(limits), mesh) == Wish.STOP:
+            raise
+        return "out_of_time", "the search's time is up"
+    except DivergedError as error:
+        return "lost", str(error).partition(". ")[0]
+    except torch.OutOfMemoryError:
+        if mesh.size > 1:
+            raise  # the other ranks wait for this one
+        return "lost", "out of the accelerator's memory"
+    return "trained", ""
+
+
+def _asked(limits: Limits) -> Wish:
+    return Wish.STOP if limits.asked_to_stop() else Wish.GO_ON

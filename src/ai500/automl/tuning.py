@@ -1,0 +1,75 @@
+"""Hyper-parameters by TPE (AIPerf §IV-B), from the history alone: no study is shared (ADR 0006)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ai500.automl.history import Model
+from ai500.automl.settings import Search
+from ai500.errors import EnvironmentLacksError
+
+STARTUP_MODELS = 4
+"""Before so many models have ended TPE draws evenly; a worker's warm-up has as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What is tuned."""
+
+    batch_size: int
+    """Images per accelerator and step."""
+    kernel: int
+    tuned: bool
+
+
+def first_proposal(search: Search, *, batch_size: int) -> Proposed:
+    """Before TPE begins: the class's own."""
+    return Proposed(batch_size, search.kernel_sizes[0], tuned=False)
+
+
+def propose(models: Iterable[Model], *, search: Search, degree: int, seed: int) -> Proposed:
+    """Optuna's TPE, told of every judged model of the history, asked once.
+
+    Models that still train are told with the worst accuracy so far (the constant liar), so that
+    workers which ask at the same time are not all sent to the same place.
+    """
+    optuna = imported_optuna()
+    space = {
+        "batch_size": optuna.distributions.CategoricalDistribution(search.batch_sizes),
+        "kernel": optuna.distributions.CategoricalDistribution(search.kernel_sizes),
+    }
+    sampler = optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=STARTUP_MODELS)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    known = sorted(models, key=lambda model: model.id)
+    judged = [model.accuracy for model in known if model.accuracy is not None]
+    for model in known:
+        params = {
+            "batch_size": model.candidate.batch_size // degree,
+            "kernel": model.candidate.kernel or search.kernel_sizes[0],
+        }
+        value = model.accuracy
+        if value is None and model.ended is None:
+            value = min(judged, default=None)
+        if value is None or any(params[name] not in space[name].choices for name in space):
+            continue
+        study.add_trial(optuna.create_trial(params=params, distributions=space, value=value))
+    asked = study.ask(space).params
+    return Proposed(asked["batch_size"], asked["kernel"], tuned=True)
+
+
+def imported_optuna() -> Any:
+    """Optuna, or an error that says what it is for."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own dependencies
+            import optuna
+    except ImportError as error:
+        raise EnvironmentLacksError(
+            "a search tunes batch and kernel size by Optuna's TPE (AIPerf Table IV), which is not "
+            "installed here: pip install optuna."
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,210 @@
+"""One rank of one worker of a search (AIPerf §IV-C): rounds of one model each until time is up.
+
+Rank 0 decides what is trained (`head.py`), the others follow. Whatever a worker knows is in the
+histories: one that died goes on from them, one that comes late reads them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+from ai500.automl.architecture import Architecture
+from ai500.automl.candidates import Prepared
+from ai500.automl.finish import leave_record
+from ai500.automl.head import Head
+from ai500.automl.history import State
+from ai500.automl.morphism import Weights
+from ai500.automl.network import Network
+from ai500.automl.training import Limits, ModelLog, model_task, train
+from ai500.automl.tuning import imported_optuna
+from ai500.errors import AI500Error
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.parallel.engines.state import whole_weights
+from ai500.records import Task
+from ai500.train.loop import Member
+from ai500.train.member import at_work, event_log, in_company, put_together, samples_of
+from ai500.train.worker import Interrupted, Rank, StopRequest
+
+T = TypeVar("T")
+
+
+def run(
+    task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
+) -> None:
+    """Search until the worker's time is up, and on rank 0 leave the record."""
+    if task.profile is not None:
+        raise AI500Error(
+            "a search trains another model each round: there is no step of it to profile. Profile "
+            "a run of image_classification instead."
+        )
+    device = torch.device(device)
+    imported_optuna()  # said at the beginning, not in the fifth round
+    with at_work(task, rank=rank, device=device, threads=threads) as meters:
+        worker = Worker(task, rank=rank, device=device, stop=stop)
+        with in_company(task, rank=rank, meters=meters, emit=worker.emit) as ready:
+            worker.search(ready)
+        worker.finish()
+
+
+class Worker:
+    """This rank's part of the worker."""
+
+    def __init__(self, task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> None:
+        assert task.search is not None
+        self._task, self._search = task, task.search
+        self._device, self._stop = device, stop
+        self._mesh = make_mesh(task.parallel, device=device)
+        self._samples = samples_of(task)
+        self._log = event_log(task, rank=rank, device=device)
+        attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
+        self._head = None if self._log is None else Head(task, self._log, attempt=attempt)
+        self._deadline = math.inf
+        self._trained: tuple[Member, ModelLog | None] | None = None
+
+    def emit(self, event: str, **fields: object) -> None:
+        """Into the member's log, told once."""
+        if self._log is not None:
+            self._log.emit(event, **fields)
+
+    def search(self, ready: Callable[[], None]) -> None:
+        """Round after round. The other ranks go through the same rounds as rank 0."""
+        head = self._head
+        try:
+            while self._agreed(self._time_left):
+                self._round(ready)
+        except Interrupted:
+            if head is not None:
+                head.close("interrupted")
+            raise
+        if head is not None:
+            head.close("time is up")
+        self.emit("end")
+
+    def finish(self) -> None:
+        """The record that ends the job; outside the timed window."""
+        if self._trained is None:  # an earlier attempt had used up the time
+            prepared = self._agreed(lambda: self._needed().initial)
+            self._trained = self._member(prepared, on_ready=lambda: None), None
+        member, log = self._trained
+        leave_record(self._task, member, self._head, told=[] if log is None else log.told)
+
+    def _needed(self) -> Head:
+        assert self._head is not None
+        return self._head
+
+    def _time_left(self) -> bool:
+        head = self._needed()
+        return head.seconds_left > 0 and time.monotonic() < self._deadline
+
+    def _round(self, ready: Callable[[], None]) -> None:
+        """One model from its candidate to its last line in the history."""
+        prepared = self._agreed(lambda: self._needed().take())
+        log = self._model_log(prepared)
+
+        def on_ready() -> None:
+            if math.isinf(self._deadline):
+                ready()
+                self._begin()
+            if log is not None:
+                log.begin()
+
+        self._trained = None  # its memory is needed
+        member = self._member(prepared, log=log, on_ready=on_ready)
+        self._trained = member, log
+        if self._head is not None:
+            self._head.look_ahead()
+        limits = Limits(self._search, deadline=self._deadline_now, asked_to_stop=self._stop)
+        state, reason = train(member, log, limits)
+        self._put_away(prepared, member, state, reason)
+
+    def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
+        weights = whole_weights(member.engine.module, member.engine.layout)
+        if self._head is not None and weights is not None:
+            held: Weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
+            self._head.ended(prepared.candidate, state, reason, held)
+
+    def _begin(self) -> None:
+        """The worker's first batch in this attempt."""
+        if self._head is not None:
+            self._head.begin()
+            self._deadline = time.monotonic() + self._head.seconds_left
+        else:
+            self._deadline = math.nextafter(math.inf, 0)  # rank 0 tells when it is over
+
+    def _deadline_now(self) -> float:
+        return self._deadline
+
+    def _member(
+        self,
+        prepared: Prepared,
+        *,
+        log: ModelLog | None = None,
+        on_ready: Callable[[], None],
+    ) -> Member:
+        candidate = prepared.candidate
+        task = model_task(self._task, candidate, batch_size=prepared.batch_size, seed=prepared.seed)
+        member = put_together(
+            task,
+            model=network(Architecture(candidate.architecture), prepared.weights).to(self._device),
+            mesh=self._mesh,
+            device=self._device,
+            splits=self._samples,
+            log=log,
+            stop=self._stop,
+        )
+        member.on_ready = on_ready
+        member.folder.checkpoint = Path(task.folder) / f"checkpoint-{candidate.model}.pt"
+        return member
+
+    def _model_log(self, prepared: Prepared) -> ModelLog | None:
+        head = self._head
+        if head is None:
+            return None
+        before = head.history.models[prepared.candidate.model].epochs
+        return ModelLog(
+            candidate=prepared.candidate,
+            accuracies={number: one.accuracy for number, one in before.items()},
+            most_epochs=self._task.hyperparameters.epochs,
+            write=head.write,
+            on_judged=head.look_ahead,
+            log=head.log,
+            device=self._device,
+        )
+
+    def _agreed(self, decide: Callable[[], T]) -> T:
+        """What rank 0 decides, on every rank; weights stay with it: DDP hands them round."""
+        if self._mesh.size == 1:
+            return decide()
+        box: list[T | None] = [decide() if self._head is not None else None]
+        told = [_without_weights(one) for one in box]
+        dist.broadcast_object_list(told, src=0)
+        return box[0] if self._head is not None else told[0]  # type: ignore[return-value]
+
+
+def _without_weights(decided: object) -> object:
+    if isinstance(decided, Prepared):
+        return Prepared(decided.candidate, decided.batch_size, (), decided.seed, None)
+    return decided
+
+
+def network(architecture: Architecture, weights: Weights | None) -> Network:
+    """With copies of these weights no random number is drawn; without, others bring them.
+
+    Copies: a child shares tensors with its parent, which may just be on its way to the disk.
+    """
+    if weights is None:
+        made = Network(architecture)
+    else:
+        with torch.device("meta"):
+            made = Network(architecture)
+        own = {name: value.clone() for name, value in weights.items()}
+        made.load_state_dict(own, assign=True)
+    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

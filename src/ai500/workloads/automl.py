@@ -1,0 +1,153 @@
+"""AIPerf (SPEC §6): every member is a worker that searches architectures and trains them.
+
+Data, inputs and loss are Image Classification's; what a worker does is in `ai500.automl`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.automl.settings import Initial, Search
+from ai500.workloads import image_classification as images
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def _class(
+    name: str,
+    *,
+    largest_error: float,
+    least_runs: int,
+    search: Search,
+    reference: Hyperparameters,
+) -> ProblemClass:
+    """On the data of Image Classification's class of the same name."""
+    return dataclasses.replace(
+        images.CLASSES[name],
+        ensemble_size=1,
+        target_quality=largest_error,
+        # AIPerf ranks by FLOPS and shows −ln(error) × FLOPS beside it: no penalty of V2's.
+        penalty_exponent=0,
+        least_runs=least_runs,
+        out_of_bag_samples=0,
+        global_batch_size=None,
+        seconds_per_image=None,
+        measured_on=None,
+        search=search,
+        reference=reference,
+    )
+
+
+CLASSES = {
+    "smoke": _class(
+        "smoke",
+        largest_error=0.5,
+        least_runs=3,
+        search=Search(
+            minutes=2,
+            initial=Initial("basic", (1, 1, 1), width=8),
+            patience=3,
+            batch_sizes=(32, 64, 128),
+            degree=1,
+        ),
+        reference=Hyperparameters(
+            epochs=5,
+            batch_size=64,
+            optimizer="sgd",
+            base_learning_rate=1.0,
+            reference_batch_size=256,
+            schedule="cosine",
+            warmup_epochs=0.5,
+            momentum=0.9,
+            weight_decay=5e-4,
+        ),
+    ),
+    "workstation": _class(
+        "workstation",
+        largest_error=0.5,
+        least_runs=5,
+        search=Search(
+            minutes=6,
+            initial=Initial("bottleneck", (1, 1, 1, 1), width=32),
+            patience=3,
+            batch_sizes=(64, 128, 256),
+            degree=1,
+            needs_accelerator=True,
+        ),
+        reference=Hyperparameters(
+            epochs=5,
+            batch_size=128,
+            optimizer="sgd",
+            base_learning_rate=0.1,
+            reference_batch_size=256,
+            schedule="cosine",
+            warmup_epochs=0.5,
+            momentum=0.9,
+            weight_decay=1e-4,
+        ),
+    ),
+    "full": _class(
+        "full",
+        largest_error=0.30,  # [D7]
+        least_runs=1,
+        search=Search(
+            minutes=60,
+            initial=Initial("bottleneck", (3, 4, 6, 3), width=64),
+            patience=10,
+            batch_sizes=(256, 320, 384, 448),
+            most_growth=3.0,
+            needs_accelerator=True,
+        ),
+        # AIPerf Table IV; its rate of 0.1 is for its nodes of eight V100.
+        reference=Hyperparameters(
+            epochs=60,
+            batch_size=448,
+            optimizer="sgd",
+            base_learning_rate=0.1,
+            reference_batch_size=448 * 8,
+            schedule="inverse_time",
+            decay_power=0.1 / 60,
+            warmup_epochs=0,
+            momentum=0.9,
+            weight_decay=0.0,
+        ),
+    ),
+}
+
+
+class AutoML(images.ImageClassification):
+    """Top-1 error of the best model that a search finds."""
+
+    name = "automl"
+    quality_name = "top-1 error"
+    quality_direction: Literal["higher", "lower"] = "lower"
+    problem_classes: Mapping[str, ProblemClass] = CLASSES
+    data_of = "image_classification"
+
+    def model(self, problem_class: ProblemClass) -> nn.Module:
+        """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
+        from ai500.automl.network import Network
+
+        assert problem_class.search is not None
+        return Network(
+            problem_class.search.initial.architecture(
+                classes=problem_class.classes, input_channels=problem_class.input_shape[0]
+            )
+        )
+
+    def parallel_plan(self, problem_class: ProblemClass) -> None:
+        """None: every model is another one; a worker's accelerators share the batch."""
+
+    def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+        """Share of samples whose most probable class is not the true one."""
+        return 1.0 - super().quality(predictions, labels)
+
+
+WORKLOAD = AutoML()

@@ -1,0 +1,211 @@
+"""Real searches on few images: to the end, killed, interrupted, on two ranks. Nothing counts twice.
+
+The best model of three seeds against the initial one at equal epochs is a long test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500 import events, rundir
+from ai500.automl.history import FILE, Candidate, History, Line, Work
+from ai500.automl.past import past_of
+from ai500.records import Score, TrainRecord
+from ai500.rundir import RunFolder
+from tests.conftest import Command, Start, processes_of, wait_for
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def settings(store: Path, *, seconds: float, workers: int = 2, degree: int = 1) -> list[str | Path]:
+    values: dict[str, Any] = {
+        "workload": "automl",
+        "automl.minutes": seconds / 60,
+        "automl.batch_sizes": [32, 64],
+        "ensemble.size": workers,
+        "parallel.degree": degree,
+        "train.epochs": 2,
+        "train.checkpoint_minutes": 0.005,
+        "scheduler.poll_seconds": 0.05,
+        "system.accelerators_per_node": workers * degree,
+        "system.cores_per_slot": 1,
+    }
+    pairs = [p for key, value in values.items() for p in ("--set", f"{key}={json.dumps(value)}")]
+    return ["--data", store, *pairs]
+
+
+def told(run: Path) -> tuple[History, list[Line]]:
+    history = History(RunFolder(run).trial(1).path / "members")
+    return history, history.look()
+
+
+def operations_once(lines: list[Line]) -> int:
+    """Every step and every validated image that was told, in a set: counted once by force."""
+    candidates: dict[str, Candidate] = {}
+    done: set[tuple[str, str, int, int]] = set()
+    for line in lines:
+        entry = line.entry
+        if isinstance(entry, Candidate):
+            candidates[entry.model] = entry
+        elif isinstance(entry, Work):
+            units = range(entry.first, entry.first + entry.count)
+            done |= {(entry.model, entry.phase, entry.epoch, unit) for unit in units}
+    total = 0
+    for model, phase, _, _ in done:
+        count, batch = candidates[model].operations, candidates[model].batch_size
+        total += count.forward_per_image if phase == "validate" else (
+            batch * (count.forward_per_image + count.backward_per_image) + count.update_per_step
+        )  # fmt: skip
+    return total
+
+
+def check(run: Path, *, workers: int) -> Score:
+    """What is true of every search that has ended, however it got there."""
+    history, lines = told(run)
+    assert not history.unreadable
+    score = rundir.read(Score, RunFolder(run).score)
+    assert score.complete and score.search is not None
+    assert score.operations + score.validation_operations == operations_once(lines)
+    judged = [model for model in history.models.values() if model.epochs]
+    assert score.ensemble_quality == pytest.approx(1 - max(m.accuracy or 0 for m in judged))
+    for model in history.models.values():
+        assert model.ended is not None, f"{model.id} never ended"
+        steps = model.candidate.steps_per_epoch
+        for line in lines:
+            if isinstance(line.entry, Work) and line.entry.model == model.id:
+                assert line.entry.phase == "validate" or (
+                    line.entry.first + line.entry.count <= steps
+                )
+    for worker in range(workers):
+        folder = RunFolder(run).trial(1).member(worker)
+        record = rundir.read(TrainRecord, folder.record)
+        mine = [model for model in judged if model.worker == worker]
+        assert record.quality == pytest.approx(1 - max(m.accuracy or 0 for m in mine))
+        assert record.weights_sha256
+        assert [m.candidate.round for m in mine] == sorted(m.candidate.round for m in mine)
+        assert not list(folder.path.glob("checkpoint*"))
+    return score
+
+
+@pytest.fixture(scope="module")
+def searched(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two workers to the end of their time."""
+    folder = tmp_path_factory.mktemp("searched")
+    command = Command(
+        "run", "--out", folder / "run", *settings(tiny_store, seconds=12),
+        cwd=folder, environment={"TMPDIR": str(folder)},
+    )  # fmt: skip
+    assert command.wait() == 0, command.err
+    return folder / "run"
+
+
+def test_a_search_of_two_workers(searched: Path) -> None:
+    score = check(searched, workers=2)
+    history, lines = told(searched)
+    children = [model for model in history.models.values() if model.candidate.parent is not None]
+    assert len(history.models) >= 4
+    assert {m.candidate.parent for m in children} <= set(history.models)
+    # Nobody repeats a child that he could know of: the other worker may make the same meanwhile.
+    for worker in (0, 1):
+        mine = [m.candidate.digest for m in children if m.worker == worker]
+        assert len(mine) == len(set(mine))
+    assert all(m.candidate.tuned == (m.candidate.round >= 5) for m in history.models.values())
+    for model in children:
+        parent = history.models[str(model.candidate.parent)]
+        assert model.candidate.architecture != parent.candidate.architecture
+    spans = {
+        worker: [line.event["monotonic"] for line in lines if line.worker == worker]
+        for worker in (0, 1)
+    }
+    assert all(12 <= max(times) - min(times) < 40 for times in spans.values())
+    assert score.seconds >= 11.5
+
+
+def test_only_the_weights_of_the_best_are_kept(searched: Path) -> None:
+    history, _ = told(searched)
+    kept = {path.stem for path in (searched / "trials/01/members").glob("*/weights/*.pt")}
+    assert kept <= set(history.models)
+    best = max(history.models.values(), key=lambda model: model.accuracy or 0)
+    assert best.id in kept
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_workers_killed_at_random_moments(
+    kills: int, tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    moments = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
+    command = start("run", "--out", run, *settings(tiny_store, seconds=5 + 2 * kills))
+    code = None
+    for attempt in range(1, kills + 1):
+        folder = RunFolder(run).trial(1).member(0)
+        begun = wait_for(folder.events, "start", where=lambda e, n=attempt: e["attempt"] == n)
+        time.sleep(moments.uniform(0.0, 4.0))
+        try:
+            os.kill(begun["pid"], signal.SIGKILL)
+        except ProcessLookupError:
+            break  # it was faster than the kill
+        code = command.wait()
+        assert processes_of(run) == []
+        assert (code == 0) == folder.record.exists()
+        if code == 0:
+            break
+        assert "member 0 of trial 1 failed" in command.err
+        command = start("resume", run)
+    if command.process.poll() is None:
+        code = command.wait()
+    assert code == 0, command.err
+    check(run, workers=2)
+    # The time of all attempts together is the search's, and was not searched again by each.
+    searched = past_of(told(run)[1], worker=0).seconds
+    assert 5 + 2 * kills <= searched < 5 + 2 * kills + 6
+
+
+@pytest.mark.long
+def test_control_c_and_resume(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = start("run", "--out", run, *settings(tiny_store, seconds=6, workers=1))
+    folder = RunFolder(run).trial(1).member(0)
+    wait_for(folder.path / FILE, "ended")
+    command.interrupt()
+    assert command.wait() == 130, command.err
+    assert processes_of(run) == []
+    before, _ = told(run)
+    (current,) = [m.id for m in before.models.values() if m.ended is None]
+    with (folder.path / FILE).open("a") as file:
+        file.write('{"event": "work", "tor')  # as a power cut leaves it
+    command = start("resume", run)
+    assert command.wait() == 0, command.err
+    history, _ = told(run)
+    assert history.models[current].state != "lost"  # its checkpoint was written
+    assert [str(one) for one in history.unreadable]
+    assert any(e["event"] == "history_unreadable" for e in events.read(folder.events))
+
+
+def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = start("run", "--out", run, *settings(tiny_store, seconds=5, workers=1, degree=2))
+    assert command.wait() == 0, command.err
+    check(run, workers=1)
+    history, _ = told(run)
+    assert len(history.models) >= 2
+    assert all(m.candidate.batch_size % 2 == 0 for m in history.models.values())
+    record = rundir.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
+    assert record.world_size == 2
+
+
+@pytest.mark.long
+def test_a_search_too_short_for_an_epoch_says_so(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    command = start("run", "--out", tmp_path / "r", *settings(tiny_store, seconds=0.05, workers=1))
+    assert command.wait() == 1
+    assert "Set a larger automl.minutes" in " ".join(command.err.split())

@@ -1,0 +1,99 @@
+"""What a search is for: its best model beats the initial one that was trained for as long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ai500 import rundir
+from ai500.automl.history import History, Model
+from ai500.automl.morphism import Weights
+from ai500.automl.training import model_task
+from ai500.automl.worker import network
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.randomness import Stream, derive
+from ai500.records import Task
+from ai500.rundir import RunFolder
+from ai500.train.loop import epochs
+from ai500.train.member import put_together, samples_of
+from tests.conftest import Start
+
+CPU = torch.device("cpu")
+
+
+class Qualities:
+    """What the loop tells, as far as it is asked here."""
+
+    def __init__(self) -> None:
+        self.errors: list[float] = []
+
+    def emit(self, event: str, **fields: object) -> None:
+        if event == "quality":
+            self.errors.append(float(str(fields["quality"])))
+
+
+def lineage(history: History, model: Model) -> list[Model]:
+    """From the initial model to this one."""
+    line = [model]
+    while (parent := line[0].candidate.parent) is not None:
+        line.insert(0, history.models[parent])
+    return line
+
+
+def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
+    """The error of the initial architecture after the same rounds: epochs, batches, rates, seeds.
+
+    Each round goes on with the weights of the round before, as a child does with its parent's.
+    """
+    torch.set_num_threads(1)  # as a worker of the class has
+    weights: Weights | None = None
+    start, best = line[0].candidate, 1.0
+    for number, model in enumerate(line):
+        worker = RunFolder(run).trial(1).member(model.worker)
+        task = rundir.read(Task, worker.task)
+        seed = derive(task.seed, Stream.SEARCH, model.worker, model.candidate.round)
+        if weights is None:
+            torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, model.worker))
+        one = model_task(task, model.candidate, batch_size=model.candidate.batch_size, seed=seed)
+        told = Qualities()
+        member = put_together(
+            one,
+            model=network(line[0].architecture, weights),
+            mesh=make_mesh(one.parallel, device=CPU),
+            device=CPU,
+            splits=samples_of(rundir.read(Task, worker.task)),
+            log=told,
+            stop=lambda: False,
+        )
+        member.folder.checkpoint = folder / f"{start.model}-{number}.pt"
+        member.folder.progress = folder / "progress.json"
+        for done in epochs(member):
+            if done == len(model.epochs):
+                break
+        weights = {name: value.clone() for name, value in member.engine.module.state_dict().items()}
+        best = min(best, *told.errors)
+    return best
+
+
+@pytest.mark.long
+@pytest.mark.serial
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_best_model_beats_the_initial_one_at_equal_epochs(
+    seed: int, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = start(
+        "run", "--workload", "automl", "--out", run, "--set", f"run.seed={seed}",
+        "--set", "data.stage=false", "--set", "automl.minutes=3",
+    )  # fmt: skip
+    assert command.wait(timeout=600) == 0, command.err
+    history = History(RunFolder(run).trial(1).path / "members")
+    history.look()
+    best = max(history.models.values(), key=lambda model: (model.accuracy or 0.0, model.id))
+    line = lineage(history, best)
+    assert len(line) > 1, "the initial model is the best one"
+    alike = initial_trained_like(line, run, tmp_path)
+    assert 1 - (best.accuracy or 0.0) < alike

@@ -1,0 +1,77 @@
+"""A search in the terminal: live, in a log, its score; within 80 columns."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ai500 import rundir
+from ai500.automl.history import History, Work
+from ai500.automl.watching import Watch
+from ai500.bagging.member_views import Collector, MemberView
+from ai500.cli import terminal
+from ai500.metrics.search_trials import clocked
+from ai500.records import Score
+from ai500.rundir import RunFolder
+from tests.unit.synthetic_search import (
+    SearchShape,
+    candidate,
+    train_operations,
+    trained,
+    write_history,
+    write_synthetic_search,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    shape = SearchShape(workers=3, killed=frozenset({1}), epoch_seconds=4.0)
+    return write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
+
+
+def printed(what: object) -> str:
+    out = io.StringIO()
+    Console(file=out, width=80, highlight=False).print(what)
+    return out.getvalue()
+
+
+def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
+    views = {worker: MemberView(worker, state="running") for worker in range(3)}
+    Collector(run, trial=1, members=list(views)).show_all(views)
+    text = printed(terminal.members_table(list(views.values())))
+    history = History(run.trial(1).members)
+    last = max(name for name in clocked(history, []).history.models if name.startswith("001"))
+    assert last in text
+    worker = views[1].worker
+    assert worker is not None
+    assert worker.models == worker.round == int(last[-4:])
+    assert f"{worker.best_error:.4f}" in text
+    assert "0 of 3 workers done" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"worker 1  running  round {worker.round}  {last}" in terminal._line(views[1])
+
+
+def test_the_live_rate_counts_nothing_twice(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    write_history(tmp_path, 0, [(0, candidate("a")), (4, Work("a", "train", 1, 0, 4, 4.0))])
+    assert watch.look()[0].flops == pytest.approx(train_operations(4) / 4)
+    write_history(tmp_path, 0, [(8, Work("a", "train", 1, 0, 4, 4.0))], attempt=2)
+    assert watch.look()[0].flops == pytest.approx(train_operations(4) / 8)
+    write_history(tmp_path, 0, trained(candidate("b", "a"), at=9, accuracies=[0.3]))
+    view = watch.look()[0]
+    assert (view.models, view.model, view.epoch, view.best_error) == (2, "b", 1, 0.7)
+
+
+def test_the_score_of_a_search_names_its_window(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = rundir.read(Score, run.score)
+    terminal.show_score(score, [])
+    text = " ".join(capsys.readouterr().out.split())
+    assert score.search is not None
+    assert "highest since the first batch, at 2 min" in text
+    assert "regulated" in text
+    assert f"{score.search.models} models of {score.search.architectures} architectures" in text
