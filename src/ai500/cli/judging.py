@@ -118,7 +118,7 @@ def diff(
     rules: RulesVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show in which of the nine layers two runs differ, and if their scores compare.
+    """Show in which layers two runs differ, and if scores compare.
 
     Example: ai500 diff runs/first runs/second
     """

@@ -41,7 +41,7 @@ DataPath = Annotated[
 SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="key=value over the configuration, e.g. ensemble.size=8."),
+    typer.Option("--set", metavar="KEY=VALUE", help="key=value over the configuration, e.g. ensemble.size=8."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -67,7 +67,7 @@ def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("ai500.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a commented configuration file with every key and its default.
+    """Write ai500.toml with every key, its meaning and its default.
 
     Example: ai500 init && ai500 plan
     """
@@ -119,9 +119,11 @@ def plan(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run would do: Eq. 5, the mapping, operations, data, time. Needs no torch.
+    """Show what a run would do: members, mapping, operations, time.
 
-    Example: ai500 plan --class full --set system.nodes=8 --set system.accelerators_per_node=8
+    Nothing is started, and torch is not needed.
+
+    Example: ai500 plan --class full --set system.nodes=8
     """
     resolved = load_config(
         config,
