@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ai500.cli import main
 from tests.docs.examples import (
     PAGES,
     ROOT,
@@ -20,6 +22,11 @@ from tests.docs.examples import (
 )
 from tests.unit.submitted import packed, submittable_run
 
+
+def _quick(page: Path) -> list[Example]:
+    return [one for one in examples_of(page) if one.runs and not one.is_long]
+
+
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -28,7 +35,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What examples find around them: two finished runs, submissions, some pictures."""
     folder = tmp_path_factory.mktemp("prepared")
     first = submittable_run(folder / "runs" / "first")
-    submittable_run(folder / "runs" / "second", epochs=10)
+    submittable_run(folder / "runs" / "second", host="another")
     for name in ("first.ai500", "submissions/ours.ai500"):
         (folder / name).parent.mkdir(exist_ok=True)
         packed(first, folder / name)
@@ -41,52 +48,60 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def workspace(prepared: Path, tmp_path: Path) -> Path:
-    """Such a folder for one page alone."""
-    return shutil.copytree(prepared, tmp_path / "work")
-
-
-def _run(examples: list[Example], workspace: Path, cache: Path, monkeypatch: object) -> None:
-    shims = workspace.parent / "bin"
-    shims.mkdir()
-    environment = environment_with(shims, cache=cache)
-    names: dict[str, object] = {}
-    for example in examples:
-        if example.language == "toml":
-            check_toml(example)
-        elif example.language == "python":
-            exec(compile(example.text, example.where, "exec"), names)
-        else:
-            run_console(example, folder=workspace, environment=environment)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_examples_of_a_page_run(
-    name: str,
-    workspace: Path,
+def run_page(
+    prepared: Path,
+    tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = [one for one in examples_of(ROOT / name) if one.runs and not one.is_long]
-    monkeypatch.chdir(workspace)
-    _run(found, workspace, tmp_path_factory.getbasetemp() / "cache", monkeypatch)
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[list[Example]], None]:
+    """Runs examples in such a folder of their own, one after the other."""
+    (tmp_path / "bin").mkdir()
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    environment = environment_with(tmp_path / "bin", cache=cache)
+    for name in ("AI500_CACHE", "NO_COLOR", "COLUMNS"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "work"))
+
+    def here(words: list[str]) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ai500", *words])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return int(str(code or 0)), out, err
+
+    def run(examples: list[Example]) -> None:
+        names: dict[str, object] = {}
+        for example in examples:
+            if example.language == "toml":
+                check_toml(example)
+            elif example.language == "python":
+                exec(compile(example.text, example.where, "exec"), names)
+            else:
+                run_console(example, here=here, environment=environment)
+
+    return run
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if any(_quick(ROOT / name))])
+def test_the_examples_of_a_page_run(name: str, run_page: Callable[[list[Example]], None]) -> None:
+    run_page(_quick(ROOT / name))
 
 
 @pytest.mark.long
 @pytest.mark.serial
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     "name", [name for name in NAMES if any(one.is_long for one in examples_of(ROOT / name))]
 )
 def test_the_long_examples_of_a_page_run(
-    name: str,
-    workspace: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, run_page: Callable[[list[Example]], None]
 ) -> None:
     """All of the page, in order: a long example may need what a short one made."""
-    found = [one for one in examples_of(ROOT / name) if one.runs]
-    monkeypatch.chdir(workspace)
-    _run(found, workspace, tmp_path_factory.getbasetemp() / "cache", monkeypatch)
+    run_page([one for one in examples_of(ROOT / name) if one.runs])
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -92,7 +92,9 @@ def check(
     trusted_keys: TrustedKeys = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say for each of the nine layers whether a run keeps the rules. Needs no torch.
+    """Say for each of the nine layers whether a run keeps the rules.
+
+    Needs no torch.
 
     Example: ai500 check runs/first --level hardware
     """

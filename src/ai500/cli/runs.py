@@ -65,7 +65,7 @@ def run(
 
     --runs valid makes as many trials as a valid result of the class needs.
 
-    Example: ai500 run --class smoke --runs 3 --out runs/first
+    Example: ai500 run --class smoke --out runs/mine
     """
     resolved = load_config(
         config,
@@ -227,7 +227,9 @@ def _end_controller(folder: RunFolder) -> bool:
 
 
 def score(path: RunPath, as_json: AsJson = False) -> None:
-    """Recompute the score of a run from its events, and show it. Needs no torch.
+    """Recompute the score of a run from its events, and show it.
+
+    Needs no torch.
 
     Example: ai500 score runs/first --json
     """
@@ -236,7 +238,9 @@ def score(path: RunPath, as_json: AsJson = False) -> None:
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:
-    """Write the HTML report of a run (again). Needs no torch.
+    """Write the HTML report of a run (again).
+
+    Needs no torch.
 
     Example: ai500 report runs/first
     """

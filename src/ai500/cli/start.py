@@ -41,7 +41,9 @@ DataPath = Annotated[
 SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="key=value over the configuration, e.g. ensemble.size=8."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Over the configuration, e.g. ensemble.size=8."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

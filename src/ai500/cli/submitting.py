@@ -76,7 +76,7 @@ def submit(
 ) -> None:
     """Pack a run into one file for the list, if it keeps the rules.
 
-    Example: ai500 submit runs/first --level hardware --out first.ai500
+    Example: ai500 submit runs/first --level hardware --out mine.ai500
     """
     wish = Wish(
         level=level,
