@@ -107,7 +107,7 @@ def _optimized(base: PointResult) -> list[PointResult]:
     ]
     others = [
         varied(base, "compression", "fp16 gradients", speed=1.2),
-        varied(base, "both", "mixed-bf16 and fp16 gradients", speed=2.2),
+        varied(base, "both", "mixed-bf16, fp16 gradients", speed=2.2),
     ]
     policies = [
         varied(base, f"large-batch{name}", f"batch 512, {name}", quality=0.8 - 0.05 * at,

@@ -58,6 +58,8 @@ class Strip:
     values: Sequence[float]
     css: str = "ensemble"
     trusted: bool = True
+    others: Sequence[float] = ()
+    """A second quantity, in the colour of means."""
 
 
 def lines(
@@ -162,10 +164,10 @@ def _names(frame: Frame, named: Sequence[tuple[Point, str, str]]) -> list[str]:
 
 
 def strips(
-    rows: Sequence[Strip], *, title: str, x_title: str, reference: float | None, room: int = 214
+    rows: Sequence[Strip], *, title: str, x_title: str, reference: float | None, room: int = 244
 ) -> str:
     """Rows of dots over one axis, and a reference across them."""
-    values = [value for row in rows for value in row.values]
+    values = [value for row in rows for value in (*row.values, *row.others)]
     known = values if reference is None else [*values, reference]
     bottom = 16 + ROW_HEIGHT * len(rows)
     ticks = svg.nice_ticks(min(known), max(known), most=5)
@@ -178,6 +180,9 @@ def strips(
         y = frame.top + ROW_HEIGHT * (index + 0.5)
         parts.append(svg.text((frame.left - 10, y + 5), row.name, "tick", anchor="end"))
         parts.append(svg.line((frame.left, y), (frame.right, y), "grid"))
-        css = row.css if row.trusted else f"{row.css} hollow"
-        parts += [svg.dot((frame.x(value), y), css, radius=5) for value in row.values]
+        hollow = "" if row.trusted else " hollow"
+        parts += [svg.dot((frame.x(value), y), f"mean{hollow}", radius=4) for value in row.others]
+        parts += [
+            svg.dot((frame.x(value), y), f"{row.css}{hollow}", radius=5) for value in row.values
+        ]
     return svg.document(parts, height=bottom + 54, title=title)

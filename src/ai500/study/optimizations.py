@@ -55,7 +55,7 @@ def points(ground: Ground, choices: Choices) -> list[Point]:
         found += [
             Point("compression", f"{COMPRESSION} gradients",
                   {**compressed, "train.precision": BASELINE}),
-            Point("both", f"{mixed} and {COMPRESSION} gradients",
+            Point("both", f"{mixed}, {COMPRESSION} gradients",
                   {**compressed, "train.precision": mixed}, optional=True),
         ]  # fmt: skip
     return [*found, *_policies(ground, {**common, "train.precision": BASELINE})]
@@ -127,7 +127,7 @@ def sentences(
     worst = min(compared, key=lambda one: one.score.ensemble_quality)
     lost = baseline.score.ensemble_quality - worst.score.ensemble_quality
     said.append(
-        f"The lowest quality is that of {worst.label}: {100 * lost:+.2f} points below the "
+        f"The lowest quality is that of {worst.label}: {100 * lost:.2f} points below the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
         else "None has a lower quality than the baseline."
@@ -140,8 +140,8 @@ def sentences(
         )
     if trials == 1:
         said.append(
-            "One trial a point: a difference below the run-to-run variation (`ai500 study "
-            "repeatability`) says nothing; --trials repeats every point."
+            "One trial a point: a difference below the run-to-run variation, which ai500 study "
+            "repeatability measures, says nothing; --trials repeats every point."
         )
     return said
 
@@ -149,20 +149,22 @@ def sentences(
 def speed_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Figure:
     """V3 Fig. 8."""
     title = "Speed against the baseline"
-    rows = []
-    for one in compared:
-        trusted = one.trusted and baseline.trusted
-        rows.append(Strip(f"{one.label}: FLOPS", [one.score.flops / baseline.score.flops],
-                          "mean", trusted))  # fmt: skip
-        rows.append(Strip("VFLOPS", [one.score.vflops / baseline.score.vflops], "ensemble",
-                          trusted))  # fmt: skip
-    drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0, room=268)
+    rows = [
+        Strip(
+            one.label,
+            [one.score.vflops / baseline.score.vflops],
+            trusted=one.trusted and baseline.trusted,
+            others=[one.score.flops / baseline.score.flops],
+        )
+        for one in compared
+    ]
+    drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0, room=250)
     hollow = all(one.trusted for one in (baseline, *compared))
     return Figure(
         title,
         Markup(drawn),
-        "Where VFLOPS lie left of FLOPS, quality paid for the speed."
-        + ("" if hollow else " Hollow: the speed is not meaningful."),
+        "Large, blue: VFLOPS. Small, orange: FLOPS. Where VFLOPS lie left of FLOPS, quality paid "
+        "for the speed." + ("" if hollow else " Hollow: the speed is not meaningful."),
     )
 
 

@@ -106,7 +106,7 @@ def sentences(groups: dict[str, list[PointResult]]) -> list[str]:
             f"computation varies by {operations}, the quality by {quality}."
         )
     said.append(
-        "V3 §2.3 holds against AutoML that a search's amount of computation varies from run to "
+        "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
         "run; every member of a bagged ensemble computes the same, whatever it draws."
     )
     return said

@@ -73,6 +73,7 @@ def _cell(value: Value) -> str:
 
 def points_table(points: Sequence[PointResult]) -> Table:
     """What each point measured."""
+    metered = any(one.score.watts is not None for one in points)
     rows = [
         (
             one.label,
@@ -83,13 +84,17 @@ def points_table(points: Sequence[PointResult]) -> Table:
             quality(one.score.ensemble_quality),
             quality(one.score.members_mean_quality),
             human_seconds(one.score.seconds),
-            NOT_MEASURED if one.score.watts is None else f"{one.score.watts:.4g} W",
+            *([_watts(one)] if metered else []),
             "yes" if one.trusted else "no",
         )
         for one in points
     ]
     columns = (
         "point", "M × P", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "time",
-        "power", "speed meaningful",
+        *(["power"] if metered else []), "speed meaningful",
     )  # fmt: skip
-    return Table(columns, rows, numbers=tuple(range(1, 9)))
+    return Table(columns, rows, numbers=tuple(range(1, len(columns) - 1)))
+
+
+def _watts(one: PointResult) -> str:
+    return NOT_MEASURED if one.score.watts is None else f"{one.score.watts:.4g} W"
