@@ -29,12 +29,12 @@ def told(command: Command) -> dict[str, object]:
 def test_a_study_goes_on_where_it_was_stopped(
     start: Start, tiny_store: Path, tmp_path: Path
 ) -> None:
-    words = ("study", "tradeoff", "--data", tiny_store, *TINY_TRAINING)
+    words = ("study", "scaling", "--max-members", "2", "--data", tiny_store, *TINY_TRAINING)
     plan = told(start(*words, "--dry-run", "--json"))
     assert plan["runs"] == 2
     assert not (tmp_path / "runs").exists()  # a dry run leaves nothing behind
 
-    folder = tmp_path / "runs" / "study-tradeoff-image_classification-smoke"
+    folder = tmp_path / "runs" / "study-scaling-image_classification-smoke"
     points = plan["points"]
     assert isinstance(points, list)
     runs = [folder / point["run"] for point in points]
@@ -47,14 +47,12 @@ def test_a_study_goes_on_where_it_was_stopped(
 
     again = start(*words)
     assert again.wait() == 0, again.err
-    assert "point 1 of 2: M = 2, P = 1" in again.out
-    assert "point 2 of 2: M = 1, P = 2; about" in again.out
+    assert "point 1 of 2: M = 1" in again.out
+    assert "point 2 of 2: M = 2; about" in again.out
     assert max(map(len, again.out.splitlines())) <= 80 + len(str(folder))
     with (folder / "points.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["ensemble_size"], row["parallel_degree"]) for row in rows] == [
-        ("2", "1"), ("1", "2"),
-    ]  # fmt: skip
+    assert [(row["ensemble_size"], row["system_scale"]) for row in rows] == [("1", "1"), ("2", "2")]
     scores = [json.loads((run / "score.json").read_text()) for run in runs]
     assert [float(row["flops"]) for row in rows] == [
         pytest.approx(score["flops"]) for score in scores
@@ -63,14 +61,15 @@ def test_a_study_goes_on_where_it_was_stopped(
     assert any("interrupted" in doubt for doubt in result["points"][0]["doubts"])
     assert "it was interrupted and went on" in (folder / "report.html").read_text()
 
-    # Nothing is left to do, and another study finds its points done here.
-    assert told(start(*words, "--dry-run", "--json"))["runs"] == 0
-    other = told(start("study", "data-parallel", "--data", tiny_store, *TINY_TRAINING,
-                       "--dry-run", "--json"))  # fmt: skip
+    # Another study finds a point done here; nothing is left to do, and nothing is touched.
+    other = told(start("study", "tradeoff", "--data", tiny_store, *TINY_TRAINING, "--dry-run",
+                       "--json"))  # fmt: skip
     assert other["runs"] == 1
     before = RunFolder(runs[1]).events.read_text()
-    assert start(*words).wait() == 0
-    assert RunFolder(runs[1]).events.read_text() == before  # a finished run is not touched
+    last = start(*words)
+    assert last.wait() == 0
+    assert "0 of 2 points" in last.out
+    assert RunFolder(runs[1]).events.read_text() == before
 
 
 @pytest.mark.long

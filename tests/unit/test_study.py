@@ -238,7 +238,7 @@ def test_a_finished_run_is_used_again_and_an_unfinished_one_is_not(tmp_path: Pat
     assert [one.name for one in after.waiting()] == [before.plan.points[1].name]
     served = after.plan.points[0]
     assert served.reused
-    assert Path(str(served.run)) == (runs / "mine").absolute()
+    assert (tmp_path / "study" / str(served.run)).resolve() == (runs / "mine").resolve()
 
 
 def test_cost_is_that_of_the_same_work_or_not_known(tmp_path: Path) -> None:
@@ -395,7 +395,17 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
     first = draw(folder, STUDIES["scaling"])
     assert [one.name for one in first.points] == ["m1"]
     assert [one.reason for one in first.missing] == ["not run yet"]
+    whole = folder.result.read_text()
+    folder.result.write_text("{}")  # damaged, or of another version: the runs are all there
+    late_run = folder.path / str(late.run)
+    late_run.mkdir()
+    assert draw(folder, STUDIES["scaling"]).points == first.points
+    late_run.rmdir()
     run.rename(tmp_path / "elsewhere")
+    folder.result.write_text("{}")
+    with pytest.raises(RunFolderError, match="or delete it"):
+        draw(folder, STUDIES["scaling"])  # nothing else knows: it is not written over
+    folder.result.write_text(whole)
     again = draw(folder, STUDIES["scaling"])
     assert again.points == first.points
     assert again.hardware == first.hardware

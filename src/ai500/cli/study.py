@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -305,9 +306,8 @@ def _sum(known: list[float | None]) -> float | None:
     return sum(values) if len(values) == len(known) else None
 
 
-def _total(known: list[float | None], written: object) -> str:
+def _total(known: list[float | None], written: Callable[[float], str]) -> str:
     """The sum of what is known, and of how many points nothing is."""
-    assert callable(written)
     values = [value for value in known if value is not None]
     if not known:
         return "none"

@@ -9,7 +9,13 @@ import ai500
 from ai500 import config as configuration
 from ai500 import pipeline, rundir
 from ai500.atomic import explaining_write_errors, write_text
-from ai500.errors import JobError, RunCancelledError, RunLeftError
+from ai500.errors import (
+    InputError,
+    JobError,
+    RunCancelledError,
+    RunFolderError,
+    RunLeftError,
+)
 from ai500.pipeline import Observer
 from ai500.records import Plan, System
 from ai500.report.headline import hardware_of
@@ -81,7 +87,7 @@ def draw(
 ) -> StudyResult:
     """result.json, points.csv and report.html from what is on disk."""
     plan = folder.read_plan()
-    before = folder.read_result()
+    before = _earlier(folder, plan)
     known = {one.name: one for one in before.points} if before else {}
     found = [_collected(folder, point, known, failures or {}) for point in plan.points]
     result = StudyResult(
@@ -99,6 +105,19 @@ def draw(
     write_csv(folder.csv, result)
     write_report(folder.report, result, study)
     return result
+
+
+def _earlier(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
+    """What was collected last; one that can't be read matters only where runs are gone."""
+    try:
+        return folder.read_result()
+    except InputError as error:
+        if all(folder.run_path(point.run).exists() for point in plan.points if point.run):
+            return None
+        raise RunFolderError(
+            f"{folder.result} can't be read ({error}), and some runs are not there. Put it back, "
+            "or delete it to draw what the other runs tell."
+        ) from error
 
 
 def _collected(

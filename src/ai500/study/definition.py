@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -103,8 +103,6 @@ class Study:
     """Keys that the points set: a value of the person's would have no effect."""
     points: Callable[[Ground, Choices], Sequence[Point]]
     view: Callable[[StudyResult], View]
-    compares_speed: bool = field(default=True, kw_only=True)
-    """Its claim is about speed."""
 
 
 def check_free(study: Study, config: Config) -> None:

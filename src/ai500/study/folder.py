@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,9 +75,9 @@ class StudyFolder:
         return self.path / run  # an absolute path stays as it is
 
     def named(self, run: Path) -> str:
-        """How study.json names a run's folder."""
-        inside = run.absolute().is_relative_to(self.path.absolute())
-        return str(run.absolute().relative_to(self.path.absolute()) if inside else run.absolute())
+        """How study.json names a run's folder: a study and its neighbours may move together."""
+        near = run.absolute().is_relative_to(self.path.absolute().parent)
+        return os.path.relpath(run, self.path) if near else str(run.absolute())
 
 
 def conditions_file(run: Path) -> Path:

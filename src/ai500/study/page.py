@@ -12,6 +12,7 @@ from ai500.report.headline import counted
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
 from ai500.study.table import points_table
+from ai500.units import human_seconds, human_si
 
 NOTHING_YET = View(["No point of the study has a result yet."], [])
 LABELS_NAMED = 6
@@ -35,10 +36,11 @@ def render(result: StudyResult, study: Study) -> str:
         result=result,
         study=study,
         view=study.view(result) if result.points else NOTHING_YET,
-        doubts=doubted(result.points) if study.compares_speed else [],
+        doubts=doubted(result.points),
         doubted_all=not any(one.trusted for one in result.points),
         unknown_load=unknown_load(result.points),
         points=points_table(result.points),
+        took=took(result.points),
         trials=counted(sum(len(one.score.trials) or 1 for one in result.points), "trial"),
         rows_shown=40,
     )
@@ -69,3 +71,15 @@ def unknown_load(points: Sequence[PointResult]) -> str | None:
         f"{_named(reused, of=len(points))}: taken from a run made outside of a study, for which "
         "nobody measured what else the machine did."
     )
+
+
+def took(points: Sequence[PointResult]) -> str:
+    """What all runs cost together, as far as it is known of each."""
+    walls = [one.wall_seconds for one in points if one.wall_seconds is not None]
+    joules = [trial.energy_joules for one in points for trial in one.score.trials or (one.score,)]
+    known = [value for value in joules if value is not None]
+    whole = len(walls) == len(points)
+    time = f"took {human_seconds(sum(walls))}" if whole else "took a time that is not known"
+    if not known or len(known) < len(joules):
+        return f"The runs together {time}; their energy was not measured."
+    return f"The runs together {time} and {human_si(sum(known))}J in their timed windows."

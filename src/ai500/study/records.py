@@ -22,7 +22,7 @@ class PlannedPoint:
     digest: str | None = None
     """Of all that a run's result depends on; None: the point is impossible here."""
     run: str | None = None
-    """Its folder; relative to the study's own where it lies inside."""
+    """Its folder; relative to the study's own where it lies in it or beside it."""
     reused: bool = False
     """The run was made outside of this study."""
     impossible: str | None = None

@@ -12,7 +12,6 @@ from ai500.study.charts import Labelled, Strip, places, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
-from ai500.units import si_prefix
 
 
 def points(ground: Ground, choices: Choices) -> list[Point]:
@@ -64,13 +63,11 @@ def sentences(found: Sequence[PointResult]) -> list[str]:
 def quality_figure(found: Sequence[PointResult]) -> Figure:
     """V3 Fig. 7."""
     title = "Quality against speed"
-    fastest = max(one.images_per_second or 0.0 for one in found)
-    factor, prefix = si_prefix(fastest)
     drawn = places(
         [
             Labelled(
                 one.label,
-                per_second(one) / factor,
+                per_second(one),
                 one.score.ensemble_quality,
                 one.score.members_mean_quality,
                 one.trusted,
@@ -78,7 +75,7 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
             for one in found
         ],
         title=title,
-        x_title=f"{prefix}images per second, all members",
+        x_title="images per second, all members",
         y_title=found[0].score.quality_name,
     )
     hollow = "" if all(one.trusted for one in found) else " Hollow: the speed is not meaningful."
