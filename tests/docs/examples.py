@@ -116,7 +116,7 @@ def run_console(example: Example, *, here: Call, environment: dict[str, str]) ->
         told = f"{example.where}: $ {command}\n{printed}{errors}"
         assert code == example.exit_code, f"exit code {code}: {told}"
         assert "Traceback" not in errors, told
-        compare(printed, shown, told=told)
+        compare(printed + errors, shown, told=told)
 
 
 def _in_a_shell(command: str, environment: dict[str, str]) -> tuple[int, str, str]:

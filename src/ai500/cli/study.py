@@ -79,7 +79,9 @@ def scaling(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """M = 1, 2, … members at a fixed P_degree: FLOPS, VFLOPS, efficiency (V3 Fig. 5).
+    """M = 1, 2, … members at a fixed P_degree (V3 Fig. 5).
+
+    FLOPS, VFLOPS, efficiency and penalty as the machine grows.
 
     Example: ai500 study scaling --class smoke --max-members 4 --dry-run
     """
@@ -109,7 +111,9 @@ def tradeoff(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every (M, P_degree) that fills the system: speed against quality (V3 Fig. 7).
+    """Every (M, P_degree): speed against quality (V3 Fig. 7).
+
+    All those that fill the system.
 
     Example: ai500 study tradeoff --class smoke
     """
@@ -138,7 +142,9 @@ def optimizations(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Precisions, compression and learning-rate policy: gain and cost (V3 Fig. 8, V2 Figs. 4, 7).
+    """Precision, compression, learning rate: gain and cost.
+
+    V3 Fig. 8, V2 Figs. 4 and 7.
 
     Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
     """
@@ -168,7 +174,9 @@ def data_parallel(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """The ensemble's scaling against one model over all accelerators (V3 Fig. 9).
+    """The ensemble's scaling against one large model's (V3 Fig. 9).
+
+    One model over all accelerators, by data parallelism.
 
     Example: ai500 study data-parallel --class smoke
     """
@@ -198,7 +206,9 @@ def repeatability(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """The same work from several seeds: what varies, and how much (V2 Table 2, V3 Fig. 2).
+    """The same work from several seeds: what varies, how much.
+
+    V2 Table 2, V3 Fig. 2.
 
     Example: ai500 study repeatability --class smoke --seeds 3
     """

@@ -39,7 +39,13 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     for name, value in pairs:
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as drawn:
+        console.print(table)
+    for line in drawn.get().splitlines():
+        print(line.rstrip())  # a log file needs no padding
 
 
 class Terminal:
