@@ -14,11 +14,13 @@ from ai500.errors import InputError
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
 from ai500.report.figures import Figure
-from ai500.report.sections import NOT_MEASURED, Table, share
+from ai500.report.headline import flops, quality
+from ai500.report.sections import Table, flop, share
 from ai500.study.charts import Strip, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
+from ai500.units import human_seconds
 
 AUTOML = "automl"
 Value = float | int | None
@@ -30,17 +32,22 @@ class Quantity:
 
     name: str
     of: Callable[[PointResult], Value]
+    written: Callable[[float], str]
     is_speed: bool = False
 
 
+def _plain(value: float) -> str:
+    return f"{value:.4g}"
+
+
 QUANTITIES = (
-    Quantity("operations", lambda one: one.score.operations),
-    Quantity("epochs to target", lambda one: _epochs(one)),
-    Quantity("quality", lambda one: one.score.ensemble_quality),
-    Quantity("penalty", lambda one: one.score.penalty_coefficient),
-    Quantity("time", lambda one: one.score.seconds, is_speed=True),
-    Quantity("FLOPS", lambda one: one.score.flops, is_speed=True),
-    Quantity("VFLOPS", lambda one: one.score.vflops, is_speed=True),
+    Quantity("operations", lambda one: one.score.operations, flop),
+    Quantity("epochs to target", lambda one: _epochs(one), _plain),
+    Quantity("quality", lambda one: one.score.ensemble_quality, quality),
+    Quantity("penalty", lambda one: one.score.penalty_coefficient, quality),
+    Quantity("time", lambda one: one.score.seconds, human_seconds, is_speed=True),
+    Quantity("FLOPS", lambda one: one.score.flops, flops, is_speed=True),
+    Quantity("VFLOPS", lambda one: one.score.vflops, flops, is_speed=True),
 )
 
 
@@ -99,11 +106,9 @@ def sentences(groups: dict[str, list[PointResult]]) -> list[str]:
     for workload, found in groups.items():
         amount = varies(found, QUANTITIES[0])
         ensemble = varies(found, QUANTITIES[2])
-        operations = "not known" if amount is None else f"{100 * amount:.3g} %"
-        quality = "not known" if ensemble is None else f"{100 * ensemble:.3g} %"
         said.append(
             f"{workload.replace('_', ' ').capitalize()}, {len(found)} seeds: the amount of "
-            f"computation varies by {operations}, the quality by {quality}."
+            f"computation varies by {share(amount)}, the quality by {share(ensemble)}."
         )
     said.append(
         "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
@@ -126,10 +131,11 @@ def search_quantities(found: Sequence[PointResult]) -> list[Quantity]:
     """V3 Fig. 2: what a search computed until its target, and until an error all seeds reached."""
     if any(_search(one) is None for one in found):
         return []
+    common = _common_error(found)
     return [
-        Quantity("models taken up", lambda one: _search(one).models),
-        Quantity("operations to target", lambda one: _search(one).operations_to_target),
-        Quantity("operations to common error", lambda one: _to_error(one, _common_error(found))),
+        Quantity("models taken up", lambda one: _search(one).models, _plain),
+        Quantity("operations to target", lambda one: _search(one).operations_to_target, flop),
+        Quantity("operations to common error", lambda one: _to_error(one, common), flop),
     ]
 
 
@@ -209,7 +215,7 @@ def variation_table(groups: dict[str, list[PointResult]]) -> Table:
             rows.append((
                 f"{workload.replace('_', ' ')}: {quantity.name}",
                 f"{len(known)} of {len(found)}",
-                f"{fmean(known):.5g}" if known else NOT_MEASURED,
+                quantity.written(fmean(known)) if known else "none",
                 share(varies(found, quantity)),
                 f"{100 * (paper or 0.0):.3g} %" if meant else "",
             ))  # fmt: skip
