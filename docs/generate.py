@@ -213,8 +213,8 @@ def _generated(what: str) -> str:
 
 
 def _points() -> Iterator[str]:
-    yield "\n| entry-point group | what it is | built in | named by | its form |\n"
-    yield "|---|---|---|---|---|\n"
+    yield "\n| entry-point group | what it is, and its form | built in | named by |\n"
+    yield "|---|---|---|---|\n"
     for kind in typing.get_args(plugins.Kind):
         where, key = POINTS[kind]
         module, _, name = where.partition(":")
@@ -222,7 +222,7 @@ def _points() -> Iterator[str]:
         what = FUNCTIONS.get(kind) or _cell((shape.__doc__ or "").strip().partition("\n")[0])
         names = ", ".join(f"`{one}`" for one in plugins.BUILT_IN[kind])
         named = key if " " in key else f"`{key}`"
-        yield f"| `ai500.{kind}` | {what} | {names} | {named} | `{module}.{name}` |\n"
+        yield f"| `ai500.{kind}` | {what} (`{module}.{name}`) | {names} | {named} |\n"
     yield "\n"
 
 

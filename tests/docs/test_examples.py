@@ -23,6 +23,10 @@ from tests.docs.examples import (
 from tests.unit.submitted import packed, submittable_run
 
 
+pytestmark = pytest.mark.xdist_group("examples of the docs")
+"""One worker prepares the folder, once."""
+
+
 def _quick(page: Path) -> list[Example]:
     return [one for one in examples_of(page) if one.runs and not one.is_long]
 

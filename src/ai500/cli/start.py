@@ -154,8 +154,8 @@ def show_plan(plan: Plan) -> None:
     """The plan as tables that fit 80 columns."""
     sharing = plan.members_per_accelerator
     equation = (
-        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} members "
-        f"× P_degree {plan.parallel_degree}"
+        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} "
+        f"{'member' if plan.ensemble_size == 1 else 'members'} × P_degree {plan.parallel_degree}"
     )
     waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves [D13]"
     count = plan.operations

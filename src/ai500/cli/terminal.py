@@ -123,6 +123,7 @@ class Terminal:
 
 
 def _line(view: MemberView) -> str:
+    """Within 80 columns; `ai500 status` has the rate, too."""
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -132,8 +133,6 @@ def _line(view: MemberView) -> str:
         parts.append(f"loss {view.loss:.3f}")
     if view.quality is not None:
         parts.append(f"quality {view.quality:.4f}")
-    if view.images_per_second is not None and view.state == "running":
-        parts.append(f"{view.images_per_second:.0f} images/s")
     if view.seconds_left is not None:
         parts.append(f"{human_seconds(view.seconds_left)} left")
     return "  ".join(parts)
