@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -322,6 +324,26 @@ def test_every_report_shows_its_points_and_says_when_speed_means_nothing(
     assert trusted.count("<polyline") >= doubted.count("<polyline")
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_report_of_a_part_is_a_report(name: str, base: PointResult) -> None:
+    whole = result_of(name, base)
+    for count in range(len(whole.points) + 1):
+        part = render(replace(whole, points=whole.points[:count]), STUDIES[name])
+        assert part.count("<figure>") >= (count > 1)
+    for one in whole.points:
+        assert one.label in render(replace(whole, points=(one,)), STUDIES[name])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_in_which_nothing_was_learned_is_told(name: str, base: PointResult) -> None:
+    whole = result_of(name, base)
+    lost = tuple(varied(one, one.name, one.label, quality=0.0) for one in whole.points)
+    assert all(one.score.vflops == 0 for one in lost)
+    page = render(replace(whole, points=lost), STUDIES[name])
+    assert all(one.label in page for one in lost)
+    assert not re.search(r"\b(inf|nan)\b", page)
+
+
 def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
     view = STUDIES["scaling"].view
     speed, efficiencies = view(result_of("scaling", base)).figures[:2]
@@ -428,3 +450,19 @@ def test_records_of_a_study_survive_the_disk(tmp_path: Path, base: PointResult) 
     rundir.write(folder.plan, {**json.loads('{"study": "scaling"}'), "format": 99})
     with pytest.raises(RunFolderError, match="layout 99"):
         folder.read_plan()
+
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "studies"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_example_of_the_documentation_can_be_drawn_again(tmp_path: Path, name: str) -> None:
+    folder = StudyFolder(shutil.copytree(EXAMPLES / name, tmp_path / name))
+    table, before = folder.csv.read_text(), folder.read_result()
+    folder.report.unlink()
+    result = draw(folder, STUDIES[name])  # its runs are not here: from what was collected
+    assert before is not None
+    assert result.points == before.points != ()
+    assert folder.csv.read_text() == table
+    assert all(one.label in folder.report.read_text() for one in result.points)
+    assert sum(file.stat().st_size for file in folder.path.iterdir()) < 300_000

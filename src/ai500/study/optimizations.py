@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ai500 import plugins
 from ai500.report.figures import Figure, Level
 from ai500.report.sections import Table
 from ai500.study.charts import Series, Strip, Value, lines, strips
@@ -24,8 +25,8 @@ from ai500.workloads.protocol import Hyperparameters
 BASELINE = "fp32"
 COMPRESSION = "fp16"
 """What V3 §4.4.2 sends instead of FP32."""
-LEAST_STEPS = 4
-"""Of an epoch: with fewer, a large batch is no training any more."""
+LEAST_STEPS = 12
+"""Of an epoch: with fewer a large batch is too few updates, and no policy helps."""
 POLICY = {
     "large-batch": "scaled, warm-up",
     "large-batch-no-warm-up": "scaled, no warm-up",
@@ -114,23 +115,25 @@ def view(result: StudyResult) -> View:
 def sentences(
     baseline: PointResult, compared: Sequence[PointResult], *, workload: str
 ) -> list[str]:
-    """Which one VFLOPS favours, and how sure that is."""
+    """Which one VFLOPS favours, which one costs most, and how sure that is."""
     best = max(compared, key=lambda one: one.score.vflops)
     trials = min(len(one.score.trials) or 1 for one in (baseline, *compared))
     said = []
-    if baseline.trusted and best.trusted:
-        ratio = best.score.vflops / baseline.score.vflops
+    gain = ratio(best.score.vflops, baseline.score.vflops)
+    if baseline.trusted and best.trusted and gain is not None:
         said.append(
-            f"By VFLOPS the best is {best.label if ratio > 1 else 'the baseline'}"
-            + (f", {ratio:.2f} times the baseline." if ratio > 1 else ".")
+            f"By VFLOPS the best is {best.label}, {gain:.2f} times the baseline."
+            if gain > 1
+            else "By VFLOPS the best is the baseline."
         )
-    worst = min(compared, key=lambda one: one.score.ensemble_quality)
-    lost = baseline.score.ensemble_quality - worst.score.ensemble_quality
+    sign = 1 if plugins.workload(workload).quality_direction == "higher" else -1
+    worst = min(compared, key=lambda one: sign * one.score.ensemble_quality)
+    lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
     said.append(
-        f"The lowest quality is that of {worst.label}: {100 * lost:.2f} points below the "
+        f"The worst quality is that of {worst.label}: {100 * lost:.2f} points worse than the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
-        else "None has a lower quality than the baseline."
+        else "None has a worse quality than the baseline."
     )
     if workload == "image_classification":
         small, large = (100 * V2_PRECISION_LOSS[nodes] for nodes in (1, 8))
@@ -146,17 +149,23 @@ def sentences(
     return said
 
 
+def ratio(value: float, baseline: float) -> float | None:
+    """Times the baseline; None: that is 0, as VFLOPS are where nothing was learned."""
+    return value / baseline if baseline else None
+
+
 def speed_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Figure:
     """V3 Fig. 8."""
     title = "Speed against the baseline"
     rows = [
         Strip(
             one.label,
-            [one.score.vflops / baseline.score.vflops],
+            [] if valid is None else [valid],
             trusted=one.trusted and baseline.trusted,
             others=[one.score.flops / baseline.score.flops],
         )
         for one in compared
+        for valid in [ratio(one.score.vflops, baseline.score.vflops)]
     ]
     drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0, room=250)
     hollow = all(one.trusted for one in (baseline, *compared))
@@ -194,18 +203,25 @@ def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:
     rows = []
     for one in compared:
         speed = one.score.flops / baseline.score.flops
-        valid = one.score.vflops / baseline.score.vflops
+        valid = ratio(one.score.vflops, baseline.score.vflops)
         points = 100 * (one.score.ensemble_quality - baseline.score.ensemble_quality)
-        rows.append((one.label, f"{speed:.3f}", f"{points:+.2f}", f"{valid:.3f}",
-                     verdict(speed, valid, trusted=one.trusted and baseline.trusted)))  # fmt: skip
+        rows.append((
+            one.label,
+            f"{speed:.3f}",
+            f"{points:+.2f}",
+            "–" if valid is None else f"{valid:.3f}",
+            verdict(speed, valid, trusted=one.trusted and baseline.trusted),
+        ))  # fmt: skip
     columns = ("optimization", "FLOPS / baseline", "quality, points", "VFLOPS / baseline", "")
     return Table(columns, rows, numbers=(1, 2, 3))
 
 
-def verdict(speed: float, valid: float, *, trusted: bool) -> str:
+def verdict(speed: float, valid: float | None, *, trusted: bool) -> str:
     """What the two ratios say together."""
     if not trusted:
         return "speed not meaningful"
+    if valid is None:
+        return "the baseline has no valid speed"
     if speed > 1 >= valid:
         return "faster, but quality takes more than it gives"
     if valid > 1:

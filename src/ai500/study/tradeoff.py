@@ -96,6 +96,8 @@ def score_figure(found: Sequence[PointResult]) -> Figure:
     """VFLOPS of each way."""
     title = "What the score makes of it"
     best = max(one.score.vflops for one in found)
+    if best == 0:
+        return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
     rows = [Strip(one.label, [one.score.vflops / best], trusted=one.trusted) for one in found]
     drawn = strips(rows, title=title, x_title="VFLOPS / the highest", reference=1.0, room=150)
     return Figure(title, Markup(drawn), "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
