@@ -22,7 +22,6 @@ from tests.docs.examples import (
 )
 from tests.unit.submitted import packed, submittable_run
 
-
 pytestmark = pytest.mark.xdist_group("examples of the docs")
 """One worker prepares the folder, once."""
 
