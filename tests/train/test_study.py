@@ -38,6 +38,9 @@ def test_a_study_goes_on_where_it_was_stopped(
     points = plan["points"]
     assert isinstance(points, list)
     runs = [folder / point["run"] for point in points]
+    runs[0].mkdir(parents=True)
+    (runs[0] / "config.toml").touch()  # as a power cut leaves it while a run is prepared
+    (folder / "study.json").write_text('{"study": "scaling"}')
     stopped = start(*words)
     wait_for(runs[0] / "events.jsonl", "epoch")
     stopped.interrupt()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import ai500
 from ai500 import config as configuration
@@ -35,6 +37,7 @@ def conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> Stud
     """Every point that has no finished run yet; a report after each, whole at the end."""
     with explaining_write_errors(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
+    _earlier(folder, prepared.plan)  # what can't be kept is told now, not after hours
     write_text(folder.config, configuration.to_toml(prepared.ground.config))
     rundir.write(folder.plan, prepared.plan)
     waiting, took = prepared.waiting(), dict[str, float]()
@@ -65,10 +68,7 @@ def _run(
     """One point to its end; what failed in it, in words. A person's Ctrl-C ends the study."""
     path = folder.run_path(str(point.run))
     try:
-        if RunFolder(path).state.exists():
-            run = RunFolder.open(path)
-        else:
-            run = pipeline.prepare(prepared.ground.configured(point.overrides), path)
+        run = _opened(prepared, point, path)
         here = prepared.ground.config.scheduler.kind == "local"  # else nodes nobody can look at
         if here and not conditions_file(path).exists():
             rundir.write(conditions_file(path), doubts.look())
@@ -80,6 +80,15 @@ def _run(
     except JobError as error:
         return str(error)
     return None
+
+
+def _opened(prepared: Prepared, point: PlannedPoint, path: Path) -> RunFolder:
+    """The point's run, begun before or now."""
+    if RunFolder(path).state.exists():
+        return RunFolder.open(path)
+    if path.is_dir():
+        shutil.rmtree(path)  # a power cut while it was prepared: nothing has run in it
+    return pipeline.prepare(prepared.ground.configured(point.overrides), path)
 
 
 def draw(

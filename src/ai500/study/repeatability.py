@@ -216,11 +216,16 @@ def variation_table(groups: dict[str, list[PointResult]]) -> Table:
                 f"{workload.replace('_', ' ')}: {quantity.name}",
                 f"{len(known)} of {len(found)}",
                 quantity.written(fmean(known)) if known else "none",
-                share(varies(found, quantity)),
+                share(varies(found, quantity)) + _doubt(found, quantity),
                 f"{100 * (paper or 0.0):.3g} %" if meant else "",
             ))  # fmt: skip
     columns = ("quantity", "seeds that got there", "mean", "variation", "V2 Table 2")
     return Table(columns, rows, numbers=(1, 2, 3, 4))
+
+
+def _doubt(found: Sequence[PointResult], quantity: Quantity) -> str:
+    doubted = quantity.is_speed and not all(one.trusted for one in found)
+    return " (not meaningful)" if doubted else ""
 
 
 STUDY = Study(
