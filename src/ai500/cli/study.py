@@ -295,7 +295,8 @@ def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> Non
         if one.impossible is not None:
             lines.append((one.label, f"not possible here: {one.impossible}"))
         elif one.digest in prepared.done:
-            lines.append((one.label, f"finished: {one.run}"))
+            where = f", run {Path(str(one.run)).name} is used again" if one.reused else ""
+            lines.append((one.label, f"finished{where}"))
         else:
             found = prepared.estimates[one.name]
             about = NOT_YET if found.seconds is None else f"about {human_seconds(found.seconds)}"

@@ -117,7 +117,7 @@ def _served(point: Point, key: str, *, folder: StudyFolder, found: Finished | No
         overrides=dict(point.overrides),
         digest=key,
         run=folder.named(own if found is None else found.run.path),
-        reused=found is not None and found.run.path != own.absolute(),
+        reused=found is not None and found.run.path.parent != folder.runs.absolute(),
     )
 
 
@@ -133,13 +133,13 @@ def chosen(points: Sequence[Point], only: Sequence[str]) -> Sequence[Point]:
 def estimate(plan: Plan, similar: Sequence[Finished]) -> Estimate:
     """From finished runs of the same work; else from where the class was measured; else nothing."""
     if similar:
-        per_trial = [wall / len(one.score.trials) for one in similar
+        per_trial = [wall / max(1, len(one.score.trials)) for one in similar
                      if (wall := wall_seconds(one.run)) is not None]  # fmt: skip
         joules = [trial.energy_joules for one in similar for trial in one.score.trials]
         known = [value for value in joules if value is not None]
         return Estimate(
             fmean(per_trial) * plan.trials if per_trial else None,
-            fmean(known) * plan.trials if len(known) == len(joules) else None,
+            fmean(known) * plan.trials if known and len(known) == len(joules) else None,
             f"from {len(similar)} finished run(s) of the same work",
         )
     if plan.estimated_seconds is None:
