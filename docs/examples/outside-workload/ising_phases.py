@@ -58,7 +58,7 @@ class Spins:
 SMOKE = ProblemClass(
     name="smoke",
     ensemble_size=2,
-    target_quality=0.8,
+    target_quality=0.84,
     penalty_exponent=5,
     least_runs=3,
     input_shape=(1, SIDE, SIDE),
