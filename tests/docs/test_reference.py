@@ -70,3 +70,20 @@ def test_every_plugin_point_has_a_section_with_code() -> None:
 @pytest.mark.parametrize("name", ["CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"])
 def test_the_files_a_stranger_looks_for(name: str) -> None:
     assert (ROOT / name).stat().st_size > 500
+
+
+def test_every_class_is_in_the_table_of_classes() -> None:
+    """docs/first-run.md: target, least M and least trials as the class has them."""
+    page = (ROOT / "docs" / "first-run.md").read_text(encoding="utf-8")
+    told: dict[tuple[str, str], list[str]] = {}
+    workload = ""
+    for name, problem_class, rest in re.findall(r"^\| (…|`\w+`) `(\w+)` \|(.*)\|$", page, re.M):
+        workload = workload if name == "…" else name.strip("`")
+        told[workload, problem_class] = [cell.strip() for cell in rest.split("|")][-3:]
+    for name in plugins.BUILT_IN["workload"]:
+        for problem_class in plugins.workload(name).problem_classes.values():
+            assert (name, problem_class.name) in told, f"{name} {problem_class.name} is missing"
+            target, members, trials = told[name, problem_class.name]
+            assert target.split()[-1] == f"{problem_class.target_quality:g}"
+            assert members == str(problem_class.ensemble_size)
+            assert trials == str(problem_class.least_runs)
