@@ -26,7 +26,7 @@ BASELINE = "fp32"
 COMPRESSION = "fp16"
 """What V3 §4.4.2 sends instead of FP32."""
 LEAST_STEPS = 12
-"""Of an epoch: with fewer a large batch is too few updates, and no policy helps."""
+"""Of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers)."""
 POLICY = {
     "large-batch": "scaled, warm-up",
     "large-batch-no-warm-up": "scaled, no warm-up",
