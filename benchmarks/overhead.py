@@ -114,10 +114,11 @@ def inside_ai500(
         parallel=Parallelism(mode="data"), communication=Communication(),
         parallel_degree=1, steps_per_epoch=TRAIN // BATCH,
         slots=(Slot(0, "cpu", ()),), bootstrap=str(folder / "bootstrap"),
-        store=str(store.path), staged=None, folder=str(member_folder),
+        store=str(store.path), staged=None, stage=False, scratch=None, node_members=(0,),
+        folder=str(member_folder),
         checkpoint_seconds=300, convention="aiperf",
     )  # fmt: skip
-    rank = Rank(rank=0, local_rank=0, world_size=1)
+    rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
     member = assemble(task, rank=rank, device=torch.device("cpu"), stop=StopRequest(rank))
     feed = Interleaved(member.feed, bare)
     return feed, loop.epochs(dataclasses.replace(member, feed=feed))  # type: ignore[arg-type]

@@ -71,10 +71,11 @@ def member_of(folder: Path, store: Store, *, batch: int, name: str) -> Member:
         parallel=Parallelism(mode="data"), communication=Communication(),
         parallel_degree=1, steps_per_epoch=train // batch,
         slots=(Slot(0, "cuda", ()),), bootstrap=str(folder / "bootstrap"),
-        store=str(store.path), staged=None, folder=str(home),
+        store=str(store.path), staged=None, stage=False, scratch=None, node_members=(0,),
+        folder=str(home),
         checkpoint_seconds=300, convention="aiperf",
     )  # fmt: skip
-    rank = Rank(rank=0, local_rank=0, world_size=1)
+    rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
     device = torch.device("cuda", 0)
     return assemble(task, rank=rank, device=device, stop=StopRequest(rank))
 

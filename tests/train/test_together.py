@@ -17,6 +17,7 @@ from torch import nn
 from ai500 import events, rundir
 from ai500.bagging.data_sampler import epoch_order
 from ai500.data.opening import open_store
+from ai500.metrics.meters.log import read_meters
 from ai500.records import TrainRecord
 from ai500.rundir import RunFolder
 from ai500.train.batched import Stacked, why_not
@@ -69,6 +70,8 @@ def test_a_killed_process_goes_on_with_all_its_members(
     assert weights(run) == weights(finished_run)
     for member in range(2):
         assert wait_for(trial.member(member).events, "resumed", timeout=1)["attempt"] == 2
+    metered = {head.member for log in read_meters(trial.meters) for head in log.heads}
+    assert metered == {0, 1}  # or the energy of the other would be unknown
     told = list(events.read(run / "events.jsonl"))
     assert [e["how"] for e in told if e["event"] == "sharing"] == ["process"]
     ways = [(e["member"], e["members"], e["way"]) for e in told if e["event"] == "together"]
@@ -113,7 +116,7 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
     assert held is not None and len(held.images) == int((drawn.max(axis=0) > 0).sum())
     order = epoch_order(drawn[1], seed=5, member=1, epoch=2)
     plain = list(feed.epoch(2, order, first_step=2))
-    quick = list(resident(feed, held).epoch(2, order, first_step=2))
+    quick = list(resident(feed, lambda: held).epoch(2, order, first_step=2))
     assert len(plain) == len(quick) == len(order) // 6 - 2 > 64
     for one, other in zip(plain, quick, strict=True):
         for name in ("images", "labels", "draws"):

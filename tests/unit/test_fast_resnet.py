@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -73,3 +74,28 @@ def test_other_models_have_none_and_say_why() -> None:
     assert "synchronized" in why_not(synchronized)
     with pytest.raises(ValueError, match="ImageNet stem"):
         fast(small_resnet(classes=3), plain.Plain(), working=torch.float32)
+
+
+def test_autocast_does_not_reach_the_second_moments() -> None:
+    """Rounded to BF16, variances that are differences would be off by percents."""
+    found: list[torch.dtype] = []
+
+    class Watched(plain.Plain):
+        def linear(self, *arguments: Any) -> plain.Linear:
+            made = super().linear(*arguments)
+            found.extend((made.covariance.dtype, made.normal.scale.dtype))
+            return made
+
+    quick = fast(_model().float(), Watched(), working=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = quick(torch.randn(2, 3, 32, 32))
+    assert set(found) == {torch.float32}
+    assert logits.dtype == torch.bfloat16
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    quick = fast(_model(), plain.Plain(), working=torch.float64)
+    loss = quick(torch.randn(2, 3, 32, 32, dtype=torch.float64)).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="one backward pass only"):
+        loss.backward()

@@ -62,7 +62,8 @@ class Graphed:
     def _record(self, inputs: tuple[Tensor, ...]) -> None:
         self._inputs = tuple(one.clone() for one in inputs)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Another thread may read ahead meanwhile: only what this one does is recorded.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._result = self._step(*self._inputs)
         self._graph = graph
 

@@ -173,8 +173,8 @@ def take_step(member: Member, wanted: Wanted) -> Tensor:
 
 
 def some_batch(member: Member) -> Batch:
-    """Some samples of the member, as a step takes them."""
-    indices = np.flatnonzero(member.counts)[: member.feed.batch_size]
+    """Some samples of the member, as many as a step takes: repeated where it drew fewer."""
+    indices = np.resize(np.flatnonzero(member.counts), member.feed.batch_size)
     images, labels = member.feed.samples.rows(indices)
     device = member.feed.device
     draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)

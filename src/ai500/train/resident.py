@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -35,26 +35,26 @@ class Held:
 class ResidentFeed(Feed):
     """The batches of a `Feed`, the same bit by bit, from samples that are there already."""
 
-    held: Held
+    hold: Callable[[], Held]
+    """Reads them when the first epoch begins: that belongs to what is timed."""
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
         """The epoch's steps from `first_step` on."""
-        last = len(order) // self.global_batch_size
+        held, last = self.hold(), len(order) // self.global_batch_size
         for first in range(first_step, last, STEPS_AT_ONCE):
             steps = range(first, min(first + STEPS_AT_ONCE, last))
-            places = _sent(torch.from_numpy(self._places(order, steps)), self.device)
+            places = _sent(torch.from_numpy(held.places[self._mine_of(order, steps)]), self.device)
             draws = _sent(self._draws(epoch, steps), self.device)
             for place, drawn in zip(places, draws, strict=True):
-                images = self.held.images.index_select(0, place)
-                yield Batch(images, self.held.labels.index_select(0, place), drawn)
+                images = held.images.index_select(0, place)
+                yield Batch(images, held.labels.index_select(0, place), drawn)
 
     def _mine(self) -> slice:
         return slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
 
-    def _places(self, order: NDArray[np.int64], steps: range) -> NDArray[np.int64]:
+    def _mine_of(self, order: NDArray[np.int64], steps: range) -> NDArray[np.int64]:
         whole = order[steps[0] * self.global_batch_size : (steps[-1] + 1) * self.global_batch_size]
-        mine = whole.reshape(len(steps), self.global_batch_size)[:, self._mine()]
-        return self.held.places[mine]
+        return whole.reshape(len(steps), self.global_batch_size)[:, self._mine()]
 
     def _draws(self, epoch: int, steps: range) -> Tensor:
         """As `Feed` draws them: a generator for each step, and of the global batch this part."""
@@ -67,13 +67,17 @@ class ResidentFeed(Feed):
         return torch.stack(drawn)
 
 
-def hold(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> Held | None:
-    """All samples that any of these bootstraps drew, if they take no more than their share."""
-    used = np.flatnonzero(np.any(np.stack(counts) > 0, axis=0)).astype(np.int64)
-    first_image, first_label = samples.rows(used[:1])
-    needed = len(used) * (first_image.nbytes + first_label.nbytes)
-    if device.type == "cuda" and needed > LARGEST_SHARE * torch.cuda.mem_get_info(device)[0]:
-        return None
+def fits(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> bool:
+    """Whether all samples that any of these bootstraps drew take no more than their share."""
+    image, label = samples.rows(_used(counts)[:1])
+    needed = len(_used(counts)) * (image.nbytes + label.nbytes)
+    return device.type != "cuda" or needed <= LARGEST_SHARE * torch.cuda.mem_get_info(device)[0]
+
+
+def hold(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> Held:
+    """All samples that any of these bootstraps drew."""
+    used = _used(counts)
+    first_image, _ = samples.rows(used[:1])
     size, rows = first_image.shape[1:], len(used)
     images = torch.empty((rows, *size), dtype=torch.from_numpy(first_image).dtype, device=device)
     labels = torch.from_numpy(samples.labels_of(used)).to(device)
@@ -81,15 +85,21 @@ def hold(samples: Samples, counts: Sequence[Counts], *, device: torch.device) ->
     for first in range(0, rows, at_once):
         some = slice(first, first + at_once)
         images[some] = torch.from_numpy(samples.rows(used[some])[0]).to(device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # other members read them on streams of their own
     places = np.full(samples.count, -1, dtype=np.int64)
     places[used] = np.arange(rows)
     return Held(images, labels, places)
 
 
-def resident(feed: Feed, held: Held) -> ResidentFeed:
+def _used(counts: Sequence[Counts]) -> NDArray[np.int64]:
+    return np.flatnonzero(np.any(np.stack(counts) > 0, axis=0)).astype(np.int64)
+
+
+def resident(feed: Feed, hold: Callable[[], Held]) -> ResidentFeed:
     """The feed, from what is held."""
     known = {one.name: getattr(feed, one.name) for one in fields(Feed)}
-    return ResidentFeed(**known, held=held)
+    return ResidentFeed(**known, hold=hold)
 
 
 def _sent(numbers: Tensor, device: torch.device) -> Tensor:

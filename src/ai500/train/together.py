@@ -7,6 +7,7 @@ weights of all; on other devices the steps run one after another as they are.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,13 @@ from torch import Tensor
 
 from ai500.errors import AI500Error, EnvironmentLacksError, JobError
 from ai500.inventory.node import record_after, record_before
-from ai500.metrics.meters.recorder import recorder_of
+from ai500.metrics.meters.recorder import Recorder, recorder_of
 from ai500.records import Task
 from ai500.train.checkpoint import Position
 from ai500.train.loop import Member, Training, Wanted, prepare, train
 from ai500.train.meeting import Meeting
 from ai500.train.member import assemble, description, finish, only_one
-from ai500.train.resident import hold, resident
+from ai500.train.resident import fits, hold, resident
 from ai500.train.ways import Number, Way, choose
 from ai500.train.worker import Interrupted, Rank, StopRequest
 
@@ -94,10 +95,12 @@ def run_together(
         torch.set_num_threads(threads)
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)
-    meters = recorder_of(tasks[0], local_rank=0)
+    # A recorder each, as if they were alone: the first to get the node's lock samples for all.
+    meters = [recorder_of(task, local_rank=0) for task in tasks]
     try:
         held = [only_one(task) for task in tasks]
-        meters.start()
+        for recorder in meters:
+            recorder.start()
         group = Group([assemble(task, rank=rank, device=device, stop=stop) for task in tasks])
         group.begin(_prepared(group))
         feed_from_device(group.members)
@@ -105,11 +108,11 @@ def run_together(
         record_before(description(tasks[0]))
         meeting = Meeting(tasks[0], rank, told_by_all(group.members))
         meeting.begin()
-        meters.mark()
+        _mark(meters)
         group.run(way)
         if device.type != "cpu":
             torch.accelerator.synchronize(device)  # what follows is not on the members' streams
-        meters.mark()
+        _mark(meters)
         if group.trained:  # one that was asked to stop has no time for this
             meeting.end()
             record_after(description(tasks[0]))
@@ -117,8 +120,14 @@ def run_together(
             _attempted(group, number, finish)
         del held  # until here nobody else trains these members
     finally:
-        meters.close()
+        for recorder in meters:
+            recorder.close()
     _tell_ends(group)
+
+
+def _mark(meters: Sequence[Recorder]) -> None:
+    for recorder in meters:
+        recorder.mark()
 
 
 def _prepared(group: Group) -> dict[Number, Position]:
@@ -144,11 +153,13 @@ def feed_from_device(members: Sequence[Member]) -> bool:
     device, samples = members[0].feed.device, members[0].feed.samples
     if device.type != "cuda":
         return False
-    held = hold(samples, [member.counts for member in members], device=device)
-    if held is not None:
-        for member in members:
-            member.feed = resident(member.feed, held)
-    return held is not None
+    counts = [member.counts for member in members]
+    if not fits(samples, counts, device=device):
+        return False
+    once = functools.cache(functools.partial(hold, samples, counts, device=device))
+    for member in members:
+        member.feed = resident(member.feed, once)
+    return True
 
 
 def _chosen(group: Group) -> Way:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -156,22 +155,26 @@ def choose(members: Mapping[Number, Member]) -> Choice:
     """The fastest way on the members' device; nothing is learnt meanwhile."""
     if not members or (device := _device(members)).type != "cuda":
         return Choice(InTurn(members))
-    ways, not_tried = all_ways(members)
-    wanted = {number: Wanted(whole_batch(member), 0.0, 0) for number, member in members.items()}
+    ways, not_tried = all_ways(members, batched=False)
+    wanted = {number: Wanted(some_batch(member), 0.0, 0) for number, member in members.items()}
     with forgotten(list(members.values())):
         found = {way.name: milliseconds(partial(way.take, wanted), device) for way in ways}
     best = min(ways, key=lambda way: found[way.name])
     return Choice(best, found, not_tried)
 
 
-def all_ways(members: Mapping[Number, Member]) -> tuple[list[Way], dict[str, str]]:
+def all_ways(
+    members: Mapping[Number, Member], *, batched: bool = True
+) -> tuple[list[Way], dict[str, str]]:
     """Every way to record, and why others are not among them."""
     device, modules = _device(members), [one.engine.module for one in members.values()]
     accumulates = any(one.task.hyperparameters.accumulation > 1 for one in members.values())
     reason = "gradients are accumulated" if accumulates else why_not(modules)
+    if not batched:
+        reason = "slower than graphs on streams wherever it was measured, and it rounds otherwise"
     # Before anything is recorded: it moves the weights.
     stacked = None if reason else Stacked(modules)
-    batches = {number: whole_batch(member) for number, member in members.items()}
+    batches = {number: some_batch(member) for number, member in members.items()}
     cuda = device.type == "cuda"
     own = {number: torch.cuda.Stream(device) if cuda else None for number in members}
     before = _free_bytes(device)
@@ -205,10 +208,3 @@ def milliseconds(work: Callable[[], object], device: torch.device) -> float:
         torch.accelerator.synchronize(device)
         taken.append(1e3 * (time.perf_counter() - began) / ROUNDS)
     return round(sorted(taken[1:])[TRIED_TIMES // 2], 3)
-
-
-def whole_batch(member: Member) -> Batch:
-    """Some samples, repeated to the size of a step."""
-    some, wanted = some_batch(member), member.feed.batch_size
-    rows = torch.from_numpy(np.resize(np.arange(len(some.images)), wanted)).to(some.images.device)
-    return Batch(some.images[rows], some.labels[rows], some.draws[rows])

@@ -7,6 +7,8 @@ the model, the member's own events the epochs.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import inspect
 import os
 import platform
@@ -102,6 +104,8 @@ def versions() -> dict[str, str]:
         found["cuda"] = torch.version.cuda
     if torch.version.hip is not None:
         found["hip"] = torch.version.hip
+    if torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
+        found["triton"] = importlib.metadata.version("triton")
     return found
 
 

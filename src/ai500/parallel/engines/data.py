@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ai500.parallel.engines import Setting, Wish
+from ai500.parallel.engines import Setting, Wish, quick
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
 from ai500.parallel.engines.replicas import (
@@ -155,6 +155,7 @@ class DataParallel:
     def describe(self) -> dict[str, Any]:
         """What really runs."""
         told = described(self._setting.parallel, self.mesh, self.module)
+        told |= quick.told(self.module, recorded=self._graph is not None)
         if self._setting.collective is not None:
             told["communication"] = self._setting.collective.describe()
         return told

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+
 import torch
 from torch import Tensor, nn
 
 from ai500.train.graph import CALLS_BEFORE, Graphed, Step
-from ai500.workloads.kernels.fused import available, fused_for
+from ai500.workloads.kernels.fused import Fused, available, fused_for
 from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
-from ai500.workloads.models.resnet import ResNet
+from ai500.workloads.models.resnet import Bottleneck, ResNet
 
 
 def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
     """In place, where there is a fast form: a ResNet v1.5 in mixed-bf16 on a GPU with Triton."""
     if precision != "mixed-bf16" or not available(device) or not isinstance(module, ResNet):
         return
-    if not why_not(module):
-        fast(module, fused_for(device), working=torch.bfloat16)
+    if not why_not(module) and (kernels := _that_run(device)) is not None:
+        fast(module, kernels, working=torch.bfloat16)
+
+
+@functools.cache
+def _that_run(device: torch.device) -> Fused | None:
+    """The fastest kernels that do a small step there: Triton needs a compiler, a chip has less
+    memory than the one they were written on, a version lacks an operator."""
+    for kernels in dict.fromkeys((fused_for(device), Fused())):
+        try:
+            with torch.random.fork_rng(devices=[device]):
+                model = ResNet(Bottleneck, (1, 1), width=64, classes=2).to(device)
+                small = fast(model, kernels, working=torch.bfloat16)
+                small(torch.randn(2, 3, 32, 32, device=device)).float().sum().backward()
+            torch.cuda.synchronize(device)
+        except Exception as error:  # whatever it lacks: the ordinary form does the same
+            print(f"{kernels}: not used here: {type(error).__name__}: {error}", file=sys.stderr)
+        else:
+            return kernels
+    return None
+
+
+def told(module: nn.Module, *, recorded: bool) -> dict[str, object]:
+    """How a step runs, where it is not torch's operators one after another."""
+    if not isinstance(module, FastResNet):
+        return {}
+    return {"kernels": f"fused (Triton): {module.kernels}", "recorded": recorded}
 
 
 def graphable(module: nn.Module) -> bool:

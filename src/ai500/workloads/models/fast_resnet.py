@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from ai500.workloads.kernels.plain import (
     Extra,
@@ -80,7 +81,10 @@ class _Block(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
+        if ctx.linears is None:
+            raise RuntimeError("a fast block keeps what it needs for one backward pass only")
         site, weights, (third, fourth) = ctx.site, ctx.weights, ctx.linears
         y, x1, y1, x2 = ctx.saved_tensors
         kernels, (normal1, normal2) = site.kernels, ctx.normals
@@ -146,6 +150,7 @@ class _Stem(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         rows, deep_weight, x, taps, chosen = ctx.saved_tensors
         kernels, normal, (size, size_out, channels) = ctx.kernels, ctx.normal, ctx.sizes
@@ -171,16 +176,22 @@ class FastResNet(ResNet):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.kernels.covers(x.device):
             return super().forward(x)
+        # What is fused chooses its precisions itself; autocast would round second moments to BF16.
+        with torch.autocast(x.device.type, enabled=False):
+            rows, size = self._through_blocks(x)
+        means = rows.view(size.images, -1, rows.shape[1]).mean(1)
+        logits: Tensor = self.classifier(means)
+        return logits
+
+    def _through_blocks(self, x: Tensor) -> tuple[Tensor, Size]:
         self._copy_weights()
         rows, size, before = self._through_stem(x), pooled(stem_size(x)), None
         for block in (one for stage in self.stages for one in cast(nn.Sequential, stage)):
             rows, site = self._through(cast(Bottleneck, block), rows, size, before)
             size, before = site.out, site.after
-        means = rows.view(size.images, -1, rows.shape[1]).mean(1)
         with torch.no_grad():
             torch._foreach_add_(_counters(self), 1)
-        logits: Tensor = self.classifier(means)
-        return logits
+        return rows, size
 
     def _copy_weights(self) -> None:
         """Convolution weights in the working precision, all in a few launches."""
