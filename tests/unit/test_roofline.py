@@ -83,6 +83,17 @@ def test_best_and_typical_over_shapes() -> None:
     assert peak_of(made(), "fp32") is None
 
 
+def test_the_best_is_a_burst_and_beside_it_stands_what_lasts() -> None:
+    kernels = (
+        KernelTime("gemm", "bf16", "small", 10**12, 2e-3, 5, burst_seconds=1.5e-3),
+        KernelTime("gemm", "bf16", "large", 10**12, 1.6e-3, 5, burst_seconds=1.25e-3),
+        KernelTime("gemm", "bf16", "slower at once", 10**12, 1.8e-3, 5, burst_seconds=9e-3),
+    )
+    (found,) = ceilings(made(kernels=kernels))
+    assert (found.shape, found.flops, found.sustained_flops) == ("large", 8e14, 6.25e14)
+    assert found.typical_flops == pytest.approx(1e12 / 1.8e-3)
+
+
 @given(
     latency=st.floats(1e-7, 1e-3),
     rate=st.floats(1e6, 1e12),
