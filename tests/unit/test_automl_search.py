@@ -147,8 +147,8 @@ def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         imported_optuna()
 
 
-def line(entry: Any, at: float, *, worker: int = 0) -> Line:
-    return Line(worker, 1, entry, {"monotonic": at})
+def line(entry: Any, at: float, *, worker: int = 0, attempt: int = 1) -> Line:
+    return Line(worker, attempt, entry, {"monotonic": at})
 
 
 def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
@@ -161,13 +161,19 @@ def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
             line(Ended("000-0001", "trained"), 110.0),
             line(second, 111.0),
             line(candidate("001-0001"), 500.0, worker=1),
-            line(Present("begin"), 20.0),  # of another boot
-            line(Work("000-0002", "train", 1, 0, 5, 4.0), 25.0),
-            line(Present("end"), 26.0),
+            # Killed there; taken up again much later, and a third time on another clock.
+            line(second, 300.0, attempt=2),
+            line(Present("begin"), 304.0, attempt=2),
+            line(Work("000-0002", "train", 1, 0, 5, 4.0), 306.0, attempt=2),
+            line(second, 18.0, attempt=3),
+            line(Present("begin"), 20.0, attempt=3),
+            line(Work("000-0002", "train", 1, 0, 5, 4.0), 25.0, attempt=3),
+            line(Present("end"), 26.0, attempt=3),
         ],
         worker=0,
     )
-    assert past.seconds == pytest.approx(11.0 + 6.0)
+    assert past.seconds == pytest.approx(11.0 + 2.0 + 6.0)
+    assert past.attempts == 3
     assert past.rounds == 2
     assert list(past.open) == ["000-0002"]
 

@@ -38,7 +38,7 @@ class SharedHistory(History):
 class Head:
     """The worker's memory and its plans."""
 
-    def __init__(self, task: Task, log: EventLog, *, attempt: int) -> None:
+    def __init__(self, task: Task, log: EventLog) -> None:
         assert task.search is not None
         folder = Path(task.folder)
         self.log = log
@@ -46,7 +46,7 @@ class Head:
         self.past = past_of(self.history.look(), worker=task.member)
         self.seconds_left = max(0.0, task.search.minutes * 60 - self.past.seconds)
         self._task, self._folder = task, folder
-        self._writer = Writer(folder, worker=task.member, attempt=attempt)
+        self._writer = Writer(folder, worker=task.member, attempt=self.past.attempts + 1)
         self._writing = threading.Lock()
         self._store = WeightStore(folder.parents[1], folder)
         self._candidates = Candidates(task, self.history, self._store)

@@ -15,6 +15,8 @@ MOST_STARTS = 3
 class Past:
     """Of one worker, in all its attempts."""
 
+    attempts: int = 0
+    """How often it was started: the history's own number, a requeued job keeps its old one."""
     begun: bool = False
     """Whether any attempt came to its first batch."""
     rounds: int = 0
@@ -37,6 +39,8 @@ def past_of(lines: Iterable[Line], *, worker: int) -> Past:
         if line.worker != worker:
             continue
         entry, now = line.entry, float(line.event["monotonic"])
+        if line.attempt != past.attempts:  # a killed attempt told no end: nothing counts until now
+            past.attempts, begun = line.attempt, None
         if isinstance(entry, Present) and entry.what == "begin":
             past.begun = True
             begun = now  # each attempt has a clock of its own: only differences count

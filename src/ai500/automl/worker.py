@@ -7,7 +7,6 @@ histories: one that died goes on from them, one that comes late reads them.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,8 +63,7 @@ class Worker:
         self._mesh = make_mesh(task.parallel, device=device)
         self._samples = samples_of(task)
         self._log = event_log(task, rank=rank, device=device)
-        attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-        self._head = None if self._log is None else Head(task, self._log, attempt=attempt)
+        self._head = None if self._log is None else Head(task, self._log)
         self._deadline = math.inf
         self._trained: tuple[Member, ModelLog | None] | None = None
 
