@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format benchmarks clean debian-packages
+.PHONY: help run test test-long check format docs benchmarks clean debian-packages
 
 help: ## what there is to make
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,8 +62,12 @@ format: $(VENV)/.check ## let ruff format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.test ## write the generated pages again, build the documentation into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 benchmarks: $(VENV)/.test ## the measurements that the issues name
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 clean: ## remove what was installed; runs/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache

@@ -55,6 +55,9 @@ class EnsembleConfig:
         minimum=1,
         less_than=1000,
     )
+    sharing: Literal["auto", "process", "processes"] = option(
+        "auto", "how they do it: one process for them all, one each; auto: the first where it can"
+    )
     sampler: str = option("bootstrap", "how a member's samples are drawn: bootstrap, poisson")
 
 

@@ -45,7 +45,7 @@ from ai500.errors import (
 )
 from ai500.interrupts import uninterrupted
 from ai500.metrics.search_score import search_result
-from ai500.parallel import placement
+from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.randomness import Stream, derive
 from ai500.records import (
@@ -306,6 +306,9 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         poll_seconds=config.scheduler.poll_seconds,
     )
     of = f" {number} of {plan.trials}" if plan.trials > 1 else ""
+    session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
+    if plan.sharing.how != "alone":
+        session.observer.stage(sharing.in_words(plan.sharing, plan.members_per_accelerator))
     doing = "training the ensemble" if plan.search is None else "searching architectures"
     session.observer.stage(f"{doing}{', trial' + of if of else ''}")
     try:

@@ -14,7 +14,7 @@ from ai500.data.opening import open_store
 from ai500.errors import ConfigError, DataError
 from ai500.metrics.score import apc
 from ai500.operations.shipped import shipped
-from ai500.parallel import topology
+from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
@@ -132,6 +132,14 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
         estimated_seconds=seconds and seconds * trials,
         estimated_node_hours=seconds and seconds * trials * len(nodes) / 3600,
+        sharing=sharing.decide(
+            config.ensemble.sharing,
+            workload,
+            members_per_accelerator=degrees.members_per_accelerator,
+            parallel_degree=degrees.parallel_degree,
+            device=device,
+            precision=hyper.precision,
+        ),
         estimate_basis=basis,
         search=search,
     )

@@ -128,6 +128,16 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """How the members that share an accelerator train [D11]."""
+
+    how: Literal["alone", "process", "processes"]
+    """`process`: one for all of them; `processes`: one for each."""
+    reason: str = ""
+    """Why they have processes of their own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The dry run: what will run where, how much of it, and how long it may take."""
 
@@ -166,6 +176,7 @@ class Plan:
     estimated_seconds: float | None
     estimated_node_hours: float | None
     estimate_basis: str
+    sharing: Sharing = Sharing("alone")
     search: Search | None = None
     """What each worker of a search does; None: an ensemble is trained."""
 
@@ -243,6 +254,8 @@ class Task:
     meter_seconds: float = 0.0
     """Between two samples of the node's meters; 0: no meters."""
     profile: Profiling | None = None
+    together: tuple[int, ...] = ()
+    """Members that one process trains, this one among them; empty: this one alone."""
     search: Search | None = None
 
 

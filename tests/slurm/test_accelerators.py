@@ -26,17 +26,19 @@ sleep 1
 
 
 @pytest.mark.parametrize(
-    ("sharing", "seen"),
+    ("sharing", "how", "seen"),
     [
-        (1, {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")}),
-        (2, {("n1", "0,1"), ("n2", "0,1")}),
+        (1, "auto", {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")}),
+        (2, "processes", {("n1", "0,1"), ("n2", "0,1")}),
+        (2, "auto", {("n1", "0,1"), ("n2", "0,1")}),
     ],
-    ids=["one member each", "two members share each"],
+    ids=["one member each", "two members share each", "in one process"],
 )
 def test_members_of_a_gang_see_their_accelerators(
     make_cluster: Callable[..., Cluster],
     shared_folder: Path,
     sharing: int,
+    how: str,
     seen: set[tuple[str, str]],
 ) -> None:
     cluster = make_cluster(nodes=2, cpus=4, gpus=2)
@@ -46,6 +48,7 @@ def test_members_of_a_gang_see_their_accelerators(
     settings = {
         "slurm.start": "gang", "slurm.python": str(agent), "parallel.degree": 1,
         "ensemble.members_per_accelerator": sharing, "ensemble.size": 4 * sharing,
+        "ensemble.sharing": how,
     }  # fmt: skip
     pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     told = cluster.run(
@@ -64,7 +67,9 @@ def test_members_of_a_gang_see_their_accelerators(
     job = cluster.run("sbatch", "--parsable", script, cwd=shared_folder).strip()
     cluster.wait_for_job(job, "COMPLETED")
     lines = [line.split() for line in Path(f"{trial.path}.seen").read_text().splitlines()]
-    assert sorted(int(member) for member, *_ in lines) == list(range(4 * sharing))
+    # A process is started for the first of its members.
+    started = 4 if how == "auto" else 4 * sharing
+    assert sorted(int(member) for member, *_ in lines) == list(range(started))
     places = [(node, devices) for _, node, devices in lines]
     assert set(places) == seen
-    assert all(places.count(place) == 4 * sharing // len(seen) for place in seen)
+    assert all(places.count(place) == started // len(seen) for place in seen)

@@ -42,7 +42,7 @@ def commands() -> list[list[str]]:
         assert group.typer_instance is not None
         for command in group.typer_instance.registered_commands:
             assert command.callback is not None
-            found.append([str(group.name), command.callback.__name__])
+            found.append([str(group.name), command.name or command.callback.__name__])
     return found
 
 

@@ -18,10 +18,11 @@ from ai500.parallel.engines.tensor import _divided
 from ai500.parallel.model_parallelism import inside_member
 from ai500.planning import make_plan
 from ai500.records import Parallelism
-from ai500.workloads.protocol import Split
+from ai500.workloads.protocol import Split, Workload
 from tests.unit.test_trials import MACHINE
 
 WORKLOAD = plugins.workload("image_classification")
+WEATHER = plugins.workload("extreme_weather")
 
 
 def planned(degree: int, **settings: Any) -> Parallelism:
@@ -105,19 +106,34 @@ def test_a_workload_without_a_plan_has_data_parallelism_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["smoke", "full"])
-def test_the_plan_of_a_class_fits_its_model(name: str) -> None:
-    problem_class = WORKLOAD.problem_classes[name]
-    plan = WORKLOAD.parallel_plan(problem_class)
+@pytest.mark.parametrize("workload", [WORKLOAD, WEATHER], ids=lambda one: one.name)
+def test_the_plan_of_a_class_fits_its_model(workload: Workload, name: str) -> None:
+    problem_class = workload.problem_classes[name]
+    plan = workload.parallel_plan(problem_class)
     assert plan is not None
     with torch.device("meta"):
-        model = WORKLOAD.model(problem_class)
+        model = workload.model(problem_class)
     split = {n: found for n, _ in model.named_modules() if (found := plan.split_of(n))}
     for layer, one in split.items():
         assert _divided(model.get_submodule(layer), one) == one.channels, layer
-    # Every pattern means something, and every convolution and the classifier are divided.
+    # Every pattern means something, and everything but two small predictions is divided.
     assert {one.layers for one in split.values()} == {one.layers for one in plan.splits}
     heavy = (torch.nn.Conv2d, torch.nn.Linear)
-    assert all(n in split for n, module in model.named_modules() if isinstance(module, heavy))
+    whole = {n for n, one in model.named_modules() if isinstance(one, heavy) and n not in split}
+    assert whole == ({"head.classify", "head.locate"} if workload is WEATHER else set())
+    units = [model.get_submodule(name) for name in plan.units]
+    held = sum(one.numel() for unit in units for one in unit.parameters())
+    assert not units or held > 0.8 * sum(one.numel() for one in model.parameters())
+
+
+def test_the_detector_is_split_but_not_cut() -> None:
+    plan = WEATHER.parallel_plan(WEATHER.problem_classes["smoke"])
+    mixed = {"parallel.mode": "mixed", "workload": "extreme_weather"}
+    split = load(overrides={**mixed, "parallel.tensor_degree": 2, "parallel.data_degree": 2})
+    assert shape(inside_member(split, degree=4, plan=plan, batch_size=8)) == (2, 1, 2)
+    cut = load(overrides={**mixed, "parallel.pipeline_degree": 2, "parallel.data_degree": 2})
+    with pytest.raises(ConfigError, match="every residual stage feeds the pyramid"):
+        inside_member(cut, degree=4, plan=plan, batch_size=8)
 
 
 def test_the_stages_in_a_row_are_the_model() -> None:

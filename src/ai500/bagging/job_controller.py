@@ -142,32 +142,42 @@ class JobController:
     def _submit(self, members: Sequence[int]) -> None:
         if not members:
             return
-        specs = []
-        for member in members:
-            view = self.views[member]
-            view.attempt += 1
-            view.state = "pending"
-            rundir.write(self._trial.member(member).task, self._tasks[member])
-            specs.append(
-                job_spec(
-                    self._trial,
-                    member=member,
-                    attempt=view.attempt,
-                    shares=self._shares[member],
-                    python=self._python,
-                )
-            )
+        specs = [self._spec(group) for group in self._processes(members)]
         for spec, job_id in zip(specs, self._scheduler.submit(specs), strict=True):
-            self._jobs[spec.member] = JobRecord(spec.member, job_id, spec.attempt, "pending")
+            for member in spec.members:
+                self._jobs[member] = JobRecord(member, job_id, spec.attempt, "pending")
         self._log.emit_all(
             "job_submitted",
             [
-                {"trial": self._number, "member": s.member, "attempt": s.attempt,
-                 "job": self._jobs[s.member].id}
-                for s in specs
+                {"trial": self._number, "member": member, "attempt": s.attempt,
+                 "job": self._jobs[member].id}
+                for s in specs for member in s.members
             ],
         )  # fmt: skip
         self._save()
+
+    def _processes(self, members: Sequence[int]) -> list[tuple[int, ...]]:
+        """Those of one process together, without its members that have ended [D11]."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for member in members:
+            found.setdefault(self._tasks[member].together or (member,), []).append(member)
+        return [tuple(group) for group in found.values()]
+
+    def _spec(self, group: tuple[int, ...]) -> JobSpec:
+        attempt = 1 + max(self.views[member].attempt for member in group)
+        for member in group:
+            self.views[member].attempt = attempt
+            self.views[member].state = "pending"
+            together = group if len(group) > 1 else ()
+            task = replace(self._tasks[member], together=together)
+            rundir.write(self._trial.member(member).task, task)
+        return job_spec(
+            self._trial,
+            members=group,
+            attempt=attempt,
+            shares=self._shares[group[0]],
+            python=self._python,
+        )
 
     def _poll(self) -> None:
         """New events of the members that train, and now and then one question for all jobs.
@@ -292,11 +302,19 @@ def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]
 
 
 def job_spec(
-    trial: TrialFolder, *, member: int, attempt: int, shares: tuple[Share, ...], python: str
+    trial: TrialFolder,
+    *,
+    members: tuple[int, ...],
+    attempt: int,
+    shares: tuple[Share, ...],
+    python: str,
 ) -> JobSpec:
-    """The job of one member: the node agent, told by the environment which member it is for."""
+    """The job of one process: the node agent, told by the environment which member it is for;
+    of several that train together, the first."""
+    member, *others = members
     return JobSpec(
         member=member,
+        others=tuple(others),
         attempt=attempt,
         command=(python, "-m", "ai500.bagging.on_node", str(trial.path.resolve())),
         environment={

@@ -47,7 +47,7 @@ class MemberView:
     def seconds_left(self) -> float | None:
         """At the pace since this attempt began; None while there is no pace yet."""
         trained = self.epochs_done - self.epochs_at_start
-        if self.state != "running" or self.started is None or trained <= 0:
+        if self.state != "running" or self.started is None or trained <= 0 or not self.epochs:
             return None
         if self.worker is not None:
             return None  # its models come and go; its time is fixed

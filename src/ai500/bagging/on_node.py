@@ -14,13 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ai500 import events, rundir
 from ai500.bagging.data_sampler import recorded_counts
 from ai500.bagging.meeting_point import visit
+from ai500.bagging.schedulers import ATTEMPT_MARK
 from ai500.data.opening import open_store
 from ai500.errors import AI500Error, EnvironmentLacksError
 from ai500.parallel import placement
@@ -101,11 +102,14 @@ class Child:
 
 
 def run_member(trial: TrialFolder, member: int) -> int:
-    """Train the member's part on this node."""
+    """Train on this node the member's part, or all members that share its process."""
     folder = trial.member(member)
-    if folder.record.exists():
-        return 0  # a gang that was requeued starts its finished members again, too
     task = rundir.read(Task, folder.task)
+    folders = [trial.member(one) for one in task.together or (member,)]
+    unfinished = [one for one in folders if not one.record.exists()]
+    if not unfinished:
+        return 0  # a gang that was requeued starts its finished members again, too
+    _tell_where_to_look(unfinished, first=folder)
     child = Child(ranks=task.parallel_degree)
     place = Place.from_environment(os.environ)
     environment = dict(os.environ)
@@ -115,8 +119,20 @@ def run_member(trial: TrialFolder, member: int) -> int:
         environment["AI500_STAGED"] = placed.folder
     code = child.run(_command(task, folder, place), environment)
     if code != 0 and child.interrupted:
-        return _stopped(folder)
+        return _stopped(unfinished)
     return code
+
+
+def _tell_where_to_look(folders: Sequence[MemberFolder], *, first: MemberFolder) -> None:
+    """The logs of members that share a process: it writes to the first one's."""
+    attempt = os.environ.get("AI500_ATTEMPT", "1")
+    for folder in folders:
+        if folder.path != first.path:
+            with folder.log.open("a", encoding="utf-8") as log:
+                log.write(
+                    f"{ATTEMPT_MARK}{attempt} of member {int(folder.path.name)}\n"
+                    f"Trained by a process that it shares: {first.log} has what that printed.\n"
+                )
 
 
 def _stage(task: Task, trial: TrialFolder, place: Place) -> Placement:
@@ -195,13 +211,18 @@ def _leave_barrier(trial: TrialFolder) -> None:
             visitor.close()
 
 
-def _stopped(folder: MemberFolder) -> int:
+def _stopped(folders: Sequence[MemberFolder]) -> int:
     """Ask for another start, unless this one got nowhere: that would go on for ever."""
-    if folder.record.exists():
+    left = [folder for folder in folders if not folder.record.exists()]
+    if not left:
         return 0  # it was about to end by itself
-    told = [event for event in events.read(folder.events) if event["event"] == "interrupted"]
-    attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-    if not told or told[-1]["attempt"] != attempt:
+    told = [
+        event["attempt"]
+        for folder in left
+        for event in events.read(folder.events)
+        if event["event"] == "interrupted"
+    ]
+    if int(os.environ.get("AI500_ATTEMPT", "1")) not in told:
         print("error: the job was stopped before it had trained a step.", file=sys.stderr)
         return 1
     return CHECKPOINTED_EXIT_CODE

@@ -15,6 +15,7 @@ from ai500.bagging.launchers import Container, Launcher
 from ai500.bagging.schedulers import JobStatus, Setting
 from ai500.config import Config
 from ai500.errors import ConfigError
+from ai500.parallel import sharing
 from ai500.records import JobRecord, Plan
 from ai500.rundir import RunFolder
 
@@ -54,8 +55,14 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
     """The scripts that the first trial would submit, as (name, text)."""
     trial = run.trial(1)
     jobs = [
-        job_spec(trial, member=one.member, attempt=1, shares=one.shares, python=python_of(config))
-        for one in plan.mapping
+        job_spec(
+            trial,
+            members=group,
+            attempt=1,
+            shares=plan.mapping[group[0]].shares,
+            python=python_of(config),
+        )
+        for group in sharing.groups(plan.mapping, plan.sharing)
     ]
     setting = setting_of(run, config, plan, trial=1, store=None)
     return plugins.scheduler(plan.scheduler).preview(setting, jobs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ai500.config import Config
 from ai500.errors import DataError
+from ai500.parallel import sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.planning import OFFICIAL_CONVENTION
 from ai500.records import BootstrapRecord, Placement, Plan, Slot, Task
@@ -25,7 +26,8 @@ def member_tasks(
     """The tasks of all members of one trial, in their order."""
     root = run.path.resolve()
     placed = {placement.node: placement for placement in placements}
-    sharing = _node_members(plan, start=config.slurm.start)
+    on_node = _node_members(plan, start=config.slurm.start)
+    process = {m: group for group in sharing.groups(plan.mapping, plan.sharing) for m in group}
     slots = {(node.name, slot.index): slot for node in plan.nodes for slot in node.slots}
     tasks = []
     for member in range(plan.ensemble_size):
@@ -49,11 +51,12 @@ def member_tasks(
                 staged=placement.folder,
                 stage=plan.stage and placement.folder is None,
                 scratch=config.data.scratch,
-                node_members=sharing[member],
+                node_members=on_node[member],
                 folder=str(RunFolder(root).trial(trial).member(member).path),
                 checkpoint_seconds=config.train.checkpoint_minutes * 60,
                 convention=OFFICIAL_CONVENTION,
                 meter_seconds=config.run.meter_seconds,
+                together=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
             )
         )

@@ -15,6 +15,7 @@ from ai500.cli import (
     roofline,
     runs,
     start,
+    study,
     submitting,
     system,
 )
@@ -50,6 +51,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")
+app.add_typer(study.app, name="study")
 
 
 def main() -> None:

@@ -42,9 +42,11 @@ def pack(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack images into a store that training reads without decoding. Restartable.
+    """Pack images into a store that training reads without decoding.
 
-    Example: ai500 data pack /data/imagenet --out stores/imagenet
+    Interrupted, the same command goes on where it stopped.
+
+    Example: ai500 data pack photos --out stores/photos
     """
     with Terminal(quiet=as_json) as terminal:
         terminal.stage(f"packing {source}")
@@ -82,7 +84,9 @@ def generate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the learnable data of a class: the same bytes on every machine. Restartable.
+    """Make the learnable data of a class: the same bytes everywhere.
+
+    Interrupted, the same command goes on where it stopped.
 
     Example: ai500 data generate --workload image_classification --class smoke
     """
@@ -110,9 +114,11 @@ def check(
     path: Annotated[Path, typer.Argument(help="Folder of a store, or of climate data.")],
     as_json: AsJson = False,
 ) -> None:
-    """Hold every byte of a store against its manifest, or every year against the schema.
+    """Hold every byte of a store against its manifest.
 
-    Example: ai500 data check stores/imagenet
+    Of climate data, every year against the schema.
+
+    Example: ai500 data check stores/photos
     """
     if is_climate(path):
         with Terminal(quiet=as_json) as terminal:

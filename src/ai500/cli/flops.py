@@ -58,7 +58,7 @@ def flops(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Count the operations of one training step of a model, without running it.
+    """Count the operations of a training step, without running it.
 
     Example: ai500 flops resnet50 --compare
     """

@@ -92,7 +92,9 @@ def check(
     trusted_keys: TrustedKeys = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say for each of the nine layers whether a run keeps the rules. Needs no torch.
+    """Say for each of the nine layers whether a run keeps the rules.
+
+    Needs no torch.
 
     Example: ai500 check runs/first --level hardware
     """
@@ -118,7 +120,7 @@ def diff(
     rules: RulesVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show in which of the nine layers two runs differ, and if their scores compare.
+    """Show in which layers two runs differ, and if scores compare.
 
     Example: ai500 diff runs/first runs/second
     """

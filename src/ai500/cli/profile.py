@@ -42,7 +42,7 @@ UNKNOWN_SHOWN = 5
 
 def profile(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="A run folder: its configuration.")
+        Path | None, typer.Argument(metavar="RUN", help="A run folder: its configuration.")
     ] = None,
     config: ConfigPath = None,
     workload: WorkloadName = None,
@@ -63,7 +63,7 @@ def profile(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Profile some training steps: kernels by category, communication, a timeline.
+    """Profile some training steps: kernels, communication, a timeline.
 
     Example: ai500 profile runs/first --precision fp32 --precision mixed-bf16
     """

@@ -34,7 +34,9 @@ def rank(
     trusted_keys: TrustedKeys = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank submissions by VFLOPS, and write the list as a static web site. Needs no torch.
+    """Rank submissions by VFLOPS, and write the list as a web site.
+
+    It is static: a folder for any web server, or to be opened as it is. Needs no torch.
 
     Example: ai500 rank submissions --out site
     """

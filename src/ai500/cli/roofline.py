@@ -64,7 +64,9 @@ def roofline(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what this system can do, or place a run under it: V2's HPC-AI roofline.
+    """Measure what this system can do, or place a run under it.
+
+    V2's HPC-AI roofline: ceilings of kernels, memory and links.
 
     Example: ai500 roofline && ai500 roofline --run runs/first
     """

@@ -63,8 +63,9 @@ def run(
 ) -> None:
     """Train the bagged ensemble, score it, and write the report.
 
-    Example: ai500 run --class smoke --runs 3 --out runs/first
     --runs valid makes as many trials as a valid result of the class needs.
+
+    Example: ai500 run --class smoke --out runs/mine
     """
     resolved = load_config(
         config,
@@ -82,7 +83,9 @@ def run(
 
 
 def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
-    """Go on with a run that was stopped or failed; what is finished is not repeated.
+    """Go on with a run that was stopped or failed.
+
+    What is finished is not repeated; jobs that are still in a queue are followed.
 
     Example: ai500 resume runs/first
     """
@@ -175,7 +178,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
 
 
 def cancel(path: RunPath, as_json: AsJson = False) -> None:
-    """End a running run in order; `ai500 resume` goes on with it later.
+    """End a running run in order; `resume` goes on with it later.
 
     Example: ai500 cancel runs/first
     """
@@ -224,7 +227,9 @@ def _end_controller(folder: RunFolder) -> bool:
 
 
 def score(path: RunPath, as_json: AsJson = False) -> None:
-    """Recompute the score of a run from its events, and show it. Needs no torch.
+    """Recompute the score of a run from its events, and show it.
+
+    Needs no torch.
 
     Example: ai500 score runs/first --json
     """
@@ -233,7 +238,9 @@ def score(path: RunPath, as_json: AsJson = False) -> None:
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:
-    """Write the HTML report of a run (again). Needs no torch.
+    """Write the HTML report of a run (again).
+
+    Needs no torch.
 
     Example: ai500 report runs/first
     """

@@ -17,6 +17,7 @@ from ai500.bagging.setting import preview
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
 from ai500.errors import InputError
+from ai500.parallel.sharing import in_words
 from ai500.records import Cluster, Plan
 from ai500.rundir import RunFolder
 from ai500.units import human_bytes, human_seconds, human_si
@@ -41,7 +42,9 @@ DataPath = Annotated[
 SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="key=value over the configuration, e.g. ensemble.size=8."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Over the configuration, e.g. ensemble.size=8."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -67,7 +70,7 @@ def init(
     path: Annotated[Path, typer.Argument(help="File to write.")] = Path("ai500.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a commented configuration file with every key and its default.
+    """Write ai500.toml with every key, its meaning and its default.
 
     Example: ai500 init && ai500 plan
     """
@@ -119,9 +122,11 @@ def plan(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run would do: Eq. 5, the mapping, operations, data, time. Needs no torch.
+    """Show what a run would do: members, mapping, operations, time.
 
-    Example: ai500 plan --class full --set system.nodes=8 --set system.accelerators_per_node=8
+    Nothing is started, and torch is not needed.
+
+    Example: ai500 plan --class full --set system.nodes=8
     """
     resolved = load_config(
         config,
@@ -172,8 +177,8 @@ def show_plan(plan: Plan) -> None:
     """The plan as tables that fit 80 columns."""
     sharing = plan.members_per_accelerator
     equation = (
-        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} members "
-        f"× P_degree {plan.parallel_degree}"
+        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} "
+        f"{'member' if plan.ensemble_size == 1 else 'members'} × P_degree {plan.parallel_degree}"
     )
     waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves [D13]"
     hyper = plan.hyperparameters
@@ -185,6 +190,7 @@ def show_plan(plan: Plan) -> None:
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
+            *([("sharing", in_words(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),

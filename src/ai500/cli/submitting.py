@@ -40,7 +40,9 @@ TrustedKeys = Annotated[
 def keygen(
     path: Annotated[Path, typer.Argument(help="File for the private key, e.g. mine.pem.")],
 ) -> None:
-    """Make a key to sign submissions with: the private half in FILE, the public one beside it.
+    """Make a key to sign submissions with.
+
+    The private half goes into the file, the public one beside it.
 
     Example: ai500 keygen mine.pem
     """
@@ -72,9 +74,9 @@ def submit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a finished run into one file for the list, if it keeps the rules of its level.
+    """Pack a run into one file for the list, if it keeps the rules.
 
-    Example: ai500 submit runs/first --level hardware --out first.ai500
+    Example: ai500 submit runs/first --level hardware --out mine.ai500
     """
     wish = Wish(
         level=level,
@@ -130,7 +132,9 @@ def verify(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a submission's score from its raw events; with --rerun, repeat the run itself.
+    """Recompute a submission's score from its raw events.
+
+    With --rerun, repeat the run itself on this system, and compare.
 
     Example: ai500 verify first.ai500 --rerun --out runs/again
     """

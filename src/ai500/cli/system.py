@@ -33,10 +33,11 @@ def system(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe this node, all nodes of the cluster, or those of a run, and how they differ.
+    """Describe this node, the nodes of the cluster, or those of a run.
 
-    What no command knows goes into [system.notes] of ai500.toml.
-    Example: ai500 system --scheduler slurm --set 'system.notes.network="fat tree, 2:1"'
+    It says how nodes differ. What no command knows goes into [system.notes] of ai500.toml.
+
+    Example: ai500 system --set 'system.notes.network="fat tree, 2:1"'
     """
     if run is not None:
         nodes, notes = _of_run(run)

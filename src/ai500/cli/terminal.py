@@ -40,7 +40,13 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     for name, value in pairs:
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as drawn:
+        console.print(table)
+    for line in drawn.get().splitlines():
+        print(line.rstrip())  # a log file needs no padding
 
 
 class Terminal:
@@ -120,6 +126,7 @@ class Terminal:
 
 
 def _line(view: MemberView) -> str:
+    """Within 80 columns; `ai500 status` has the rate, too."""
     if view.worker is not None:
         return searching.line(view, view.worker)
     parts = [f"member {view.member}", view.state]
@@ -131,8 +138,6 @@ def _line(view: MemberView) -> str:
         parts.append(f"loss {view.loss:.3f}")
     if view.quality is not None:
         parts.append(f"quality {view.quality:.4f}")
-    if view.images_per_second is not None and view.state == "running":
-        parts.append(f"{view.images_per_second:.0f} images/s")
     if view.seconds_left is not None:
         parts.append(f"{human_seconds(view.seconds_left)} left")
     return "  ".join(parts)

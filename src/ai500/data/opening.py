@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ai500.data.climate.index import INDEX
 from ai500.data.climate.schema import year_files
 from ai500.data.climate.store import ClimateSplit, ClimateStore
+from ai500.data.reading import Empty
 from ai500.data.store import MANIFEST, Digests, Indices, Shape, Split, Store, digests_of
 from ai500.data.store_writer import PLAN
 from ai500.errors import DataError
@@ -71,9 +72,11 @@ class HeldSplit:
     def shape(self) -> Shape:
         return self.split.shape
 
-    def rows(self, indices: Indices) -> tuple[NDArray[Any], NDArray[Any]]:
+    def rows(
+        self, indices: Indices, *, empty: Empty = np.empty
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The images and labels of these samples, in this order."""
-        images, labels = self.split.rows(indices)
+        images, labels = self.split.rows(indices, empty=empty)
         found = digests_of(images, labels)
         hold(self.split, indices, found=found, expected=self.digests[indices])
         return images, labels

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ai500.data.chunks import Progress
 from ai500.data.climate.schema import MOST_BOXES
+from ai500.data.reading import Empty, gather
 from ai500.errors import DataError
 
 FORMAT = "ai500 store 1"
@@ -68,8 +69,12 @@ class Samples(Protocol):
     def shape(self) -> Shape:
         """Height, width and channels of an image."""
 
-    def rows(self, indices: Indices) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The images and labels of these samples, in this order."""
+    def rows(
+        self, indices: Indices, *, empty: Empty = np.empty
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The images and labels of these samples, in this order; the images in what `empty` gives.
+
+        Several threads may read at once."""
 
     def labels_of(self, indices: Indices) -> NDArray[Any]:
         """The labels alone."""
@@ -187,10 +192,12 @@ class Split:
     def digests(self) -> Digests:
         return self.columns[2].mapped()
 
-    def rows(self, indices: Indices) -> tuple[Images, Labels]:
+    def rows(self, indices: Indices, *, empty: Empty = np.empty) -> tuple[Images, Labels]:
         """The images and labels of these samples, in this order."""
         self._check(indices)
-        return self.images[indices], self.labels[indices]
+        images = empty((len(indices), *self.images.shape[1:]), self.images.dtype)
+        gather(self.images, indices, images)
+        return images, self.labels[indices]
 
     def labels_of(self, indices: Indices) -> Labels:
         """The labels alone."""

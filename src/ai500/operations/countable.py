@@ -78,7 +78,7 @@ def countable(name: str) -> Countable:
     known = [*_NAMED, *plugins.names("workload")]
     raise InputError(
         f"no model called {name!r}; {nearest(name, known)} "
-        "A model of your own is package.module:factory."
+        "(a model of your own: package.module:factory)"
     )
 
 

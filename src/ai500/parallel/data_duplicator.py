@@ -33,6 +33,7 @@ from ai500.data.chunks import Chunk, Progress, available_cores, cut, locked
 from ai500.data.climate.index import FLIGHT_BYTES
 from ai500.data.climate.store import ClimateSplit
 from ai500.data.opening import AnyStore, digests, hold
+from ai500.data.reading import Empty
 from ai500.data.store import (
     FORMATS,
     FRAMES,
@@ -94,9 +95,11 @@ class StagedSplit:
     def indices(self) -> Indices:
         return self.numbers.mapped()
 
-    def rows(self, indices: Indices) -> tuple[NDArray[Any], NDArray[Any]]:
+    def rows(
+        self, indices: Indices, *, empty: Empty = np.empty
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The images and labels of these samples of the store, in this order."""
-        return self.part.rows(self._places(indices))
+        return self.part.rows(self._places(indices), empty=empty)
 
     def labels_of(self, indices: Indices) -> NDArray[Any]:
         """The labels alone."""

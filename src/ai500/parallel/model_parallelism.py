@@ -134,7 +134,13 @@ def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, ten
             f'parallel.mode = "{config.parallel.mode}": {config.workload} has no parallel plan, '
             'so nothing says how its model can be divided. Set parallel.mode = "data".'
         )
-    if pipeline > len(plan.stages):
+    if pipeline > 1 and not plan.stages:
+        raise ConfigError(
+            f"a pipeline of {pipeline} stages: the model of {config.workload} can't be cut into "
+            f'stages that feed one another: {plan.no_stages}. Set parallel.mode = "tensor", '
+            '"data", or "mixed" with parallel.pipeline_degree = 1.'
+        )
+    if pipeline > max(1, len(plan.stages)):
         raise ConfigError(
             f"a pipeline of {pipeline} stages: the model of class {config.problem_class} can be "
             f"cut into at most {len(plan.stages)}. Set a smaller parallel."

@@ -67,6 +67,12 @@ CERTAIN_KERNELS: Table = (
     ("batch norm", r"batch_?norm|BatchNorm|\bbn_(fw|bw)|_bn_(fw|bw)|bnFw|bnBw|batchnorm_"),
     ("batch norm", r"layer_?norm|LayerNorm|group_?norm|GroupNorm|rms_?norm|RMSNorm"),
     ("pooling", r"max_?pool|avg_?pool|adaptive_(average|max)|MaxPool|AvgPool|pooling_(fw|bw)"),
+    # Our own (workloads/kernels): what is fused belongs to what most of its bytes are for.
+    ("batch norm", r"^(statistics|normal|slopes|apply|apply_summed|totals|join|reduce|spread)$"),
+    ("batch norm", r"^(join_masked|linear_normal|linear_slopes)$"),
+    ("convolution", r"^(linear_join|join_gradient)$"),
+    ("pooling", r"^(pool|pool_spread)$"),
+    ("transformation", r"^(space_to_depth|crop)$"),
     ("element-wise", r"at::native::.*multi_tensor_apply|multi_tensor_apply_kernel"),
     ("element-wise", r"at::native::.*(elementwise_kernel|reduce_kernel|distribution_)"),
     ("element-wise", r"at::native::.*(oftMax|oftmax|nll_loss|dropout|tensor_kernel_scan)"),

@@ -275,7 +275,7 @@ class _Job:
         rundir.write(self._folder.task, task)
         trial, shares = self._run.trial(TRIAL), self.plan.mapping[MEMBER].shares
         spec = job_spec(
-            trial, member=MEMBER, attempt=1, shares=shares, python=python_of(self._config)
+            trial, members=(MEMBER,), attempt=1, shares=shares, python=python_of(self._config)
         )
         if scheduler is None:
             setting = setting_of(self._run, self._config, self.plan, trial=TRIAL, store=self._store)

@@ -19,6 +19,7 @@ from ai500.inventory.description import NodeDescription
 from ai500.inventory.summary import recorded_nodes
 from ai500.metrics.clocks import on_one_clock
 from ai500.metrics.search_trials import Clocked, clocked
+from ai500.parallel.sharing import ways_in_words
 from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
@@ -48,6 +49,8 @@ class Contents:
     state: RunState
     score: Score
     plan: Plan
+    ways: Sequence[str]
+    """How processes took the steps of members that share them, in words."""
     system: System
     findings: Sequence[Finding]
     judgement: Judgement | None
@@ -92,6 +95,7 @@ def read_contents(run: RunFolder) -> Contents:
         state=rundir.read(RunState, run.state),
         score=score,
         plan=plan,
+        ways=ways_in_words(told, trial=number),
         system=rundir.read(System, run.system),
         findings=_all(Finding, run.findings),
         judgement=rundir.read(Judgement, run.judgement) if run.judgement.exists() else None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ai500.records import Score
+from ai500.records import Plan, Score, System
 from ai500.report.contents import Contents
 from ai500.units import human_seconds, human_si
 
@@ -48,7 +48,11 @@ def counted(number: int, noun: str) -> str:
 
 def hardware(contents: Contents) -> str:
     """What the ensemble ran on."""
-    plan, system = contents.plan, contents.system
+    return hardware_of(contents.plan, contents.system)
+
+
+def hardware_of(plan: Plan, system: System) -> str:
+    """The accelerators of a plan on the machine that was found."""
     if plan.device == "cpu":
         what = f"{counted(plan.system_scale, 'CPU slot')} ({system.cpu})"
     else:

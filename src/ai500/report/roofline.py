@@ -149,23 +149,25 @@ def ceilings_table(record: RooflineRecord) -> Table:
     """Best, typical, theoretical; and what was not measured, with the reason."""
     measured = measured_table(record)
     missing = [
-        (kernel_name(what), NOT_MEASURED, "", why, "", "") for what, why in record.unavailable
+        (kernel_name(what), NOT_MEASURED, "", "", why, "", "") for what, why in record.unavailable
     ]
     return Table(measured.columns, [*measured.rows, *missing], measured.numbers)
 
 
 def measured_table(record: RooflineRecord) -> Table:
-    """Best, typical, theoretical."""
+    """Best, sustained, typical, theoretical."""
     rows = []
     for one in ceilings(record):
         peak = peak_of(record, one.precision)
         rows.append((
-            one.name, flops(one.flops), flops(one.typical_flops), one.shape,
+            one.name, flops(one.flops), flops(one.sustained_flops), flops(one.typical_flops),
+            one.shape,
             "not derivable" if peak is None else flops(peak),
             "" if peak is None else _of_peak(one.flops / peak),
         ))  # fmt: skip
-    columns = ("kernel", "best", "typical", "best shape", "theoretical", "best / theoretical")
-    return Table(columns, rows, numbers=(1, 2, 4, 5))
+    columns = ("kernel", "best", "sustained", "typical", "best shape", "theoretical",
+               "best / theoretical")  # fmt: skip
+    return Table(columns, rows, numbers=(1, 2, 3, 5, 6))
 
 
 def _of_peak(share: float) -> str:

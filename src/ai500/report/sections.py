@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ai500.parallel.sharing import in_words
 from ai500.records import Mapping, Score, TrainRecord
 from ai500.report.contents import Contents
 from ai500.report.headline import counted, flops, quality
@@ -242,6 +243,8 @@ def equation_5(contents: Contents) -> list[str]:
         lines.append(
             f"With k = {k} members on each accelerator, k × Sys_scale = {k * scale:,} [D11]."
         )
+        if plan.sharing.how != "alone":  # older versions did not say
+            lines += [f"Sharing: {in_words(plan.sharing, k)}.", *contents.ways]
     if plan.waves > 1:
         at_once = k * scale // degree
         lines.append(

@@ -278,12 +278,15 @@ def _measure_shape(
             if kernel == "gemm"
             else conv_calls(shape, precision, pool)
         )
-        samples = timed(calls, device, seconds=seconds / len(layouts))
+        times = timed(calls, device, seconds=seconds / len(layouts))
         name = f"{shape.name}, B by columns" if by_columns and len(layouts) > 1 else shape.name
         found.append(
-            KernelTime(kernel, precision, name, shape.operations, median(samples), len(samples))
-        )
-    return min(found, key=lambda one: one.seconds)
+            KernelTime(
+                kernel, precision, name, shape.operations,
+                median(times.sustained), len(times.sustained), times.burst,
+            )
+        )  # fmt: skip
+    return max(found, key=lambda one: one.best_flops)
 
 
 def _set_precision(precision: str) -> None:
@@ -315,8 +318,8 @@ def measure_memory(*, device: torch.device, seconds: float) -> Iterator[MemoryTi
             return torch.add(b, c, alpha=3.0, out=a)
 
         each = seconds / (2 * len(sizes))
-        samples = timed(itertools.repeat(copy), device, seconds=each)
+        samples = timed(itertools.repeat(copy), device, seconds=each).sustained
         yield MemoryTime("copy", 2 * 4 * count, median(samples), len(samples))
-        samples = timed(itertools.repeat(triad), device, seconds=each)
+        samples = timed(itertools.repeat(triad), device, seconds=each).sustained
         yield MemoryTime("triad", 3 * 4 * count, median(samples), len(samples))
         del a, b, c, copy, triad

@@ -1,8 +1,9 @@
-"""How long a call takes while a device is kept busy with such calls.
+"""How long a call takes: in a short burst, and while a device is kept busy with such calls.
 
-Each shape is timed for its share of the time, after a part of it that is not timed: clocks are then
-those of sustained work. A device's short calls are recorded in a CUDA graph and replayed, so that
-its events time kernels and not the host that launches them.
+A device that has rested runs at its highest clock for some milliseconds, until its power or heat
+reaches a limit: that is the burst. Then each shape is timed for its share of the time, after a part
+of it that is not timed: clocks are those of sustained work. A device's short calls are recorded in
+a CUDA graph and replayed, so that its events time kernels and not the host that launches them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -26,16 +28,28 @@ REPLAY_SECONDS = 2e-3
 LEAST_REPLAYED = 64
 """Calls of a graph: no fewer than there are sets of inputs."""
 
+REST_SECONDS = 0.3
+BURST_SAMPLES = 10
+
 Calls = Iterator[Callable[[], object]]
 Run = Callable[[], object]
 
 
-def timed(calls: Calls, device: torch.device, *, seconds: float) -> list[float]:
-    """Times of a call, warm, over about so many seconds."""
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of a call, warm."""
+
+    sustained: list[float]
+    burst: float | None
+    """None: a CPU, whose clocks don't fall so fast."""
+
+
+def timed(calls: Calls, device: torch.device, *, seconds: float) -> Times:
+    """Times over about so many seconds."""
     for call in itertools.islice(calls, 2):
         call()
     if device.type == "cpu":
-        return _by_clock(calls, seconds=seconds)
+        return Times(_by_clock(calls, seconds=seconds), None)
     with torch.get_device_module(device).device(device):
         return _by_events(calls, device, seconds=seconds)
 
@@ -55,7 +69,7 @@ def _by_clock(calls: Calls, *, seconds: float) -> list[float]:
     raise AssertionError("calls never end")
 
 
-def _by_events(calls: Calls, device: torch.device, *, seconds: float) -> list[float]:
+def _by_events(calls: Calls, device: torch.device, *, seconds: float) -> Times:
     module = torch.get_device_module(device)
 
     def samples(run: Run, *, count: int, runs: int) -> list[float]:
@@ -76,13 +90,16 @@ def _by_events(calls: Calls, device: torch.device, *, seconds: float) -> list[fl
         replay = _graph(calls, wanted, module)
         if replay is not None:
             run, calls_of_run = replay, wanted
+    module.synchronize(device)
+    time.sleep(REST_SECONDS)
+    burst = median(samples(run, count=2 + BURST_SAMPLES, runs=1)[2:])
     once = max(1e-7, median(samples(run, count=3, runs=1)))
     for _ in range(math.ceil(WARM_UP_SHARE * seconds / once)):
         run()  # not waited for: the samples follow at once
     runs = max(1, round((1 - WARM_UP_SHARE) * seconds / SAMPLES / once))
     count = int((1 - WARM_UP_SHARE) * seconds / (once * runs))
     found = samples(run, count=min(SAMPLES, max(LEAST_SAMPLES, count)), runs=runs)
-    return [one / calls_of_run for one in found]
+    return Times([one / calls_of_run for one in found], burst / calls_of_run)
 
 
 def _one(calls: Calls) -> Run:

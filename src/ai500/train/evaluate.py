@@ -15,8 +15,11 @@ from torch import Tensor
 from ai500.data.store import Samples
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
+from ai500.train.feed import arriving
 from ai500.workloads.protocol import ProblemClass, Workload
 
+NOTHING = torch.empty(0)
+"""Evaluation draws nothing."""
 LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
 """Without gradients a batch may be larger: so many images, or so many values if that is less."""
 
@@ -54,16 +57,18 @@ class Evaluator:
         size = max(self.batch_size, min(LEAST_BATCH, fitting))
         with self.engine.evaluating():
             parts = [
-                self._predict_batch(samples, mine[first : first + size])
-                for first in range(0, each, size)
+                self._predict_batch(images)
+                for images, _, _ in arriving(
+                    ((mine[first : first + size], NOTHING) for first in range(0, each, size)),
+                    samples=samples,
+                    device=self.device,
+                )
             ]
         gathered = _gather(torch.cat(parts), data)
         return gathered[: len(indices)].cpu().numpy() if first_rank else None
 
-    def _predict_batch(self, samples: Samples, indices: NDArray[np.int64]) -> Tensor:
-        images, _ = samples.rows(indices)
-        on_device = torch.from_numpy(images).to(self.device, non_blocking=True)
-        inputs = self.workload.evaluation_inputs(self.problem_class, on_device)
+    def _predict_batch(self, images: Tensor) -> Tensor:
+        inputs = self.workload.evaluation_inputs(self.problem_class, images)
         return self.workload.predictions(self.engine.predict(inputs)).float()
 
 

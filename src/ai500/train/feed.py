@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +12,7 @@ from torch import Tensor
 
 from ai500.data.store import Samples
 from ai500.randomness import Stream, derive
-
-PREFETCHED_BATCHES = 3
+from ai500.train.read_ahead import Arrived, Wanted, read_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +52,31 @@ class Feed:
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
         """The epoch's steps from `first_step` on, read ahead where there is an accelerator."""
-        batches = self._read(epoch, order, first_step)
-        if self.device.type == "cpu":
-            # The training thread would wait for the reading one: nothing to overlap with.
-            return batches
-        return (_to(batch, self.device) for batch in _read_ahead(batches))
+        steps = self._steps(epoch, order, first_step)
+        return (Batch(*one) for one in arriving(steps, samples=self.samples, device=self.device))
 
-    def _read(self, epoch: int, order: NDArray[np.int64], first_step: int) -> Iterator[Batch]:
+    def _steps(self, epoch: int, order: NDArray[np.int64], first_step: int) -> Iterator[Wanted]:
+        """The samples and draws of each step that are this rank's."""
         global_batch = self.global_batch_size
         mine = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         for step in range(first_step, len(order) // global_batch):
             indices = order[step * global_batch : (step + 1) * global_batch][mine]
-            images, labels = self.samples.rows(indices)
             generator = torch.Generator().manual_seed(
                 derive(self.seed, Stream.AUGMENTATION, self.member, epoch, step)
             )
-            draws = torch.rand(global_batch, self.draws_per_image, generator=generator)[mine]
-            yield Batch(torch.from_numpy(images), torch.from_numpy(labels), draws)
+            yield indices, torch.rand(global_batch, self.draws_per_image, generator=generator)[mine]
 
 
-def _to(batch: Batch, device: torch.device) -> Batch:
-    return Batch(
-        batch.images.to(device, non_blocking=True),
-        batch.labels.to(device, non_blocking=True),
-        batch.draws.to(device, non_blocking=True),
-    )
+def arriving(
+    wanted: Iterable[Wanted], *, samples: Samples, device: torch.device
+) -> Iterator[Arrived]:
+    """Batches on the device: images, labels and what was given with them."""
+    if device.type != "cpu":
+        return read_ahead(wanted, samples=samples, device=device)
+    # The training thread would wait for the reading one: nothing to overlap with.
+    return (_read(samples, *one) for one in wanted)
 
 
-def _read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Read in a thread of its own, into pinned memory that the accelerator copies from."""
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(PREFETCHED_BATCHES)
-    stopped = threading.Event()
-
-    def read() -> None:
-        try:
-            for batch in batches:
-                pinned = Batch(
-                    batch.images.pin_memory(), batch.labels.pin_memory(), batch.draws.pin_memory()
-                )
-                ready.put(pinned)
-                if stopped.is_set():
-                    return
-            ready.put(None)
-        except BaseException as error:  # handed to the training thread, which raises it
-            ready.put(error)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        while thread.is_alive():
-            try:
-                ready.get(timeout=0.05)
-            except queue.Empty:
-                continue
+def _read(samples: Samples, indices: NDArray[np.int64], given: Tensor) -> Arrived:
+    images, labels = samples.rows(indices)
+    return torch.from_numpy(images), torch.from_numpy(labels), given

@@ -2,14 +2,15 @@
 
 Read top to bottom: restore, then for each epoch its steps, its evaluation, its checkpoint. The
 window that is timed begins with the read of the first training batch and ends with the last
-evaluation (SPEC §5, [D14]).
+evaluation (SPEC §5, [D14]). Training asks for each step and is told its loss, so that who drives
+it may take the steps of several members in turn [D11].
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ai500 import atomic, schema
 from ai500.bagging.data_sampler import Counts, epoch_order
@@ -27,7 +29,7 @@ from ai500.records import Progress, Task
 from ai500.rundir import MemberFolder
 from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
-from ai500.train.feed import Feed
+from ai500.train.feed import Batch, Feed
 from ai500.train.learning_rate import planned, scaled_peak
 from ai500.train.optimizers import settings_sha256
 from ai500.train.precision.numerics import Numerics
@@ -76,9 +78,42 @@ class Member:
             self.events.emit(event, **fields)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A member's next step."""
+
+    batch: Batch
+    rate: float
+    seed: int
+    """Of torch's own generators in this step."""
+
+
+Training = Generator[Wanted | int, Tensor | None, None]
+"""Gives each step that it wants, to be sent its mean loss, and the number of each epoch that has
+ended, to be sent nothing. The loss may be overwritten by the next step."""
+
+
 def epochs(member: Member) -> Iterator[int]:
     """Train to the target epochs, from a checkpoint where there is one; each epoch as it ends."""
-    task, hyper = member.task, member.task.hyperparameters
+    position = prepare(member)
+    member.on_ready()
+    training = train(member, position)
+    loss: Tensor | None = None
+    while True:
+        try:
+            wanted = training.send(loss)
+        except StopIteration:
+            return
+        if isinstance(wanted, int):
+            yield wanted
+            loss = None
+        else:
+            loss = take_step(member, wanted)
+
+
+def prepare(member: Member) -> checkpoint.Position:
+    """All that comes before the first batch; where training stands."""
+    task = member.task
     _settle(member)
     position = checkpoint.restore(
         member.folder.checkpoint,
@@ -88,14 +123,18 @@ def epochs(member: Member) -> Iterator[int]:
         seed=task.seed,
     )
     if position is None:
-        position = checkpoint.Position(seed=task.seed)
-    else:
-        member.emit("resumed", epoch=position.epoch, step=position.step)
+        return checkpoint.Position(seed=task.seed)
+    member.emit("resumed", epoch=position.epoch, step=position.step)
+    return position
+
+
+def train(member: Member, position: checkpoint.Position) -> Training:
+    """The rest of the target epochs."""
+    task, hyper = member.task, member.task.hyperparameters
     rate = _learning_rate(task, global_batch_size=member.feed.global_batch_size)
-    member.on_ready()
     while position.epoch < hyper.epochs:
         order = _order(member, position.epoch)
-        images_per_second = _train_epoch(member, position, order, rate)
+        images_per_second = yield from _train_epoch(member, position, order, rate)
         loss_sum = _over_replicas(member, position.loss_sum)
         _check_finite(position.epoch, loss_sum)
         finished = position.epoch + 1
@@ -118,14 +157,36 @@ def epochs(member: Member) -> Iterator[int]:
         yield finished
 
 
-def _settle(member: Member) -> None:
-    """Some samples of the member through the engine, before anything is timed or restored."""
+def take_step(member: Member, wanted: Wanted) -> Tensor:
+    """One optimizer step of one member by itself; its mean loss."""
+    batch = wanted.batch
+    _seed_generators(wanted.seed, member.feed.device)
+    inputs, labels = member.workload.train_inputs(
+        member.problem_class, batch.images, batch.labels, batch.draws
+    )
+    for group in member.optimizer.param_groups:
+        group["lr"] = wanted.rate
+    member.optimizer.zero_grad(set_to_none=True)
+    loss = member.engine.forward_backward(inputs, labels)
+    member.numerics.step(member.optimizer)
+    return loss
+
+
+def some_batch(member: Member) -> Batch:
+    """Some samples of the member, as a step takes them."""
     indices = np.flatnonzero(member.counts)[: member.feed.batch_size]
     images, labels = member.feed.samples.rows(indices)
     device = member.feed.device
     draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
-    on_device = torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
-    inputs, targets = member.workload.train_inputs(member.problem_class, *on_device, draws)
+    return Batch(torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device), draws)
+
+
+def _settle(member: Member) -> None:
+    """Some samples of the member through the engine, before anything is timed or restored."""
+    some = some_batch(member)
+    inputs, targets = member.workload.train_inputs(
+        member.problem_class, some.images, some.labels, some.draws
+    )
     member.engine.settle(inputs, targets)
 
 
@@ -134,7 +195,7 @@ def _train_epoch(
     position: checkpoint.Position,
     order: NDArray[np.int64],
     rate: Callable[[int], float],
-) -> float:
+) -> Generator[Wanted, Tensor | None, float]:
     """The rest of one epoch's steps, at so many images per second; `position` moves with each."""
     task = member.task
     member.engine.module.train()
@@ -144,16 +205,9 @@ def _train_epoch(
     clock, trained_before = _Clock(), position.images
     global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
-        _seed_step(member, position)
-        inputs, labels = member.workload.train_inputs(
-            member.problem_class, batch.images, batch.labels, batch.draws
-        )
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
-        for group in member.optimizer.param_groups:
-            group["lr"] = learning_rate
-        member.optimizer.zero_grad(set_to_none=True)
-        loss = member.engine.forward_backward(inputs, labels)
-        member.numerics.step(member.optimizer)
+        loss = yield Wanted(batch, learning_rate, _step_seed(member, position))
+        assert loss is not None
         loss_sum += loss.double() * global_batch
         position.step += 1
         position.images += global_batch
@@ -175,14 +229,17 @@ def _train_epoch(
     return (position.images - trained_before) / clock.seconds
 
 
-def _seed_step(member: Member, position: checkpoint.Position) -> None:
+def _step_seed(member: Member, position: checkpoint.Position) -> int:
     """Dropout and the like draw from torch's own generators: seeded by the position, so that a
     resumed step draws what it would have drawn."""
-    task, feed = member.task, member.feed
-    seed = derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, feed.rank)
+    task, rank = member.task, member.feed.rank
+    return derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, rank)
+
+
+def _seed_generators(seed: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
-    if feed.device.type != "cpu":
-        torch.get_device_module(feed.device).manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def _over_replicas(member: Member, loss_sum: float) -> float:

@@ -63,7 +63,7 @@ def run(
         with in_company(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
             for _ in epochs(member):
                 pass
-        _finish(member)
+        finish(member)
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def at_work(
         dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
     meters = recorder_of(task, local_rank=rank.local_rank)
     try:
-        held = _only_one(task) if rank.rank == 0 else None
+        held = only_one(task) if rank.rank == 0 else None
         meters.start()
         yield meters
         del held
@@ -96,7 +96,7 @@ def in_company(
 ) -> Iterator[Callable[[], None]]:
     """What to call when all is ready for the first batch; nodes described before and after."""
     if rank.local_rank == 0:
-        record_before(_description(task))
+        record_before(description(task))
     meeting = Meeting(task, rank, emit)
 
     def ready() -> None:
@@ -107,10 +107,10 @@ def in_company(
     meters.mark()
     meeting.end()
     if rank.local_rank == 0:
-        record_after(_description(task))
+        record_after(description(task))
 
 
-def _description(task: Task) -> Path:
+def description(task: Task) -> Path:
     """Where this node is described as the member sees it."""
     trial = RunFolder(Path(task.run)).trial(task.trial)
     return trial.system_of(platform.node(), task.member)
@@ -123,7 +123,7 @@ def _backends(device: torch.device) -> str:
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
 
 
-def _only_one(task: Task) -> TextIO:
+def only_one(task: Task) -> TextIO:
     """The member's lock: two workers on one checkpoint would spoil each other's.
 
     A node that lost its power holds it on a network file system until its lease ends.
@@ -244,6 +244,7 @@ def _engine(
         collective=collective,
         forward=workload.forward,
         accumulation=hyper.accumulation,
+        may_record=not task.together,
     )
     made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
     return made
@@ -260,7 +261,7 @@ def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLo
     return log
 
 
-def _finish(member: Member) -> None:
+def finish(member: Member) -> None:
     """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
     # Samples the member never saw are not in its node's copy: they come from the shared store.
     store = open_store(Path(member.task.store))

@@ -1,4 +1,5 @@
-"""One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun.
+"""One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun; or all
+members that share a process [D11].
 
 This file is the process: its parent, its cores, its signals. What it trains is in `member.py`;
 what it does where members search (AIPerf) is in `automl/worker.py`.
@@ -10,12 +11,13 @@ import ctypes
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ai500 import rundir
 from ai500.errors import AI500Error
 from ai500.records import Slot, Task
+from ai500.rundir import RunFolder
 
 INTERRUPTED_EXIT_CODE = 143
 _PR_SET_PDEATHSIG = 1
@@ -77,13 +79,22 @@ def main() -> int:
             )
         slot = task.slots[rank.local_rank]
         threads = _pin(slot, rank)
+        tasks = _unfinished(task)
         # Imported here: torch reads the process's cores when it is loaded.
-        if task.search is None:
-            from ai500.train.member import run
-        else:
-            from ai500.automl.worker import run
+        if task.search is not None:
+            from ai500.automl.worker import run as search
 
-        run(task, rank=rank, device=slot.device, threads=threads, stop=stop)
+            search(task, rank=rank, device=slot.device, threads=threads, stop=stop)
+        elif len(tasks) > 1:
+            # Each stream a queue of its own on the device; read by its driver when it starts.
+            os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+            from ai500.train.together import run_together
+
+            run_together(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
+        else:
+            from ai500.train.member import run
+
+            run(tasks[0], rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -93,6 +104,16 @@ def main() -> int:
             return INTERRUPTED_EXIT_CODE
         raise
     return 0
+
+
+def _unfinished(task: Task) -> list[Task]:
+    """Of the members that share this process, those without a record; one is left alone."""
+    if not task.together:
+        return [task]
+    trial = RunFolder(Path(task.run)).trial(task.trial)
+    folders = [trial.member(member) for member in task.together]
+    left = [rundir.read(Task, one.task) for one in folders if not one.record.exists()]
+    return left if len(left) > 1 else [replace(one, together=()) for one in left or [task]]
 
 
 def _die_with_parent() -> None:

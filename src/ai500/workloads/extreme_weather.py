@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.data.climate.schema import CHANNELS, FRAMES_A_YEAR, HEIGHT, WIDTH
 from ai500.data.climate.schema import CLASSES as EVENTS
+from ai500.workloads.detection.detector_plan import detector_plan
 from ai500.workloads.detection.fusion import fused
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
@@ -125,6 +126,7 @@ class ExtremeWeather:
     loss_operator = None
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 0
+    recordable = False
 
     def source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
         """Generated climate below `full`; ExtremeWeather's own files are the user's to bring."""
@@ -139,9 +141,13 @@ class ExtremeWeather:
         model: nn.Module = FasterRCNN(SMALL if problem_class.name == "smoke" else RESNET50_FPN)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
-    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
-        """Two stages with sampling between them: no place to cut a pipeline or split channels."""
-        return None
+    def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan:
+        """Of the model that `model` builds."""
+        if problem_class.name == "smoke":
+            return detector_plan("basic", (1, 1, 1), width=16, pyramid_channels=32, hidden=128)
+        return detector_plan(
+            "bottleneck", (3, 4, 6, 3), width=64, pyramid_channels=256, hidden=1024
+        )
 
     def train_inputs(
         self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor

@@ -121,6 +121,7 @@ class ImageClassification:
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5
+    recordable = True
 
     def source(self, problem_class: ProblemClass) -> ImageSource | None:
         """Generated images below `full`; ImageNet is the user's to bring."""
@@ -146,11 +147,17 @@ class ImageClassification:
         self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
     ) -> tuple[Tensor, Tensor]:
         """A flip, and a random-resized crop where stored images are larger than the model's."""
+        from ai500.workloads import crop_kernel
         from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
 
-        inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
         _, height, width = problem_class.input_shape
-        if inputs.shape[2:] != (height, width):
+        crops = images.shape[1:3] != (height, width)
+        statistics = {"mean": CHANNEL_MEAN, "deviation": CHANNEL_DEVIATION}
+        if crops and crop_kernel.usable(images):
+            fused = crop_kernel.cropped(images, draws, height=height, width=width, **statistics)
+            return fused, labels
+        inputs = normalized(images, **statistics)
+        if crops:
             inputs = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
         return flipped(inputs, draws[:, 4]), labels
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
+@cache
+def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Copied once: a copy at each step would make the host wait for the accelerator."""
+    return torch.tensor(values, device=device)
+
+
 def normalized(images: Tensor, *, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
     """uint8 N×H×W×C to float N×C×H×W with the channels' mean and deviation taken out."""
-    shift = torch.tensor(mean, device=images.device)
-    scale = torch.tensor(deviation, device=images.device)
+    shift, scale = _on_device(mean, images.device), _on_device(deviation, images.device)
     # The permuted view keeps channels last in memory, which is the faster layout to convolve.
     return ((images.float() - shift) / scale).permute(0, 3, 1, 2)
 
@@ -25,7 +32,7 @@ def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: in
     """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, scaled to the size; four draws."""
     area, aspect, at_y, at_x = draws.unbind(1)
     fraction = 0.08 + 0.92 * area
-    ratio = torch.exp((2 * aspect - 1) * torch.log(torch.tensor(4 / 3, device=images.device)))
+    ratio = torch.exp((2 * aspect - 1) * torch.log(_on_device((4 / 3,), images.device)))
     tall = (fraction / ratio).sqrt().clamp(max=1.0)
     wide = (fraction * ratio).sqrt().clamp(max=1.0)
     # In affine_grid's coordinates an image reaches from −1 to 1: a centre has 1 − size to move.

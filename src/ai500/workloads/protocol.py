@@ -143,7 +143,12 @@ class ParallelPlan:
     """For tensor parallelism; layers that no split names are computed by every rank."""
     stages: tuple[tuple[str, ...], ...]
     """For pipelines: modules whose outputs are the next one's inputs, from the model's input to
-    its output. Those in one tuple stay together; between two tuples a stage may end."""
+    its output. Those in one tuple stay together; between two tuples a stage may end. Empty: the
+    model is no such row."""
+    no_stages: str = ""
+    """Why there are none: for whoever asks for a pipeline."""
+    units: tuple[str, ...] = ()
+    """Modules that sharding gathers one at a time, where no `stages` say it."""
 
     def split_of(self, name: str) -> Split | None:
         """The first split that means the module of that name."""
@@ -164,6 +169,9 @@ class Workload(Protocol):
     problem_classes: Mapping[str, ProblemClass]
     draws_per_image: int
     """Uniform random numbers that augmentation takes per image."""
+    recordable: bool
+    """A training step, `train_inputs` included, has fixed shapes, never waits for the device and
+    draws nothing from torch's generators; left out by an outside workload: it does not."""
     data_of: str
     """The workload whose generated data it shares; left out: it has its own."""
 

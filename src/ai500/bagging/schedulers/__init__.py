@@ -22,7 +22,7 @@ class SchedulerUnavailableError(JobError):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One member's job: a command, where its output goes, and the slots it was given."""
+    """One process's job: a command, where its output goes, and the slots it was given."""
 
     member: int
     attempt: int
@@ -31,6 +31,13 @@ class JobSpec:
     environment: Mapping[str, str]
     log: Path
     shares: tuple[Share, ...]
+    others: tuple[int, ...] = ()
+    """Members that the same process trains [D11]."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """All that the job trains."""
+        return (self.member, *self.others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ class LocalScheduler:
     poll_seconds = 0.5
     slowest_poll_seconds = 0.5  # a look costs nothing, and a late one is time in the window
 
-    def __init__(self, launcher: Launcher, *, members_per_accelerator: int = 1) -> None:
+    def __init__(self, launcher: Launcher, *, jobs_per_slot: int = 1) -> None:
         self._launcher = launcher
-        self._places_per_slot = members_per_accelerator
+        self._jobs_per_slot = jobs_per_slot
         self._queue: dict[str, JobSpec] = {}
         self._running: dict[str, tuple[JobSpec, subprocess.Popen[bytes]]] = {}
         self._ended: dict[str, JobStatus] = {}
@@ -102,7 +102,7 @@ class LocalScheduler:
         )
         for job_id, job in list(self._queue.items()):
             wanted = [slot for share in job.shares for slot in share.slots]
-            if all(taken[slot] < self._places_per_slot for slot in wanted):
+            if all(taken[slot] < self._jobs_per_slot for slot in wanted):
                 taken.update(wanted)
                 del self._queue[job_id]
                 self._running[job_id] = (job, self._start(job))
@@ -146,8 +146,10 @@ class LocalKind:
 
     def make(self, setting: Setting) -> LocalScheduler:
         """For one trial."""
+        plan = setting.plan
+        one_process = plan.sharing.how == "process"
         return LocalScheduler(
-            setting.launcher, members_per_accelerator=setting.plan.members_per_accelerator
+            setting.launcher, jobs_per_slot=1 if one_process else plan.members_per_accelerator
         )
 
     def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:

@@ -38,6 +38,8 @@ class Submission:
     start: str
     members: tuple[int, ...]
     job: str | None
+    others: tuple[tuple[int, ...], ...] = ()
+    """For each of `members` those that the same process trains."""
 
     def ids(self) -> list[str]:
         """An id for each member, in order: an array's task, or a gang's member."""
@@ -78,6 +80,8 @@ class SlurmScheduler:
                 submission = replace(submission, job=known[0])
             if submission.job is not None:
                 found.update(zip(submission.members, submission.ids(), strict=True))
+                for others, job in zip(submission.others, submission.ids(), strict=False):
+                    found.update(dict.fromkeys(others, job))
         return found
 
     def follow(self) -> None:
@@ -101,8 +105,7 @@ class SlurmScheduler:
         cancelled = {job for job in self._waiting if job in told and told[job].state == "lost"}
         self._waiting = {job for job, one in told.items() if one.state == "pending"}
         # Tasks that wait share a row of squeue's answer, and so a status.
-        rows = {id(row): row for row in told.values()}
-        said = {key: _status(row) for key, row in rows.items()}
+        said = {key: _status(row) for key, row in {id(one): one for one in told.values()}.items()}
         states = {one: said[id(told[base])] for one, base in jobs.items()}
         for one, code in exits.items():
             # A gang that still runs may be about to be requeued with all its members: what one of
@@ -119,10 +122,8 @@ class SlurmScheduler:
         return states | {one: gone for one, base in jobs.items() if base in cancelled}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Ask the members first: they write a checkpoint, and the script clears up behind them.
-
-        A plain `scancel` would end the script, too, and where srun gets its signal, srun kills.
-        """
+        """Ask the members first: they write a checkpoint, and the script clears up behind them. A
+        plain `scancel` would end the script, too, and where srun gets its signal, srun kills."""
         jobs = sorted({one.partition("m")[0] for one in ids})
         if jobs:
             write_text(self._cancelled, "by ai500\n")
@@ -172,7 +173,8 @@ class SlurmScheduler:
         number = f"{1 + len(list(self._folder.glob('*.sh'))):03d}"
         script = self._script(jobs, number)
         members = tuple(job.member for job in jobs)
-        submission = Submission(self._name(number), self._slurm.start, members, None)
+        groups = tuple(job.others for job in jobs)
+        submission = Submission(self._name(number), self._slurm.start, members, None, groups)
         file = self._folder / f"{number}.json"
         rundir.write(file, submission)
         write_text(self._folder / f"{number}.sh", script)

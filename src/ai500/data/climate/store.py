@@ -9,7 +9,7 @@ import concurrent.futures
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,8 @@ from ai500.data.climate.schema import (
     missing_years,
     year_files,
 )
-from ai500.data.climate.years import Job, Places, Year, open_year, read_together
+from ai500.data.climate.years import Places, Year, open_year
+from ai500.data.reading import Empty, Job, read_together
 from ai500.errors import DataError
 
 Indices = NDArray[np.int64]
@@ -79,19 +80,18 @@ class ClimateSplit:
         self._check(indices)
         return self.labels[indices]
 
-    def rows(self, indices: Indices) -> tuple[Frames, Boxes]:
+    def rows(self, indices: Indices, *, empty: Empty = np.empty) -> tuple[Frames, Boxes]:
         """Frames [n, 16, height, width] and their boxes [n, 15, 5], in this order.
 
         Each frame is read once however often it is asked for, each chunk once.
         """
         self._check(indices)
         height, width, channels = self.shape
-        frames = np.empty((len(indices), channels, height, width), np.float32)
+        frames = empty((len(indices), channels, height, width), np.dtype(np.float32))
         distinct, first, which = np.unique(indices, return_index=True, return_inverse=True)
         read_together(self._jobs(distinct, first, frames))
         again = np.flatnonzero(first[which] != np.arange(len(indices)))
-        for row in again.tolist():
-            frames[row] = frames[first[which[row]]]
+        read_together(partial(np.copyto, frames[r], frames[first[which[r]]]) for r in again)
         return frames, self.labels[indices]
 
     @property

@@ -41,6 +41,10 @@ class Wish(IntEnum):
 class Numerics(Protocol):
     """What an engine needs to know of the training precision."""
 
+    @property
+    def name(self) -> str:
+        """As in train.precision."""
+
     def forward(self) -> AbstractContextManager[None]:
         """Around a forward pass."""
 
@@ -95,6 +99,8 @@ class Setting:
     """A training pass through the whole model, or through DDP around it."""
     accumulation: int = 1
     """Micro-steps whose gradients one optimizer step takes together."""
+    may_record: bool = True
+    """Whether the engine may record its part of a step; somebody else may want the whole step."""
 
 
 class Engine(Protocol):

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
+from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
 from ai500.parallel.engines.replicas import (
     described,
     evaluating,
@@ -48,6 +49,15 @@ class DataParallel:
             if setting.parallel.batch_norm == "synchronized":
                 synchronize(self.module, self.mesh.data)
             self._forward = self._replicated()
+        else:
+            quicken(self.module, precision=setting.numerics.name, device=setting.device)
+        self._graph: GradientGraph | None = None
+        if setting.may_record and setting.accumulation == 1 and graphable(self.module):
+            self._graph = GradientGraph(
+                self._micro_step,
+                list(self.module.parameters()),
+                batch_size=setting.input_shape[0],
+            )
 
     def _replicated(self) -> DistributedDataParallel:
         device, collective = self._setting.device, self._setting.collective
@@ -64,6 +74,8 @@ class DataParallel:
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """The mean loss over the micro-steps; the last one's backward pass averages over ranks."""
+        if self._graph is not None:
+            return self._graph(inputs, labels)
         steps = self._setting.accumulation
         micro = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
         losses = []
@@ -86,19 +98,23 @@ class DataParallel:
         return self._forward.no_sync()
 
     def settle(self, inputs: Tensor, labels: Tensor) -> None:
-        """Let DDP lay out its buckets, which it does anew after its first backward pass.
+        """Record the graph; or let DDP lay out its buckets, anew after its first backward pass.
 
         The layout decides in which order gradients are summed: a member that starts again would
         round its first step differently from one that went on.
         """
-        if self.mesh.data.size > 1:
-            buffers = [buffer.clone() for buffer in self.module.buffers()]
+        if self.mesh.data.size == 1 and self._graph is None:
+            return
+        buffers = [buffer.clone() for buffer in self.module.buffers()]
+        if self._graph is not None:
+            self._graph.record(inputs, labels)
+        else:
             self.forward_backward(inputs, labels)
-            self.module.zero_grad(set_to_none=True)
-            if self._setting.collective is not None:
-                self._setting.collective.reset()
-            for buffer, before in zip(self.module.buffers(), buffers, strict=True):
-                buffer.copy_(before)
+        self.module.zero_grad(set_to_none=True)
+        if self._setting.collective is not None:
+            self._setting.collective.reset()
+        for buffer, before in zip(self.module.buffers(), buffers, strict=True):
+            buffer.copy_(before)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them: every rank holds the whole model."""

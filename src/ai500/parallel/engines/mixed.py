@@ -48,7 +48,6 @@ class MixedParallel:
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
         keep_only(self.module, self._plan.stages, mine)
-        self._stage = Stage(self.module, mine, setting.numerics)
         if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
             synchronize(self.module, self.mesh.data)
         self.layout = Layout(
@@ -57,7 +56,7 @@ class MixedParallel:
             replica=self.mesh.data.rank,
             scattered=self.mesh.pipeline.size * self.mesh.tensor.size > 1,
         )
-        self._pipeline = self._make_pipeline() if self.mesh.pipeline.size > 1 else None
+        self._pipeline = self._make_pipeline(mine) if self.mesh.pipeline.size > 1 else None
 
     def _cut(self) -> list[list[Unit]]:
         units = self._plan.stages
@@ -70,7 +69,7 @@ class MixedParallel:
             input_shape=self._setting.input_shape,
         )
 
-    def _make_pipeline(self) -> Pipeline:
+    def _make_pipeline(self, mine: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
 
         @cache
@@ -81,7 +80,7 @@ class MixedParallel:
             )
 
         return Pipeline(
-            self._stage,
+            Stage(self.module, mine, numerics),
             axis=self.mesh.pipeline,
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
@@ -109,8 +108,10 @@ class MixedParallel:
     def _micro_step(self, inputs: Tensor, labels: Tensor) -> None:
         if self._pipeline is not None:
             self._pipeline.forward_backward(inputs, labels)
-        else:
-            self._scaled_loss(self._stage(inputs), labels).backward()
+            return
+        with self._setting.numerics.forward():
+            outputs = self._setting.forward(self.module, inputs, labels)
+        self._scaled_loss(outputs, labels).backward()
 
     def _average_gradients(self) -> None:
         collective = self._setting.collective
@@ -162,8 +163,11 @@ class MixedParallel:
         return evaluating(self.module, self.mesh.data)
 
     def predict(self, inputs: Tensor) -> Any:
-        """Through all stages."""
-        return self._stage(inputs) if self._pipeline is None else self._pipeline.predict(inputs)
+        """Through all stages, or through the model's own forward pass where there are none."""
+        if self._pipeline is not None:
+            return self._pipeline.predict(inputs)
+        with self._setting.numerics.forward():
+            return self.module(inputs)
 
     def together(self, wanted: Wish) -> Wish:
         """Every rank has a part of what is saved."""

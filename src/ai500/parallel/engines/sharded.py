@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -46,9 +48,12 @@ class ShardedDataParallel:
     def _shard(self) -> None:
         """Unit by unit, so that only one unit's weights are whole at a time."""
         assert self.mesh.devices is not None
+        # Torch 2.13 warns of outputs that are views, lest they be changed in place: none is.
+        warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")
         devices = self.mesh.devices["data"]
-        units = self._setting.plan.stages if self._setting.plan else ()
-        for name in (name for unit in units for name in unit):
+        plan = self._setting.plan
+        names = (plan.units or itertools.chain(*plan.stages)) if plan else ()
+        for name in names:
             unit = self.module.get_submodule(name)
             if next(unit.parameters(), None) is not None:
                 fully_shard(unit, mesh=devices)

@@ -77,6 +77,8 @@ class Rows(nn.Module):
         super().__init__()
         self.weight = _own_part(layer.weight, INPUTS, axis)
         self.bias = layer.bias
+        # A linear layer's features are the last dimension, a convolution's have two behind them.
+        self._bias_shape = (-1,) if isinstance(layer, nn.Linear) else (-1, 1, 1)
         self._operation = _operation(layer)
         self._before = before
         self._axis = axis
@@ -87,7 +89,7 @@ class Rows(nn.Module):
         if self.bias is None:
             return total
         # Once, not on every rank: after the sum.
-        return total + self.bias.to(total.dtype).view(1, -1, *[1] * (total.dim() - 2))
+        return total + self.bias.to(total.dtype).view(self._bias_shape)
 
 
 def _operation(layer: nn.Conv2d | nn.Linear) -> Operation:

@@ -1,0 +1,183 @@
+"""What `ai500`'s loop and its input cost on a GPU, in one process, blocks of steps in turn.
+
+    PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--batch 512] [--blocks 12]
+
+Three ways to train ResNet-50 (224×224, mixed BF16) with the same engine, the same kernels:
+`bare`: a plain loop of augmentation, gradients and SGD on a batch that lies on the GPU;
+`loop`: the real loop (schedule, events, progress, checkpoints) on that batch again and again;
+`disk`: the real loop as it is, from the packed STORE: bootstrap, reading, copying.
+And `synthetic`: gradients and SGD alone, on inputs that are ready. Printed: milliseconds of a step
+of each, loop / bare (goal ≤ 1.01) and images/s of disk over synthetic (goal ≥ 0.95).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
+from ai500.data.store import Store
+from ai500.records import Communication, Parallelism, Slot, Task
+from ai500.train import loop
+from ai500.train.feed import Batch
+from ai500.train.loop import Member
+from ai500.train.member import assemble
+from ai500.train.worker import Rank, StopRequest
+from ai500.workloads.image_classification import WORKLOAD
+
+NEVER = 1_000_000
+
+
+class Ready:
+    """A feed whose batch never changes."""
+
+    def __init__(self, member: Member, batch: Batch) -> None:
+        self._feed, self._batch = member.feed, batch
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._feed, name)
+
+    def epoch(self, *_: object, **named: int) -> Iterator[Batch]:
+        """Of an endless epoch."""
+        while True:
+            yield self._batch
+
+
+def member_of(folder: Path, store: Store, *, batch: int, name: str) -> Member:
+    """A member of class `workstation` in mixed BF16, assembled as a worker does it."""
+    defined = WORKLOAD.problem_classes["workstation"]
+    train = len(store.splits["train"].labels)
+    counts = BOOTSTRAP.draw(train, seed=1, member=0)
+    save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
+    home = folder / name
+    home.mkdir()
+    task = Task(
+        run=str(folder), trial=1, member=0, seed=1, workload="image_classification",
+        definition=defined,
+        hyperparameters=dataclasses.replace(
+            defined.reference, epochs=NEVER, batch_size=batch, precision="mixed-bf16",
+            evaluate_every_epochs=NEVER,
+        ),
+        parallel=Parallelism(mode="data"), communication=Communication(),
+        parallel_degree=1, steps_per_epoch=train // batch,
+        slots=(Slot(0, "cuda", ()),), bootstrap=str(folder / "bootstrap"),
+        store=str(store.path), staged=None, folder=str(home),
+        checkpoint_seconds=300, convention="aiperf",
+    )  # fmt: skip
+    rank = Rank(rank=0, local_rank=0, world_size=1)
+    device = torch.device("cuda", 0)
+    return assemble(task, rank=rank, device=device, stop=StopRequest(rank))
+
+
+def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
+    """Augmentation, gradients, SGD: nothing else."""
+
+    def step() -> None:
+        inputs, labels = WORKLOAD.train_inputs(
+            member.problem_class, batch.images, batch.labels, batch.draws
+        )
+        member.optimizer.zero_grad(set_to_none=True)
+        member.engine.forward_backward(inputs, labels)
+        member.optimizer.step()
+
+    return step
+
+
+def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
+    """Gradients and SGD on inputs that are ready."""
+    inputs, labels = WORKLOAD.train_inputs(
+        member.problem_class, batch.images, batch.labels, batch.draws
+    )
+
+    def step() -> None:
+        member.optimizer.zero_grad(set_to_none=True)
+        member.engine.forward_backward(inputs, labels)
+        member.optimizer.step()
+
+    return step
+
+
+def loop_step(member: Member) -> Callable[[], object]:
+    """The real loop, driven a step at a time as `loop.epochs` does it."""
+    training = loop.train(member, loop.prepare(member))
+    wanted = training.send(None)
+
+    def step() -> None:
+        nonlocal wanted
+        if isinstance(wanted, int):
+            wanted = training.send(None)
+        assert not isinstance(wanted, int)
+        wanted = training.send(loop.take_step(member, wanted))
+
+    return step
+
+
+def main() -> int:
+    """Blocks in turn; the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--blocks", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12)
+    options = parser.parse_args()
+    store = Store.open(options.store)
+    torch.backends.cudnn.benchmark = True
+    with tempfile.TemporaryDirectory() as folder:
+        member = member_of(Path(folder), store, batch=options.batch, name="a")
+        loop.prepare(member)
+        batch = loop.some_batch(member)
+        other = member_of(Path(folder), store, batch=options.batch, name="b")
+        ready = dataclasses.replace(other, feed=Ready(other, batch))  # type: ignore[arg-type]
+        ways = {
+            "synthetic": synthetic_step(member, batch),
+            "bare": bare_step(member, batch),
+            "loop": loop_step(ready),
+            "disk": loop_step(member_of(Path(folder), store, batch=options.batch, name="c")),
+        }
+        found = measured(ways, blocks=options.blocks, steps=options.steps)
+    return told(found, options.batch)
+
+
+def measured(
+    ways: dict[str, Callable[[], object]], *, blocks: int, steps: int
+) -> dict[str, list[float]]:
+    """Seconds of a step of each way, block by block."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for block in range(blocks + 1):
+        for name, step in ways.items():
+            step()
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            for _ in range(steps):
+                step()
+            torch.cuda.synchronize()
+            if block:
+                found[name].append((time.perf_counter() - began) / steps)
+    return found
+
+
+def told(found: dict[str, list[float]], batch: int) -> int:
+    """The table, and whether both goals are met."""
+    seconds = {name: median(times) for name, times in found.items()}
+    for name, value in seconds.items():
+        print(f"{name:10s} {1e3 * value:7.2f} ms  {batch / value:8,.0f} images/s")
+    cost = median(a / b for a, b in zip(found["loop"], found["bare"], strict=True))
+    kept = median(a / b for a, b in zip(found["synthetic"], found["disk"], strict=True))
+    print(f"step inside ai500 / bare: {cost:.4f}; from disk / synthetic, images/s: {kept:.4f}")
+    out = Path(os.environ.get("OUT", ".")) / "framework.json"
+    out.write_text(json.dumps(found))
+    return 0 if cost <= 1.01 and kept >= 0.95 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

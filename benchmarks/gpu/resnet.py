@@ -1,0 +1,353 @@
+"""ResNet-50 v1.5 training on one GPU, version by version: checks, then times, in one call.
+
+    PYTHONPATH=src python3 -m benchmarks.gpu.resnet [--only checks,curves,kernels,compile,...]
+
+Parts, in order: `checks` (kernels against float64), `curves` (training against the plain model),
+`kernels` (each one's bandwidth), then the versions of VERSIONS. A part that fails prints its error
+and the next one runs, in a new process where the GPU's state was lost.
+Full numbers: $OUT/resnet.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from benchmarks.gpu import kernel_checks
+from benchmarks.gpu.supervisor import supervised
+from torch import Tensor, nn
+
+from ai500 import atomic
+from ai500.train.graph import Graphed, rate_on_device
+from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
+from ai500.workloads.kernels.plain import Extra, Normal, Size, Slopes, pooled
+from ai500.workloads.models.fast_resnet import fast
+from ai500.workloads.models.resnet import ResNet, resnet50
+
+DEVICE = torch.device("cuda", 0)
+RESULTS: dict[str, Any] = {}
+RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "resnet.json"
+BASELINE = "compile"
+WAYS = {
+    "library": Fused,
+    "tiles": lambda: Fused(tile=PRODUCT_TILE),
+}
+"""Joins behind cuBLAS's products, or in Triton's where these are faster."""
+VERSIONS: dict[str, tuple[str, str, int, str]] = {
+    "fp32": ("plain", "eager", 256, "fp32"),
+    "tf32": ("plain", "eager", 256, "tf32"),
+    "eager": ("plain", "eager", 512, "bf16"),
+    "compile": ("compiled", "graph", 512, "bf16"),
+    "library-eager": ("library", "eager", 512, "bf16"),
+    "library": ("library", "graph", 512, "bf16"),
+    "tiles": ("tiles", "graph", 512, "bf16"),
+    "tiles-128": ("tiles", "graph", 128, "bf16"),
+    "tiles-256": ("tiles", "graph", 256, "bf16"),
+    "tiles-1024": ("tiles", "graph", 1024, "bf16"),
+    "tiles-fp16": ("tiles", "graph", 512, "fp16"),
+}
+"""Name → model, how it is launched, batch, precision."""
+WORKING = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def joules() -> float | None:
+    """Spent by the GPU so far; None where NVML does not tell."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except Exception:
+        return None
+
+
+def model_of(kind: str, precision: str) -> nn.Module:
+    """A fresh model in that version."""
+    model = resnet50(classes=1000).to(DEVICE, memory_format=torch.channels_last)
+    if kind in WAYS:
+        return fast(model, WAYS[kind](), working=WORKING[precision])
+    return torch.compile(model) if kind == "compiled" else model  # type: ignore[return-value]
+
+
+def step_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, precision: str
+) -> Callable[..., Tensor]:
+    """The whole step; weight decay is on every parameter."""
+    working = WORKING.get(precision)
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", working, enabled=working is not None, cache_enabled=False):
+            loss = F.cross_entropy(model(images).float(), labels, label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def sgd(model: nn.Module, *, rate: float) -> torch.optim.SGD:
+    found = torch.optim.SGD(
+        model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-5, fused=True
+    )
+    rate_on_device(found, DEVICE)
+    return found
+
+
+def timed(name: str) -> None:
+    """One row of the table."""
+    kind, how, batch, precision = VERSIONS[name]
+    began = time.perf_counter()
+    torch._dynamo.reset()
+    fp32 = "tf32" if precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = fp32
+    torch.backends.cudnn.conv.fp32_precision = fp32  # type: ignore[attr-defined]
+    model = model_of(kind, precision)
+    images = torch.randn(batch, 3, 224, 224, device=DEVICE)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (batch,), device=DEVICE)
+    plain_step = step_of(model, sgd(model, rate=0.1), precision)
+    step = Graphed(plain_step) if how == "graph" else plain_step
+    for _ in range(6):
+        step(images, labels)
+    torch.cuda.synchronize()
+    ready = time.perf_counter() - began
+    rounds, steps = [], 10 if precision in ("fp32", "tf32") else max(5, 25 * 512 // batch)
+    energy, start = joules(), time.perf_counter()
+    for _ in range(3):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        for _ in range(steps):
+            loss = step(images, labels)
+        last.record()
+        last.synchronize()
+        rounds.append(first.elapsed_time(last) / steps)
+    seconds, spent = time.perf_counter() - start, joules()
+    median = sorted(rounds)[1]
+    row: dict[str, Any] = {
+        "batch": batch, "ms": median, "rounds_ms": rounds,
+        "images_per_second": 1e3 * batch / median,
+        "loss": float(loss), "ready_s": ready, "GiB": torch.cuda.max_memory_allocated() / 2**30,
+    }  # fmt: skip
+    if energy is not None and spent is not None:
+        row["watts"] = (spent - energy) / seconds
+        row["images_per_joule"] = 3 * steps * batch / (spent - energy)
+    RESULTS[name] = row
+    print(f"{name:12s} {median:7.2f} ms  ready after {ready:.0f} s", flush=True)
+    if name in ("library", "tiles"):
+        _profile(name, lambda: step(images, labels))
+
+
+def _profile(name: str, call: Callable[[], object]) -> None:
+    """Where the time goes, by kernel."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+    rows = [
+        (event.key[:56], event.self_device_time_total / 3e3, event.count // 3)
+        for event in profile.key_averages()
+    ]
+    rows.sort(key=lambda row: -row[1])
+    RESULTS.setdefault("profile", {})[name] = rows
+    for key, ms, count in rows[:16]:
+        print(f"  {ms:7.3f} ms {count:4d} × {key}")
+
+
+def checks() -> None:
+    """Every kernel against float64."""
+    found = list(kernel_checks.failures(DEVICE))
+    RESULTS["checks"] = found
+    print("\n".join(found[:20]) if found else "kernels: all agree with float64")
+
+
+CURVE_STEPS, CURVE_SEEDS = 120, (1, 2, 3, 4)
+
+
+def curves() -> None:
+    """Losses on images one can learn: plain in FP32 and BF16, and ours, by seed."""
+    for seed in CURVE_SEEDS:
+        torch.manual_seed(seed)
+        patterns = F.interpolate(torch.randn(10, 3, 8, 8, device=DEVICE), size=96)
+        first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+        losses = {}
+        for kind in ("fp32", "plain", "library"):
+            generator = torch.Generator(DEVICE).manual_seed(seed)
+            losses[kind] = _curve(copy.deepcopy(first), kind, patterns, generator)
+        RESULTS.setdefault("curves", {})[seed] = losses
+        print(f"losses, seed {seed}, means of 20 steps:")
+        for kind, found in losses.items():
+            means = (sum(found[i : i + 20]) / 20 for i in range(0, CURVE_STEPS, 20))
+            print(f"  {kind:8s} {' '.join(f'{mean:.3f}' for mean in means)}")
+
+
+def _curve(model: ResNet, kind: str, patterns: Tensor, generator: torch.Generator) -> list[float]:
+    if kind in WAYS:
+        model = fast(model, WAYS[kind](), working=torch.bfloat16)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9), []
+    for step in range(CURVE_STEPS):
+        optimizer.param_groups[0]["lr"] = 0.01 * min(1.0, (step + 1) / 30)
+        labels = torch.randint(0, 10, (128,), device=DEVICE, generator=generator)
+        noise = torch.randn(128, 3, 96, 96, device=DEVICE, generator=generator)
+        images = (patterns[labels] + 2 * noise).contiguous(memory_format=torch.channels_last)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=kind != "fp32"):
+            loss = F.cross_entropy(model(images).float(), labels)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.detach())
+    return torch.stack(found).tolist()
+
+
+def kernels() -> None:
+    """Milliseconds and bandwidth of each kernel on stage 1's tensors of batch 512."""
+    for channels in (64, 256):
+        _kernel_rows(Fused(), Size(512, 56, 56), channels)
+    _pool_rows(Fused(), Size(512, 112, 112))
+
+
+def _kernel_rows(fused: Fused, size: Size, channels: int) -> None:
+    x, skip, dy = (_random(size.rows, channels) for _ in range(3))
+    norm = nn.BatchNorm2d(channels).to(DEVICE)
+    parts = fused.statistics(x)
+    normal: Normal = fused.normal(parts, norm, size.rows)
+    sums = fused.reduce(dy, x, normal)
+    slopes: Slopes = fused.slopes(sums, normal, norm.weight, size.rows)
+    bits = torch.zeros(size.rows, channels // 8, dtype=torch.uint8, device=DEVICE)
+    bit = 1 / 16
+    for name, passes, call in (
+        ("statistics", 1, lambda: fused.statistics(x)),
+        ("normal", 0, lambda: fused.normal(parts, norm, size.rows)),
+        ("slopes", 0, lambda: fused.slopes(sums, normal, norm.weight, size.rows)),
+        ("apply", 2, lambda: fused.apply(x, normal)),
+        ("apply_summed", 2, lambda: fused.apply_summed(x, normal)),
+        ("join", 3 + bit, lambda: fused._join(x, normal, skip, None, bits)),
+        ("reduce", 2, lambda: fused.reduce(dy, x, normal)),
+        ("join_masked", 3 + bit, lambda: fused._join_masked(dy, Extra(skip, 1), size, bits)),
+        ("spread", 3, lambda: fused.spread(dy, x, normal, slopes)),
+    ):
+        _tell_kernel(f"{name} ×{channels}", passes * x.nbytes, call)
+
+
+def _pool_rows(fused: Fused, size: Size) -> None:
+    x, dy = _random(size.rows, 64), _random(pooled(size).rows, 64)
+    norm = nn.BatchNorm2d(64).to(DEVICE)
+    normal = fused.normal(fused.statistics(x), norm, size.rows)
+    _, taps, chosen = fused.pool(x, normal, size)
+    slopes = fused.slopes(fused.reduce(dy, chosen, normal), normal, norm.weight, size.rows)
+    images = torch.randn(512, 3, 224, 224, device=DEVICE)
+    small = dy.nbytes + taps.nbytes
+    for name, volume, call in (
+        ("pool", x.nbytes + small + dy.nbytes, lambda: fused.pool(x, normal, size)),
+        ("pool_spread", 2 * x.nbytes + small,
+         lambda: fused.pool_spread(dy, taps, x, normal, slopes, size)),
+        ("space_to_depth", images.nbytes + 512 * 115 * 115 * 32,
+         lambda: fused.space_to_depth(images, torch.bfloat16)),
+    ):  # fmt: skip
+        _tell_kernel(name, volume, call)
+
+
+def _random(rows: int, channels: int) -> Tensor:
+    return torch.randn(rows, channels, device=DEVICE).to(torch.bfloat16)
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """The median of five runs after two."""
+    times: list[float] = []
+    for _ in range(7):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times[2:])[2]
+
+
+def _tell_kernel(name: str, volume: float, call: Callable[[], object]) -> None:
+    ms = milliseconds(call)
+    RESULTS.setdefault("kernels", []).append((name, ms, volume))
+    print(f"  {name:20s} {ms:7.3f} ms {volume / ms / 1e9:6.2f} TB/s")
+
+
+def table(results: dict[str, Any]) -> str:
+    """All versions beside the baseline, 80 columns."""
+    lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB"]
+    base = results.get(BASELINE, {}).get("images_per_second")
+    for name in VERSIONS:
+        if name not in results:
+            continue
+        row = results[name]
+        ratio = f"{row['images_per_second'] / base:8.3f}" if base else "       –"
+        watts = (
+            f"{row['watts']:6.0f} {row['images_per_joule']:6.2f}"
+            if "watts" in row
+            else "not measured"
+        )
+        lines.append(
+            f"{name:12s} {row['batch']:5d} {row['ms']:8.2f} {row['images_per_second']:7.0f}"
+            f"  {ratio} {watts} {row['GiB']:5.0f}"
+        )
+    return "\n".join(lines)
+
+
+def run(parts: list[str]) -> None:
+    """Each part, its error if it has one, and the results so far."""
+    if RESULTS_FILE.exists():
+        RESULTS.update(json.loads(RESULTS_FILE.read_text()))
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(int(time.time()))
+    print(torch.__version__, torch.cuda.get_device_name(), flush=True)
+    for name in parts:
+        began = time.perf_counter()
+        try:
+            PARTS[name]() if name in PARTS else timed(name)
+        except Exception as error:
+            RESULTS.setdefault("errors", {})[name] = traceback.format_exc()
+            print(f"{name}: FAILED {type(error).__name__}: {str(error)[:600]}", flush=True)
+            traceback.clear_frames(error.__traceback__)
+        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is of no more use
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
+        RESULTS.setdefault("done", []).append(name)
+        atomic.write_text(RESULTS_FILE, json.dumps(RESULTS, indent=1))
+
+
+PARTS: dict[str, Callable[[], None]] = {"checks": checks, "curves": curves, "kernels": kernels}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join([*PARTS, *VERSIONS]))
+    parser.add_argument("--child", action="store_true", help="used by the supervisor")
+    arguments = parser.parse_args()
+    parts = arguments.only.split(",")
+    unknown = [one for one in parts if one not in PARTS and one not in VERSIONS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}")
+    if arguments.child:
+        run(parts)
+        return
+    if not torch.cuda.is_available():
+        parser.error("no GPU: `python -m benchmarks.gpu.predictions` runs without one")
+    supervised("benchmarks.gpu.resnet", parts, RESULTS_FILE)
+    if RESULTS_FILE.exists():
+        print(table(json.loads(RESULTS_FILE.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Real members on made-up images, for the benchmark and the tests of sharing an accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
+from ai500.data.store_writer import generate
+from ai500.records import Communication, Parallelism, Slot, Task
+from ai500.train.loop import Member
+from ai500.train.member import assemble
+from ai500.train.worker import Rank
+from ai500.workloads.image_classification import CLASSES
+from ai500.workloads.models.resnet import ResNet
+
+SEED = 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a step: the class's model, ResNet-50 for `full`, on images of that size."""
+
+    name: str
+    batch_size: int
+    stored: int
+    """Pixels along a side in the store, and as the model sees them."""
+    seen: int
+    samples: int
+    problem_class: str = "full"
+
+
+SHAPES = {
+    "32": Shape("batch 64, 32×32", 64, 32, 32, 64 * 1500),
+    "224": Shape("batch 32, 224×224 of 256×256", 32, 256, 224, 32 * 200),
+}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Images of nothing, the same for the same numbers."""
+
+    side: int
+    classes: int
+
+    def draw(
+        self, split: str, first: int, last: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """From a generator for each chunk."""
+        generator = np.random.default_rng([len(split), first])
+        shape = (last - first, self.side, self.side, 3)
+        images = generator.integers(0, 256, shape, dtype=np.uint8)
+        return images, generator.integers(0, self.classes, last - first)
+
+
+def make_tasks(
+    shape: Shape, folder: Path, *, members: int, precision: str, optimizer: str = "sgd"
+) -> list[Task]:
+    """The tasks of so many members that share a process; the store is made once."""
+    definition = replace(
+        CLASSES[shape.problem_class],
+        input_shape=(3, shape.seen, shape.seen),
+        stored_shape=(shape.stored, shape.stored, 3),
+        train_samples=shape.samples,
+        validation_samples=64,
+    )
+    store = folder / f"store-{shape.problem_class}-{shape.seen}"
+    if not store.exists():
+        splits = {"train": shape.samples, "validation": definition.validation_samples}
+        names = [f"class {number}" for number in range(definition.classes)]
+        noise = Noise(shape.stored, definition.classes)
+        generate(store, noise, name="noise", classes=names, splits=splits, workers=1)
+    hyper = replace(
+        definition.reference,
+        batch_size=shape.batch_size, precision=precision, optimizer=optimizer, epochs=100,
+    )  # fmt: skip
+    tasks = []
+    for member in range(members):
+        own = folder / f"member-{member}"
+        own.mkdir(exist_ok=True)
+        counts = BOOTSTRAP.draw(shape.samples, seed=SEED, member=member)
+        bootstrap = own / "bootstrap"
+        save_bootstrap(bootstrap, counts, algorithm="bootstrap", seed=SEED, member=member)
+        tasks.append(
+            Task(
+                run=str(folder), trial=1, member=member, seed=SEED,
+                workload="image_classification", definition=definition, hyperparameters=hyper,
+                parallel=Parallelism("data"), communication=Communication(), parallel_degree=1,
+                steps_per_epoch=shape.samples // shape.batch_size,
+                slots=(Slot(0, "cpu", ()),), bootstrap=str(bootstrap), store=str(store),
+                staged=None, stage=False, scratch=None, node_members=tuple(range(members)),
+                folder=str(own), checkpoint_seconds=1e9, convention="aiperf",
+                together=tuple(range(members)),
+            )
+        )  # fmt: skip
+    return tasks
+
+
+def make_member(task: Task, device: torch.device) -> Member:
+    """As a worker would make it; nobody asks it to stop, and it writes no events."""
+    alone = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
+    member = assemble(task, rank=alone, device=device, stop=lambda: False)  # type: ignore[arg-type]
+    member.events = None
+    return member
+
+
+def plain(member: Member) -> Member:
+    """With the ordinary model in place of the one with fused kernels: what a careful user has."""
+    if isinstance(member.engine.module, ResNet):
+        member.engine.module.__class__ = ResNet
+    return member

@@ -1,0 +1,1 @@
+"""Plugins of ai500, one file a kind."""

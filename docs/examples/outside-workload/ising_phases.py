@@ -1,0 +1,147 @@
+"""A workload of one's own: at which temperature was this magnet? Spins of the 2D Ising model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.workloads.protocol import Hyperparameters, ProblemClass
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ai500.data.store import Samples
+
+TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)
+"""In units of J/k: ordered, nearly, the critical point, and beyond it."""
+SIDE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Spins:
+    """Metropolis sampling; a picture depends on its number alone, however they are chunked."""
+
+    seed: int = 1
+    sweeps: int = 40
+
+    def draw(
+        self, split: str, first: int, last: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Pictures first … last − 1 of a split, and the number of their temperature."""
+        labels = np.arange(first, last) % len(TEMPERATURES)
+        words = np.stack([self._words(split, number) for number in range(first, last)])
+        spins = np.ones((last - first, SIDE, SIDE), np.int8)  # cold: all up
+        # To turn a spin against the sum s of its neighbours costs 2s, and is as likely as this.
+        chances = [[math.exp(min(0, -2 * s / t)) for s in range(-4, 5)] for t in TEMPERATURES]
+        limits = (2**32 * np.array(chances)).astype(np.uint64)[labels]
+        black = np.indices((SIDE, SIDE)).sum(axis=0) % 2 == 0
+        for sweep in range(self.sweeps):
+            draws = words[:, sweep].reshape(-1, SIDE, SIDE) >> np.uint64(32)
+            for colour in (black, ~black):  # neighbours are of the other colour
+                around = sum(np.roll(spins, shift, axis) for shift in (-1, 1) for axis in (1, 2))
+                places = (spins * around + 4).reshape(len(spins), -1)
+                limit = np.take_along_axis(limits, places.astype(np.int64), axis=1)
+                spins[colour & (draws < limit.reshape(draws.shape))] *= -1
+        return ((spins[..., None] + 1) * 127).astype(np.uint8), labels.astype(np.int64)
+
+    def _words(self, split: str, number: int) -> NDArray[np.uint64]:
+        """Raw words of Philox, which NumPy keeps the same from version to version."""
+        generator = np.random.Philox(key=[self.seed, 2 * number + (split == "train")])
+        return generator.random_raw(self.sweeps * SIDE * SIDE).reshape(self.sweeps, -1)
+
+
+SMOKE = ProblemClass(
+    name="smoke",
+    ensemble_size=2,
+    target_quality=0.84,
+    penalty_exponent=5,
+    least_runs=3,
+    input_shape=(1, SIDE, SIDE),
+    stored_shape=(SIDE, SIDE, 1),
+    classes=len(TEMPERATURES),
+    train_samples=2000,
+    validation_samples=500,
+    out_of_bag_samples=2000,
+    global_batch_size=50,
+    store_sha256="f05abe95d9d786af565b091b2c6d2ae1eb03a6b5d2ff8ea8dfaf8e53df2dce45",
+    reference=Hyperparameters(
+        epochs=6,
+        batch_size=50,
+        optimizer="sgd",
+        base_learning_rate=0.05,
+        reference_batch_size=50,
+        schedule="cosine",
+        warmup_epochs=1,
+        momentum=0.9,
+        weight_decay=1e-4,
+    ),
+)
+
+
+class IsingPhases:
+    """Accuracy over five temperatures; members' probabilities are averaged."""
+
+    name = "ising_phases"
+    quality_name = "accuracy"
+    quality_direction: Literal["higher"] = "higher"
+    quality_range: tuple[float, float] | None = (0.0, 1.0)
+    loss_operator = "softmax"
+    problem_classes: Mapping[str, ProblemClass] = {"smoke": SMOKE}
+    draws_per_image = 1
+
+    def source(self, problem_class: ProblemClass) -> Spins:
+        return Spins()
+
+    def model(self, problem_class: ProblemClass) -> nn.Module:
+        from torch import nn
+
+        layers: list[nn.Module] = []
+        for channels, wider in ((1, 16), (16, 32)):
+            layers += [nn.Conv2d(channels, wider, 3, padding=1), nn.BatchNorm2d(wider)]
+            layers += [nn.ReLU(), nn.AvgPool2d(4)]
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32, problem_class.classes))
+
+    def parallel_plan(self, problem_class: ProblemClass) -> None:
+        """None: data parallelism is enough for a model this small."""
+
+    def train_inputs(
+        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        inputs = self.evaluation_inputs(problem_class, images)
+        up = (draws[:, :1, None, None] < 0.5).to(inputs.dtype) * 2 - 1
+        return inputs * up, labels  # a magnet turned over is as warm as before
+
+    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+        return model(inputs)
+
+    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
+        return images.permute(0, 3, 1, 2).float() / 127 - 1
+
+    def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(outputs, labels, label_smoothing=hyperparameters.label_smoothing)
+
+    def predictions(self, outputs: Any) -> Tensor:
+        return outputs.float().softmax(dim=1)
+
+    def combine(
+        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
+    ) -> NDArray[np.floating]:
+        return np.einsum("msc,ms->sc", members, voters) / voters.sum(axis=0)[:, None]
+
+    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
+        return float(np.mean(predictions.argmax(axis=1) == labels))
+
+    def illustrations(
+        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+    ) -> None:
+        """None: the accuracy says it all."""
+
+
+WORKLOAD = IsingPhases()

@@ -1,0 +1,349 @@
+"""`ai500 study`: the papers' experiments on one's own machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ai500 import schema
+from ai500.cli.start import (
+    AsJson,
+    ClassName,
+    ConfigPath,
+    DataPath,
+    SchedulerName,
+    Settings,
+    WorkloadName,
+    load_config,
+)
+from ai500.cli.terminal import Terminal, console, rows
+from ai500.config import Config
+from ai500.errors import Disconnected, InputError
+from ai500.interrupts import as_interrupt
+from ai500.report.headline import flops
+from ai500.study.conduct import conduct, draw
+from ai500.study.definition import Choices, Study
+from ai500.study.folder import StudyFolder, finished_runs
+from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare
+from ai500.study.records import StudyResult
+from ai500.study.studies import STUDIES, study_named
+from ai500.units import human_seconds, human_si
+
+app = typer.Typer(
+    help="The papers' experiments on this machine: planned, restartable, plotted.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Folder. Default: runs/study-<study>-<workload>-<class>."),
+]
+Trials = Annotated[str | None, typer.Option("--trials", help="Trials of each point, or 'valid'.")]
+Points = Annotated[
+    str | None, typer.Option("--points", help="Only these, by name, with commas: m1,m2.")
+]
+Reuse = Annotated[
+    list[Path] | None,
+    typer.Option("--reuse", help="Look here for finished runs, too. Always: runs/."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="How many runs, how long, how much energy; run nothing.")
+]
+MaxMembers = Annotated[
+    int | None, typer.Option("--max-members", help="Largest ensemble, in members.", min=1)
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option("--seeds", help="How many. Default: the least runs of the class.", min=1),
+]
+
+
+@app.command()
+def scaling(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    trials: Trials = None,
+    max_members: MaxMembers = None,
+    points: Points = None,
+    out: Out = None,
+    reuse: Reuse = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """M = 1, 2, … members at a fixed P_degree (V3 Fig. 5).
+
+    FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+
+    Example: ai500 study scaling --class smoke --max-members 4 --dry-run
+    """
+    resolved = load_config(
+        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        scheduler=scheduler, settings=settings,
+    )  # fmt: skip
+    choices = Choices(max_members=max_members)
+    _study(
+        "scaling", resolved, choices, points=points, out=out, reuse=reuse, dry_run=dry_run,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def tradeoff(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    trials: Trials = None,
+    points: Points = None,
+    out: Out = None,
+    reuse: Reuse = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every (M, P_degree): speed against quality (V3 Fig. 7).
+
+    All those that fill the system.
+
+    Example: ai500 study tradeoff --class smoke
+    """
+    resolved = load_config(
+        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        scheduler=scheduler, settings=settings,
+    )  # fmt: skip
+    _study(
+        "tradeoff", resolved, Choices(), points=points, out=out, reuse=reuse, dry_run=dry_run,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def optimizations(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    trials: Trials = None,
+    points: Points = None,
+    out: Out = None,
+    reuse: Reuse = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Precision, compression, learning rate: gain and cost.
+
+    V3 Fig. 8, V2 Figs. 4 and 7.
+
+    Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
+    """
+    resolved = load_config(
+        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        scheduler=scheduler, settings=settings,
+    )  # fmt: skip
+    _study(
+        "optimizations", resolved, Choices(), points=points, out=out, reuse=reuse,
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command("data-parallel")
+def data_parallel(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    trials: Trials = None,
+    max_members: MaxMembers = None,
+    points: Points = None,
+    out: Out = None,
+    reuse: Reuse = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """The ensemble's scaling against one large model's (V3 Fig. 9).
+
+    One model over all accelerators, by data parallelism.
+
+    Example: ai500 study data-parallel --class smoke
+    """
+    resolved = load_config(
+        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        scheduler=scheduler, settings=settings,
+    )  # fmt: skip
+    choices = Choices(max_members=max_members)
+    _study(
+        "data-parallel", resolved, choices, points=points, out=out, reuse=reuse,
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def repeatability(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    seeds: Seeds = None,
+    points: Points = None,
+    out: Out = None,
+    reuse: Reuse = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """The same work from several seeds: what varies, how much.
+
+    V2 Table 2, V3 Fig. 2.
+
+    Example: ai500 study repeatability --class smoke --seeds 3
+    """
+    resolved = load_config(
+        config, workload=workload, problem_class=problem_class, data=data, scheduler=scheduler,
+        settings=settings,
+    )  # fmt: skip
+    _study(
+        "repeatability", resolved, Choices(seeds=seeds), points=points, out=out, reuse=reuse,
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def report(
+    path: Annotated[Path, typer.Argument(help="The study's folder.")], as_json: AsJson = False
+) -> None:
+    """Draw a study's report again from what is on disk. Needs no torch.
+
+    Example: ai500 study report runs/study-scaling-image_classification-smoke
+    """
+    folder = StudyFolder.open(path)
+    draw(folder, study_named(folder.read_plan().study))
+    where = str(folder.report.resolve())
+    print(json.dumps({"report": where}) if as_json else where)
+
+
+def _study(
+    name: str,
+    config: Config,
+    choices: Choices,
+    *,
+    points: str | None,
+    out: Path | None,
+    reuse: list[Path] | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Plan, tell, and unless it is a dry run carry it out."""
+    study = STUDIES[name]
+    default = Path("runs") / f"study-{name}-{config.workload}-{config.problem_class}"
+    folder = StudyFolder(out or default)
+    check_same_study(folder, study)
+    for path in reuse or []:
+        if not path.is_dir():
+            raise InputError(f"--reuse {path}: no such folder.")
+    only = [one.strip() for one in (points or "").split(",") if one.strip()]
+    finished = finished_runs([Path("runs"), folder.runs, *(reuse or [])])
+    prepared = prepare(study, config, choices, only=only, folder=folder, finished=finished)
+    if dry_run:
+        _show_plan(prepared, folder, as_json=as_json)
+        return
+    if not as_json:
+        _show_plan(prepared, folder, as_json=False)
+    signal.signal(signal.SIGTERM, as_interrupt)
+    signal.signal(signal.SIGHUP, _as_disconnection)
+    with Terminal(quiet=as_json) as terminal:
+        result = conduct(folder, prepared, terminal)
+    _show_result(result, study, folder, as_json=as_json)
+
+
+def _as_disconnection(number: int, frame: object) -> None:
+    raise Disconnected
+
+
+def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> None:
+    """How many runs, how long, how much energy."""
+    waiting = prepared.waiting()
+    costs = [prepared.estimates[one.name] for one in waiting]
+    if as_json:
+        told = {
+            **schema.encode(prepared.plan),
+            "folder": str(folder.path),
+            "runs": len(waiting),
+            "estimates": {n: schema.encode(e) for n, e in prepared.estimates.items()},
+            "seconds": _sum([one.seconds for one in costs]),
+            "joules": _sum([one.joules for one in costs]),
+        }
+        print(json.dumps(told, indent=2))
+        return
+    study, plan = prepared.study, prepared.plan
+    lines = []
+    for one in plan.points:
+        if one.impossible is not None:
+            lines.append((one.label, f"not possible here: {one.impossible}"))
+        elif one.digest in prepared.done:
+            where = f", run {Path(str(one.run)).name} is used again" if one.reused else ""
+            lines.append((one.label, f"finished{where}"))
+        else:
+            found = prepared.estimates[one.name]
+            about = NOT_YET if found.seconds is None else f"about {human_seconds(found.seconds)}"
+            lines.append((one.label, f"to run, {about}"))
+    rows(f"Study {study.name} ({study.source}): {plan.workload}, {plan.problem_class}", lines)
+    totals = [
+        ("to run", f"{len(waiting)} of {len(plan.points)} points"),
+        ("time", _total([one.seconds for one in costs], human_seconds)),
+        ("energy", _total([one.joules for one in costs], lambda joules: f"{human_si(joules)}J")),
+        ("estimated", "; ".join(dict.fromkeys(one.basis for one in costs)) or "nothing to run"),
+        ("folder", str(folder.path)),
+    ]
+    rows("In all", totals)
+
+
+def _sum(known: list[float | None]) -> float | None:
+    values = [value for value in known if value is not None]
+    return sum(values) if len(values) == len(known) else None
+
+
+def _total(known: list[float | None], written: Callable[[float], str]) -> str:
+    """The sum of what is known, and of how many points nothing is."""
+    values = [value for value in known if value is not None]
+    if not known:
+        return "none"
+    if not values:
+        return NOT_YET
+    unknown = len(known) - len(values)
+    return f"about {written(sum(values))}" + (
+        f", and {unknown} points {NOT_YET}" if unknown else ""
+    )
+
+
+def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(schema.encode(result), indent=2))
+        return
+    rows(
+        f"{study.title} ({study.source})",
+        [
+            (
+                one.label,
+                f"{flops(one.score.vflops)} valid, {flops(one.score.flops)}"
+                f"{'' if one.trusted else ' (not meaningful)'}, "
+                f"{one.score.quality_name} {one.score.ensemble_quality:.4f}",
+            )
+            for one in result.points
+        ],
+    )
+    console.print(f"report {folder.report.resolve()}", soft_wrap=True)

@@ -1,0 +1,153 @@
+"""A study's folder, and the finished runs that a study may use instead of running again.
+
+runs/study-<name>-<workload>-<class>/
+  study.json  config.toml  result.json  points.csv  report.html
+  runs/<point>-<digest>/      an ordinary run folder
+  conditions/<point>-<digest>.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ai500 import config as configuration
+from ai500 import rundir, scoring
+from ai500.config import Config
+from ai500.errors import AI500Error, RunFolderError
+from ai500.records import Plan, Score, System
+from ai500.rundir import RunFolder
+from ai500.schema import decode, encode
+from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
+
+_NOT_OF_THE_WORK = {
+    "estimated_seconds", "estimated_node_hours", "estimate_basis", "bytes_per_node", "nodes",
+    "mapping", "cluster",
+}  # fmt: skip
+"""Of a plan: guesses, and names of nodes, of which a scheduler gives others each time."""
+
+
+class StudyFolder:
+    """A study's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan = path / "study.json"
+        self.config = path / "config.toml"
+        self.result = path / "result.json"
+        self.csv = path / "points.csv"
+        self.report = path / "report.html"
+        self.runs = path / "runs"
+
+    @classmethod
+    def open(cls, path: Path) -> StudyFolder:
+        """An existing study folder."""
+        folder = cls(path)
+        if not folder.plan.exists():
+            raise RunFolderError(
+                f"{path} is not a study's folder (it has no study.json). "
+                "`ai500 study scaling --dry-run` shows how one begins."
+            )
+        return folder
+
+    def read_plan(self) -> StudyPlan:
+        """The plan, of a layout this version knows."""
+        plan = rundir.read(StudyPlan, self.plan)
+        if plan.format != FORMAT:
+            raise RunFolderError(
+                f"{self.path} has layout {plan.format}, this version reads {FORMAT}. "
+                f"It was made by ai500 {plan.version}."
+            )
+        return plan
+
+    def read_result(self) -> StudyResult | None:
+        """What was collected last; None: nothing yet."""
+        return rundir.read(StudyResult, self.result) if self.result.exists() else None
+
+    def run_path(self, run: str) -> Path:
+        """The folder of a point's run."""
+        return self.path / run  # an absolute path stays as it is
+
+    def named(self, run: Path) -> str:
+        """How study.json names a run's folder: a study and its neighbours may move together."""
+        near = run.absolute().is_relative_to(self.path.absolute().parent)
+        return os.path.relpath(run, self.path) if near else str(run.absolute())
+
+
+def conditions_file(run: Path) -> Path:
+    """Where a study notes what else the machine did; of a run outside of studies: nowhere."""
+    return run.parent.parent / "conditions" / f"{run.name}.json"
+
+
+def read_conditions(run: Path) -> Conditions | None:
+    """The machine just before the run; None: nobody looked."""
+    file = conditions_file(run)
+    return rundir.read(Conditions, file) if file.exists() else None
+
+
+def digest(config: Config, plan: Plan, machine: System) -> str:
+    """Of all that a run's result depends on: what is planned, on which data, on which machine."""
+    return _sha256(_identity(config, plan, machine))
+
+
+def family(config: Config, plan: Plan, machine: System) -> str:
+    """The same without seed and number of trials: such runs cost the same, trial by trial."""
+    known = _identity(config, plan, machine)
+    return _sha256({**known, "plan": {**known["plan"], "seed": None, "trials": None}})
+
+
+def _identity(config: Config, plan: Plan, machine: System) -> dict[str, Any]:
+    slots = [len(slot.cores) for slot in plan.nodes[0].slots]
+    # As it comes from disk: there 2 has become 2.0 where a number may have a fraction.
+    plan = decode(Plan, encode(plan))
+    planned = {key: value for key, value in encode(plan).items() if key not in _NOT_OF_THE_WORK}
+    return {
+        "plan": planned,
+        "slots": slots,
+        "nodes": len({share.node for one in plan.mapping for share in one.shares}),
+        "data": config.data.path,
+        "container": config.container.image,
+        "start": config.slurm.start if plan.scheduler == "slurm" else None,
+        "machine": [machine.cpu, machine.cores, *machine.accelerators],
+        "libraries": machine.libraries,
+    }
+
+
+def _sha256(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is done, and what it is the same as."""
+
+    run: RunFolder
+    digest: str
+    family: str
+    score: Score
+
+
+def finished_runs(folders: Iterable[Path]) -> list[Finished]:
+    """All whole runs in these folders and in the studies in them; what can't be read is passed."""
+    found = []
+    for path in sorted({path.absolute() for folder in folders for path in _runs_in(folder)}):
+        with contextlib.suppress(AI500Error, OSError):
+            run = RunFolder.open(path)
+            config = configuration.load(run.config)
+            plan, machine = rundir.read(Plan, run.plan), rundir.read(System, run.system)
+            if scoring.state_of(run, plan) == "finished":
+                keys = (digest(config, plan, machine), family(config, plan, machine))
+                found.append(Finished(run, *keys, rundir.read(Score, run.score)))
+    return found
+
+
+def _runs_in(folder: Path) -> Iterator[Path]:
+    for pattern in ("*/run.json", "*/runs/*/run.json"):
+        yield from (file.parent for file in folder.glob(pattern))

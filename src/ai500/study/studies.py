@@ -1,0 +1,20 @@
+"""All studies by name."""
+
+from __future__ import annotations
+
+from ai500.errors import RunFolderError
+from ai500.schema import nearest
+from ai500.study import data_parallel, optimizations, repeatability, scaling, tradeoff
+from ai500.study.definition import Study
+
+STUDIES: dict[str, Study] = {
+    one.STUDY.name: one.STUDY
+    for one in (scaling, tradeoff, optimizations, data_parallel, repeatability)
+}
+
+
+def study_named(name: str) -> Study:
+    """The study of that name in a study.json."""
+    if name not in STUDIES:
+        raise RunFolderError(f"study {name!r}: no such study; {nearest(name, list(STUDIES))}")
+    return STUDIES[name]

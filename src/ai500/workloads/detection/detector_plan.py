@@ -1,0 +1,32 @@
+"""How the detector can be divided among accelerators. No torch here: `plan` reads it anywhere."""
+
+from __future__ import annotations
+
+from ai500.workloads.models.resnet_plan import Block, residual_splits
+from ai500.workloads.protocol import ParallelPlan, Split
+
+NOT_IN_A_ROW = (
+    "every residual stage feeds the pyramid and not only the next stage, and both the proposals' "
+    "and the boxes' losses need the true boxes inside the forward pass"
+)
+
+
+def detector_plan(
+    block: Block, depths: tuple[int, ...], *, width: int, pyramid_channels: int, hidden: int
+) -> ParallelPlan:
+    """Every layer with much to compute split; the two predictions of the box head are whole."""
+    blocks = (f"pyramid.stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth))
+    return ParallelPlan(
+        splits=(
+            *residual_splits(block, len(depths), width=width, inside="pyramid."),
+            Split("pyramid.lateral.*", "columns_gathered", pyramid_channels),
+            Split("pyramid.smooth.*", "columns_gathered", pyramid_channels),
+            Split("proposing.shared", "columns", pyramid_channels),
+            Split("proposing.predict", "rows", pyramid_channels),
+            Split("head.first", "columns", hidden),
+            Split("head.second", "rows", hidden),
+        ),
+        stages=(),
+        no_stages=NOT_IN_A_ROW,
+        units=("pyramid.stem", *blocks, "proposing", "head"),
+    )

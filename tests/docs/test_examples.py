@@ -1,0 +1,117 @@
+"""The examples of the documentation run, and show what is printed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ai500.cli import main
+from tests.docs.examples import (
+    PAGES,
+    ROOT,
+    Example,
+    check_toml,
+    environment_with,
+    examples_of,
+    run_console,
+)
+from tests.unit.submitted import packed, submittable_run
+
+pytestmark = pytest.mark.xdist_group("examples of the docs")
+"""One worker prepares the folder, once."""
+
+
+def _quick(page: Path) -> list[Example]:
+    return [one for one in examples_of(page) if one.runs and not one.is_long]
+
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What examples find around them: two finished runs, submissions, some pictures."""
+    folder = tmp_path_factory.mktemp("prepared")
+    first = submittable_run(folder / "runs" / "first")
+    submittable_run(folder / "runs" / "second", host="another")
+    for name in ("first.ai500", "submissions/ours.ai500"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        packed(first, folder / name)
+    pixels = np.random.default_rng(1)
+    for number in range(40):
+        path = folder / "photos" / ("cats", "dogs")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.integers(0, 255, (40, 40, 3), np.uint8)).save(path)
+    return folder
+
+
+@pytest.fixture
+def run_page(
+    prepared: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[list[Example]], None]:
+    """Runs examples in such a folder of their own, one after the other."""
+    (tmp_path / "bin").mkdir()
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    environment = environment_with(tmp_path / "bin", cache=cache)
+    for name in ("AI500_CACHE", "NO_COLOR", "COLUMNS"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "work"))
+
+    def here(words: list[str]) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ai500", *words])
+        code: object = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code
+        out, err = capsys.readouterr()
+        return int(str(code or 0)), out, err
+
+    def run(examples: list[Example]) -> None:
+        names: dict[str, object] = {}
+        for example in examples:
+            if example.language == "toml":
+                check_toml(example)
+            elif example.language == "python":
+                exec(compile(example.text, example.where, "exec"), names)
+            else:
+                run_console(example, here=here, environment=environment)
+
+    return run
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if any(_quick(ROOT / name))])
+def test_the_examples_of_a_page_run(name: str, run_page: Callable[[list[Example]], None]) -> None:
+    run_page(_quick(ROOT / name))
+
+
+@pytest.mark.long
+@pytest.mark.serial
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if any(one.is_long for one in examples_of(ROOT / name))]
+)
+def test_the_long_examples_of_a_page_run(
+    name: str, run_page: Callable[[list[Example]], None]
+) -> None:
+    """All of the page, in order: a long example may need what a short one made."""
+    run_page([one for one in examples_of(ROOT / name) if one.runs])
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A language, and where it is not run a reason."""
+    for page in PAGES:
+        for example in examples_of(page):
+            assert example.language, f"{example.where}: name the block's language (text: none)"
+            known = ("", "long", "exits 1", "exits 2")
+            reason = example.mark.removeprefix("not run, ")
+            assert example.mark in known or len(reason.split()) > 1, f"{example.where}: why?"

@@ -1,0 +1,74 @@
+"""The site of the documentation: built without a warning, whole, and of its own files alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.docs.examples import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stdout + built.stderr
+    return folder
+
+
+class _Needed(HTMLParser):
+    """Addresses a page loads by itself, and those it only links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.linked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag in ("script", "img", "iframe", "source") and found.get("src"):
+            self.loaded.append(found["src"] or "")
+        if tag == "link" and "canonical" not in (found.get("rel") or ""):
+            self.loaded.append(found.get("href") or "")
+        if tag == "a":
+            self.linked.append(found.get("href") or "")
+
+
+def test_pages_ask_for_nothing_but_their_own_files(site: Path) -> None:
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 25
+    for page in pages:
+        needed = _Needed()
+        needed.feed(page.read_text(encoding="utf-8"))
+        for address in needed.loaded:
+            assert not re.match(r"(https?:)?//", address), f"{page}: loads {address}"
+            if not address.startswith("data:") and page.name != "404.html":
+                path = page.parent / unquote(address.split("?")[0].split("#")[0])
+                assert path.exists(), f"{page}: {address} is not there"
+    for style in site.rglob("*.css"):
+        for address in re.findall(r"url\((.*?)\)", style.read_text(encoding="utf-8")):
+            assert not address.strip("'\"").startswith(("http", "//")), f"{style}: {address}"
+
+
+def test_links_of_the_files_beside_the_site() -> None:
+    """README and its like are not part of the site: their links are files of the repository."""
+    for page in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150

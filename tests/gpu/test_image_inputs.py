@@ -1,0 +1,39 @@
+"""The one-pass crop against the ordinary path."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from ai500.workloads import crop_kernel
+from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN, CLASSES, WORKLOAD
+from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU: not tested here"),
+]
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"), [((256, 256), (224, 224)), ((40, 56), (24, 17)), ((7, 5), (3, 11))]
+)
+def test_one_pass_gives_what_many_give(stored: tuple[int, int], wanted: tuple[int, int]) -> None:
+    torch.manual_seed(sum(stored))
+    images = torch.randint(0, 256, (9, *stored, 3), dtype=torch.uint8, device="cuda")
+    draws = torch.rand(9, 5, device="cuda")
+    draws[0] = torch.tensor([1.0, 0.5, 0.5, 0.5, 0.1])
+    draws[1] = torch.tensor([0.0, 0.0, 0.0, 0.9999, 0.9])
+    assert crop_kernel.usable(images)
+    problem = dataclasses.replace(CLASSES["full"], input_shape=(3, *wanted))
+    labels = torch.zeros(9, dtype=torch.int64, device="cuda")
+    found, _ = WORKLOAD.train_inputs(problem, images, labels, draws)
+    plain = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
+    plain = random_resized_crop(plain, draws[:, :4], height=wanted[0], width=wanted[1])
+    expected = flipped(plain, draws[:, 4])
+    assert found.shape == expected.shape
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    # Rounding of a coordinate times the steepest edge between two pixels.
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)

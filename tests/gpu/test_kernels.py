@@ -1,0 +1,131 @@
+"""The fused kernels on a real GPU: each against float64, and a whole training step."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from benchmarks.gpu.kernel_checks import failures
+
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.records import Parallelism
+from ai500.train import precision
+from ai500.train.graph import Graphed, rate_on_device, set_rate
+from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available
+from ai500.workloads.kernels.launch import Tile
+from ai500.workloads.models.fast_resnet import FastResNet, fast
+from ai500.workloads.models.resnet import resnet50
+
+DEVICE = torch.device("cuda", 0)
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not available(DEVICE) or not torch.cuda.is_available(),
+        reason="NO GPU WITH TRITON: the fused kernels are untested",
+    ),
+]
+
+
+def test_kernels_agree_with_float64() -> None:
+    found = list(failures(DEVICE))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "tile, working", [(None, torch.float32), (None, torch.bfloat16), (PRODUCT_TILE, torch.bfloat16)]
+)
+def test_gradients_are_as_near_to_float64_as_autograds(
+    tile: Tile | None, working: torch.dtype
+) -> None:
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    quick = fast(copy.deepcopy(plain), Fused(tile), working=working)
+    exact = copy.deepcopy(plain).double()
+    images = torch.randn(4, 3, 96, 80, device=DEVICE)
+    labels = torch.randint(0, 10, (4,), device=DEVICE)
+    F.cross_entropy(exact(images.double()), labels).backward()
+    for model in (quick, plain):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
+            F.cross_entropy(model(images).float(), labels).backward()
+    right, ours, theirs = (_gradients(model) for model in (exact, quick, plain))
+    error, usual = ((one - right).norm() / right.norm() for one in (ours, theirs))
+    assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
+
+
+def _gradients(model: torch.nn.Module) -> torch.Tensor:
+    """All of them in one, each of norm about one: none hides behind a larger one."""
+    found = [one.grad.double().flatten() for one in model.parameters() if one.grad is not None]
+    return torch.cat([one / one.norm() for one in found])
+
+
+def test_a_graph_trains_as_single_steps_do() -> None:
+    """With a rate that changes between replays."""
+    torch.manual_seed(1)
+    first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    batches = [
+        (torch.randn(16, 3, 64, 64, device=DEVICE), torch.randint(0, 10, (16,), device=DEVICE))
+        for _ in range(8)
+    ]
+    losses = {}
+    for calls_before in (3, 100):
+        model = fast(copy.deepcopy(first), Fused(), working=torch.bfloat16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)
+        rate_on_device(optimizer, DEVICE)
+
+        def step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad(set_to_none=True)  # noqa: B023
+            with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+                loss = F.cross_entropy(model(images).float(), labels)  # noqa: B023
+            loss.backward()
+            optimizer.step()  # noqa: B023
+            return loss.detach()
+
+        graphed, found = Graphed(step, calls_before=calls_before), []
+        for number, batch in enumerate(batches):
+            set_rate(optimizer, 0.01 / (1 + number))
+            found.append(float(graphed(*batch)))
+        losses[calls_before] = found
+    assert losses[3] == pytest.approx(losses[100], rel=0.02)
+
+
+def test_the_engine_replays_a_graph_and_gives_the_gradients_of_a_plain_step() -> None:
+    torch.manual_seed(2)
+    plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    alone = Parallelism(mode="data")
+    numerics = precision.make("mixed-bf16", device=DEVICE)
+    module = copy.deepcopy(plain)
+    engine = DataParallel(
+        Setting(
+            module=module, loss=F.cross_entropy, parallel=alone,
+            mesh=make_mesh(alone, device=DEVICE), plan=None, input_shape=(16, 3, 64, 64),
+            device=DEVICE, numerics=numerics, collective=None,
+        )
+    )  # fmt: skip
+    assert isinstance(engine.module, FastResNet)
+
+    def batch() -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.randint(0, 10, (16,), device=DEVICE)
+        return torch.randn(16, 3, 64, 64, device=DEVICE), labels
+
+    before = copy.deepcopy(module.state_dict())
+    engine.settle(*batch())
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+    for _ in range(2):
+        images, labels = batch()
+        losses = []
+        for model in (module, plain):
+            model.zero_grad(set_to_none=True)
+            if model is module:
+                losses.append(engine.forward_backward(images, labels))
+            else:
+                with numerics.forward():
+                    losses.append(F.cross_entropy(model(images), labels))
+                losses[-1].backward()
+        torch.testing.assert_close(*(loss.detach().float() for loss in losses), rtol=0.05, atol=0)
+        cosine = F.cosine_similarity(_gradients(module), _gradients(plain), dim=0)
+        assert cosine > 0.9

@@ -1,0 +1,110 @@
+"""Members that share a real GPU: recorded steps end where members end alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.gpu.some_members import Shape, make_member, make_tasks
+from torch import Tensor
+
+from ai500 import events, rundir
+from ai500.records import TrainRecord
+from ai500.rundir import RunFolder
+from ai500.train.loop import Member, prepare, take_step, train
+from ai500.train.together import Group, feed_from_device
+from ai500.train.ways import Way, all_ways
+from tests.conftest import Start
+
+GPU = torch.device("cuda", 0)
+SHAPE = Shape("small", 16, 40, 32, 16 * 20)
+STEPS = 5
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="NO GPU: members that share one are untested"
+    ),
+]
+
+
+def flat(member: Member) -> Tensor:
+    torch.cuda.synchronize()
+    return torch.cat([one.detach().flatten().double() for one in member.engine.parameters()])
+
+
+def alone(member: Member) -> Tensor:
+    training = train(member, prepare(member))
+    wanted = next(training)
+    for _ in range(STEPS):
+        assert not isinstance(wanted, int)
+        wanted = training.send(take_step(member, wanted))
+    training.close()
+    return flat(member)
+
+
+def step(group: Group, way: Way) -> None:
+    wanted = group.first(way)
+    for _ in range(STEPS):
+        wanted = group.then(way.take(wanted), way)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lars", "lamb", "adam"])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("fp32", 1e-3), ("mixed-bf16", 5e-2)], ids=["fp32", "bf16"]
+)
+def test_every_way_ends_where_members_end_alone(
+    precision: str, tolerance: float, optimizer: str, tmp_path: Path
+) -> None:
+    """As far from them as a step's rounding takes it, or as two trainings alone are apart."""
+    tasks = make_tasks(SHAPE, tmp_path, members=3, precision=precision, optimizer=optimizer)
+    own = [replace(task, together=()) for task in tasks]
+    before = [flat(make_member(task, GPU)) for task in own]
+    true = [alone(make_member(task, GPU)) for task in own]
+    again = [alone(make_member(task, GPU)) for task in own]
+    for number in range(3):
+        group = Group([make_member(task, GPU) for task in tasks])
+        group.begin({n: prepare(member) for n, member in enumerate(group.members)})
+        assert feed_from_device(group.members)
+        ways, not_tried = all_ways(dict(enumerate(group.members)))
+        for member, first in zip(group.members, before, strict=True):
+            assert torch.equal(flat(member), first), "recording left its trace"
+        if number >= len(ways):
+            assert "batched weights" in not_tried
+            continue
+        step(group, ways[number])
+        for n, member in enumerate(group.members):
+            moved = (true[n] - before[n]).norm()
+            noise = (again[n] - true[n]).norm() / moved
+            away = (flat(member) - true[n]).norm() / moved
+            assert away <= max(tolerance, 3 * noise), (ways[number].name, n, float(noise))
+
+
+def test_a_run_of_members_that_share_the_gpu(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    """From plan to score: one process, a way chosen by a trial, and about the same quality."""
+    found = {}
+    for sharing in ("process", "processes"):
+        run = tmp_path / sharing
+        values = {
+            "train.epochs": 4, "ensemble.size": 4, "parallel.degree": 1,
+            "system.accelerators_per_node": 1, "ensemble.members_per_accelerator": 4,
+            "ensemble.sharing": sharing,
+        }  # fmt: skip
+        pairs = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        command = start("run", "--out", run, "--data", tiny_store, *pairs)
+        assert command.wait() == 0, command.err
+        trial = RunFolder(run).trial(1)
+        records = [rundir.read(TrainRecord, trial.member(m).record) for m in range(4)]
+        assert len({record.weights_sha256 for record in records}) == 4
+        found[sharing] = json.loads((run / "score.json").read_text())["members_mean_quality"]
+    told = list(events.read(tmp_path / "process" / "events.jsonl"))
+    chosen = [event for event in told if event["event"] == "together"]
+    assert [event["members"] for event in chosen] == [[0, 1, 2, 3]] * 4
+    assert {"graphs on streams", "graphs in one queue"} <= set(chosen[0]["milliseconds"])
+    assert len({event["pid"] for event in told if event["event"] == "start"}) == 1
+    assert abs(found["process"] - found["processes"]) < 0.15

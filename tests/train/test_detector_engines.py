@@ -1,0 +1,38 @@
+"""The detector split by channels, and sharded: two real processes against one, and against DDP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import SOURCE
+from tests.train import detector_checks
+
+pytestmark = pytest.mark.timeout(300)
+EXACT = 1e-10
+
+
+def test_every_mode_of_the_detector_equals_its_reference() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         detector_checks.__file__],
+        env={"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}", "OMP_NUM_THREADS": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    lines = (line[6:] for line in done.stdout.splitlines() if line.startswith("FOUND "))
+    found = {one["mode"]: one for one in map(json.loads, lines)}
+    assert found.keys() == detector_checks.MODES.keys()
+    for mode, one in found.items():
+        off = {name: one[name] for name in ("gradients", "weights", "running", "detections")}
+        assert max(off.values()) < EXACT, (mode, off)
+        assert one["found"] > 0, mode
+    for mode in ("sharded", "tensor"):
+        assert found[mode]["held"] < 0.6 * found["data"]["held"], mode

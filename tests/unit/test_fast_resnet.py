@@ -1,0 +1,75 @@
+"""The fast ResNet's hand-written gradients against autograd's, in float64, on any machine."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ai500.workloads.kernels import plain
+from ai500.workloads.models.fast_resnet import fast, why_not
+from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet, small_resnet
+
+
+def _model(version: str = "v1.5") -> ResNet:
+    torch.manual_seed(3)
+    model = ResNet(Bottleneck, (2, 2), width=8, classes=5, version=version)  # type: ignore[arg-type]
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias)
+    return model.double().to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("height, width", [(32, 32), (37, 30)])
+def test_loss_gradients_and_running_statistics_are_the_ordinary_ones(
+    height: int, width: int
+) -> None:
+    ordinary = _model()
+    quick = fast(copy.deepcopy(ordinary), plain.Plain(), working=torch.float64)
+    images = torch.randn(3, 3, height, width, dtype=torch.float64)
+    labels = torch.tensor([0, 4, 2])
+    for _ in range(2):
+        losses = []
+        for model in (ordinary, quick):
+            loss = F.cross_entropy(model(images), labels)
+            loss.backward()
+            losses.append(loss)
+        torch.testing.assert_close(losses[1], losses[0])
+    theirs = dict(quick.named_parameters())
+    for name, parameter in ordinary.named_parameters():
+        torch.testing.assert_close(theirs[name].grad, parameter.grad, msg=lambda m, n=name: n + m)
+    torch.testing.assert_close(dict(quick.named_buffers()), dict(ordinary.named_buffers()))
+
+
+def test_evaluation_and_names_are_the_ordinary_ones() -> None:
+    ordinary = _model().eval()
+    quick = fast(copy.deepcopy(ordinary), plain.Plain(), working=torch.float64)
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    torch.testing.assert_close(quick(images), ordinary(images))
+    assert list(quick.state_dict()) == list(ordinary.state_dict())
+    again = copy.deepcopy(quick)
+    assert again(images).shape == (2, 5)
+
+
+def test_the_stem_is_the_7x7_convolution_of_stride_2() -> None:
+    weight = torch.randn(4, 3, 7, 7, dtype=torch.float64)
+    images = torch.randn(2, 3, 23, 18, dtype=torch.float64)
+    rows, size = plain.Plain().space_to_depth(images, torch.float64)
+    found = F.conv2d(plain.as_images(rows, size), plain.to_depth(weight))
+    torch.testing.assert_close(found, F.conv2d(images, weight, stride=2, padding=3))
+    back = plain.from_depth(plain.to_depth(weight), 3)
+    torch.testing.assert_close(back, weight)
+
+
+def test_other_models_have_none_and_say_why() -> None:
+    assert "ImageNet stem" in why_not(small_resnet(classes=3))
+    assert "v1.5" in why_not(_model("v1"))
+    assert "v1.5" in why_not(ResNet(BasicBlock, (1,), width=8, classes=2))
+    synchronized = nn.SyncBatchNorm.convert_sync_batchnorm(_model())
+    assert "synchronized" in why_not(synchronized)
+    with pytest.raises(ValueError, match="ImageNet stem"):
+        fast(small_resnet(classes=3), plain.Plain(), working=torch.float32)

@@ -1,0 +1,89 @@
+"""`ai500 study`: what it tells before it begins, and one message for each mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ai500.cli import main
+from ai500.study.studies import STUDIES
+
+Run = Callable[..., tuple[int, str, str]]
+TWO_SLOTS = (
+    "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
+    "--set", "system.device=cpu",
+)  # fmt: skip
+
+
+@pytest.fixture
+def study(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Call `ai500 study` in this process, from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ai500", "study", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_dry_run_fits_80_columns_and_leaves_nothing(
+    study: Run, tmp_path: Path, name: str
+) -> None:
+    code, out, err = study(name, *TWO_SLOTS, "--dry-run")
+    assert code == 0, err
+    assert max(map(len, out.splitlines())) <= 80
+    assert f"runs/study-{name}-image_classification-smoke" in out
+    assert "energy     not measured yet" in out  # nobody measured it: nothing is invented
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_time_is_a_sum_only_where_every_part_is_known(study: Run) -> None:
+    _, out, _ = study("tradeoff", *TWO_SLOTS, "--dry-run", "--json")
+    plan = json.loads(out)
+    parts = [plan["estimates"][point["name"]]["seconds"] for point in plan["points"]]
+    assert plan["runs"] == 2
+    assert plan["seconds"] == pytest.approx(sum(parts))
+    assert plan["joules"] is None
+    _, out, _ = study("optimizations", *TWO_SLOTS, "--dry-run", "--json")
+    assert json.loads(out)["seconds"] is None  # no precision but FP32 was measured here
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["scaling", "--points", "m99", "--dry-run"], "--points m99: no such point here"),
+        (["scaling", "--set", "ensemble.size=2", "--dry-run"], "varies it itself"),
+        (["scaling", "--max-members", "0"], "Invalid value for '--max-members'"),
+        (["scaling", "--reuse", "nowhere", "--dry-run"], "--reuse nowhere: no such folder"),
+        (["repeatability", "--seeds", "1", "--dry-run"], "a variation needs at least 2"),
+        (["tradeoff", "--trials", "many"], "--runs many: a whole number"),
+        (["report", "nowhere"], "is not a study's folder"),
+        (["scalling"], "No such command 'scalling'"),
+    ],
+)
+def test_a_mistake_is_one_message(study: Run, arguments: list[str], says: str) -> None:
+    code, _, err = study(*arguments)
+    assert code == 2
+    assert says in " ".join(err.split())
+
+
+def test_a_damaged_study_is_told(study: Run, tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text('{"study": "scaling", "points": 3}')
+    code, _, err = study("report", tmp_path)
+    assert code == 2
+    assert "points: expected a list" in err
