@@ -20,6 +20,7 @@ class Past:
     begun: bool = False
     """Whether any attempt came to its first batch."""
     rounds: int = 0
+    """The last one that has a name: a name is never given twice."""
     seconds: float = 0.0
     """That it has searched: from each attempt's first batch to the last thing it told."""
     open: dict[str, Candidate] = field(default_factory=dict)
@@ -30,6 +31,12 @@ class Past:
     def hopeless(self, model: str) -> bool:
         """Whether it kills whoever takes it up."""
         return self.starts.get(model, 0) >= MOST_STARTS
+
+
+def number_of(model: str, *, worker: int) -> int:
+    """The round in the name of a worker's model; 0: it is no such name."""
+    first, _, number = model.partition("-")
+    return int(number) if first == f"{worker:03d}" and number.isdecimal() else 0
 
 
 def past_of(lines: Iterable[Line], *, worker: int) -> Past:

@@ -13,6 +13,7 @@ import torch
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.automl.settings import Search
+from ai500.errors import AI500Error
 from ai500.events import Event, EventLog
 from ai500.parallel.engines import Wish
 from ai500.parallel.engines.replicas import rank_zero_says
@@ -146,8 +147,12 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
     except torch.OutOfMemoryError:
-        if mesh.size > 1:
-            raise  # the other ranks wait for this one
+        if mesh.size > 1:  # the other ranks wait for this one: the worker has to start again
+            raise AI500Error(
+                f"rank {mesh.rank}: a model of {member.feed.global_batch_size} images a step is "
+                "more than the accelerator's memory holds. Set smaller automl.batch_sizes, or a "
+                "smaller automl.most_growth, in a new run."
+            ) from None
         return "lost", "out of the accelerator's memory"
     return "trained", ""
 

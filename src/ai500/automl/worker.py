@@ -76,14 +76,19 @@ class Worker:
         """Round after round. The other ranks go through the same rounds as rank 0."""
         head = self._head
         try:
+            ended = "time is up"
             while self._agreed(self._time_left):
-                self._round(ready)
+                prepared = self._agreed(lambda: self._needed().take())
+                if prepared is None:
+                    ended = "the search space is exhausted"
+                    break
+                self._round(prepared, ready)
         except Interrupted:
             if head is not None:
                 head.close("interrupted")
             raise
         if head is not None:
-            head.close("time is up")
+            head.close(ended)
         self.emit("end")
 
     def finish(self) -> None:
@@ -102,9 +107,8 @@ class Worker:
         head = self._needed()
         return head.seconds_left > 0 and time.monotonic() < self._deadline
 
-    def _round(self, ready: Callable[[], None]) -> None:
+    def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
         """One model from its candidate to its last line in the history."""
-        prepared = self._agreed(lambda: self._needed().take())
         log = self._model_log(prepared)
 
         def on_ready() -> None:
