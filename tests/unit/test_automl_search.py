@@ -21,9 +21,10 @@ from ai500.automl.planned import planned_search
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.automl.selection import drawn_parents, kept, ranked
 from ai500.automl.settings import Initial, Search
+from ai500.automl.training import out_of_memory
 from ai500.automl.tuning import imported_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
-from ai500.errors import ConfigError, EnvironmentLacksError
+from ai500.errors import AI500Error, ConfigError, EnvironmentLacksError
 from ai500.parallel import sharing
 from ai500.train.learning_rate import inverse_time
 from ai500.workloads.automl import CLASSES, WORKLOAD
@@ -151,6 +152,12 @@ def test_a_size_that_runs_out_of_memory_is_left_alone() -> None:
     small = [model(f"001-{n:04d}", 0.5 + n / 100, batch_size=32) for n in range(1, 5)]
     asked = [propose([*lost, *small], search=SEARCH, parts=1, seed=seed) for seed in range(8)]
     assert sum(one.batch_size == 128 for one in asked) <= 2
+
+
+def test_out_of_memory_costs_the_model_or_says_what_to_lower() -> None:
+    assert out_of_memory(64, rank=0, ranks=1)[0] == "lost"
+    with pytest.raises(AI500Error, match=r"rank 1: .* 64 images .* smaller automl\.batch_sizes"):
+        out_of_memory(64, rank=1, ranks=2)
 
 
 def test_workers_that_share_an_accelerator_are_processes() -> None:

@@ -12,7 +12,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ai500.automl.candidates import Candidates, NoParentError, Prepared, SearchSpaceError
-from ai500.automl.history import Candidate, Ended, Entry, History, Line, Present, State, Writer
+from ai500.automl.history import (
+    Candidate,
+    Ended,
+    Entry,
+    History,
+    Line,
+    Model,
+    Present,
+    State,
+    Writer,
+)
 from ai500.automl.morphism import Weights
 from ai500.automl.past import number_of, past_of
 from ai500.automl.selection import kept
@@ -213,7 +223,7 @@ class Head:
             one.cancel()
         self._ahead.clear()
         self.history.look()
-        tried = {model.candidate.digest for model in self.history.models.values()}
+        tried = {model.candidate.digest for model in self._models()}
         if not found or found[0].candidate.digest in tried:
             return None  # another worker took the same one up meanwhile
         (prepared,) = found
@@ -226,7 +236,7 @@ class Head:
 
     def _begun_again(self) -> Prepared:
         """The initial model under a new name, where nobody has a model that can have children."""
-        mine = [one for one in self.history.models.values() if one.worker == self._task.member]
+        mine = [one for one in self._models() if one.worker == self._task.member]
         lost = [one for one in mine if one.state == "lost" and one.candidate.parent is None]
         if len(lost) >= MOST_BEGINNINGS:
             why = lost[-1].ended.reason if lost[-1].ended is not None else ""
@@ -244,13 +254,17 @@ class Head:
         path = None if weights is None else self._store.save(candidate.model, weights)
         self._end(Ended(candidate.model, state, path, reason))
         self.history.look()
-        models = list(self.history.models.values())
+        models = self._models()
         mine = [model for model in models if model.worker == self._task.member]
         best = max(mine, key=lambda model: (model.accuracy or 0.0, model.id))
         keep = kept(models, best=self._kept_most)
         # The initial ones for when the best have no children left.
         initial = {model.id for model in mine if model.candidate.parent is None}
         self._store.keep(keep | initial | {best.id, candidate.model})
+
+    def _models(self) -> list[Model]:
+        """A list: the other thread may take in another model meanwhile."""
+        return list(self.history.models.values())
 
     def _end(self, entry: Ended) -> None:
         self.write(entry)

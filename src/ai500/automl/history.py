@@ -29,6 +29,8 @@ from ai500.schema import option
 FILE = "history.jsonl"
 Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
+EXHAUSTED = "the search space is exhausted"
+"""Why a worker ended that found no other model to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,14 +147,19 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
     except torch.OutOfMemoryError:
-        if mesh.size > 1:  # the other ranks wait for this one: the worker has to start again
-            raise AI500Error(
-                f"rank {mesh.rank}: a model of {member.feed.global_batch_size} images a step is "
-                "more than the accelerator's memory holds. Set smaller automl.batch_sizes, or a "
-                "smaller automl.most_growth, in a new run."
-            ) from None
-        return "lost", "out of the accelerator's memory"
+        return out_of_memory(member.feed.global_batch_size, rank=mesh.rank, ranks=mesh.size)
     return "trained", ""
+
+
+def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
+    """A model alone on its accelerator is lost; other ranks would wait for this one for ever."""
+    if ranks > 1:
+        raise AI500Error(
+            f"rank {rank}: a model that trains {images} images a step needs more memory than the "
+            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.most_growth, in "
+            "a new run."
+        )
+    return "lost", "out of the accelerator's memory"
 
 
 def _asked(limits: Limits) -> Wish:

@@ -19,7 +19,7 @@ from ai500.automl.architecture import Architecture
 from ai500.automl.candidates import Prepared
 from ai500.automl.finish import leave_record
 from ai500.automl.head import Head
-from ai500.automl.history import State
+from ai500.automl.history import EXHAUSTED, State
 from ai500.automl.morphism import Weights
 from ai500.automl.network import Network
 from ai500.automl.training import Limits, ModelLog, model_task, train
@@ -80,7 +80,7 @@ class Worker:
             while self._agreed(self._time_left):
                 prepared = self._agreed(lambda: self._needed().take())
                 if prepared is None:
-                    ended = "the search space is exhausted"
+                    ended = EXHAUSTED
                     break
                 self._round(prepared, ready)
         except Interrupted:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ai500.automl.architecture import Architecture, check
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, Line, Model, Work
+from ai500.automl.history import EXHAUSTED, Candidate, Line, Model, Present, Work
 from ai500.errors import AI500Error
 from ai500.rules.evidence import Evidence
 from ai500.rules.facts import facts, plain, recorded
@@ -40,10 +40,17 @@ def least_time(evidence: Evidence) -> Iterator[Found]:
             least, took = human_seconds(trial.search.least_seconds), human_seconds(trial.seconds)
             yield Found(
                 f"trial {trial.trial} searched for {took}, the least time of the class is {least}",
-                do="Leave automl.minutes out, or raise it.",
+                do=_how_to_search_longer(evidence, trial.trial),
                 reference=f"at least {least}",
                 run=took,
             )
+
+
+def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
+    lines = [line for one in evidence.trials if one.trial == trial for line in one.lines]
+    if any(isinstance(one.entry, Present) and one.entry.reason == EXHAUSTED for one in lines):
+        return "Workers found no other model to try: set a larger automl.most_growth."
+    return "Leave automl.minutes out, or raise it."
 
 
 @rule(layer=9, source="AIPerf Table IV, [D7]", of="search")
