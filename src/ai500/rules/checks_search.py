@@ -35,7 +35,7 @@ def least_time(evidence: Evidence) -> Iterator[Found]:
     """A search takes at least the least time of its class: 1 hour in `full`."""
     for trial in evidence.score.trials:
         # Clocks of several hosts are known to so much.
-        longest = trial.seconds + trial.clock_uncertainty_seconds
+        longest = trial.seconds + (trial.clock_uncertainty_seconds or 0.0)
         if trial.search is not None and longest < trial.search.least_seconds:
             least, took = human_seconds(trial.search.least_seconds), human_seconds(trial.seconds)
             yield Found(
