@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ai500 import events, rundir
-from ai500.automl.history import FILE, Candidate, History, Line, Work
+from ai500.automl.history import EXHAUSTED, FILE, Candidate, History, Line, Present, Work
 from ai500.automl.past import past_of
 from ai500.records import Score, TrainRecord
 from ai500.rundir import RunFolder
@@ -201,6 +201,22 @@ def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -
     assert all(m.candidate.batch_size % 2 == 0 for m in history.models.values())
     record = rundir.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
     assert record.world_size == 2
+
+
+@pytest.mark.long
+def test_a_search_with_nothing_left_to_try_ends_with_what_it_has(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    small = ["--set", "automl.most_growth=1.01"]
+    command = start("run", "--out", run, *settings(tiny_store, seconds=300, workers=1), *small)
+    assert command.wait() == 0, command.err
+    score = check(run, workers=1)
+    assert score.seconds < 200
+    (ended,) = [x.entry for x in told(run)[1] if isinstance(x.entry, Present) and x.entry.reason]
+    assert ended.reason == EXHAUSTED
+    told_too = events.read(RunFolder(run).trial(1).member(0).events)
+    assert any(one["event"] == "search_space_exhausted" for one in told_too)
 
 
 @pytest.mark.long
