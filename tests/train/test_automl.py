@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ai500 import events, rundir
-from ai500.automl.history import FILE, Candidate, History, Line, Work
+from ai500.automl.history import EXHAUSTED, FILE, Candidate, History, Line, Present, Work
 from ai500.automl.past import past_of
 from ai500.records import Score, TrainRecord
 from ai500.rundir import RunFolder
@@ -100,7 +100,7 @@ def searched(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Two workers to the end of their time."""
     folder = tmp_path_factory.mktemp("searched")
     command = Command(
-        "run", "--out", folder / "run", *settings(tiny_store, seconds=12),
+        "run", "--out", folder / "run", *settings(tiny_store, seconds=10),
         cwd=folder, environment={"TMPDIR": str(folder)},
     )  # fmt: skip
     assert command.wait() == 0, command.err
@@ -111,7 +111,7 @@ def test_a_search_of_two_workers(searched: Path) -> None:
     score = check(searched, workers=2)
     history, lines = told(searched)
     children = [model for model in history.models.values() if model.candidate.parent is not None]
-    assert len(history.models) >= 4
+    assert len(history.models) >= 3
     assert {m.candidate.parent for m in children} <= set(history.models)
     # Nobody repeats a child that he could know of: the other worker may make the same meanwhile.
     for worker in (0, 1):
@@ -125,8 +125,8 @@ def test_a_search_of_two_workers(searched: Path) -> None:
         worker: [line.event["monotonic"] for line in lines if line.worker == worker]
         for worker in (0, 1)
     }
-    assert all(12 <= max(times) - min(times) < 40 for times in spans.values())
-    assert score.seconds >= 11.5
+    assert all(10 <= max(times) - min(times) < 40 for times in spans.values())
+    assert score.seconds >= 10  # never short by chance: the window ends when its workers do
 
 
 def test_only_the_weights_of_the_best_are_kept(searched: Path) -> None:
@@ -190,6 +190,7 @@ def test_control_c_and_resume(tiny_store: Path, start: Start, tmp_path: Path) ->
     assert any(e["event"] == "history_unreadable" for e in events.read(folder.events))
 
 
+@pytest.mark.long
 def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = start("run", "--out", run, *settings(tiny_store, seconds=5, workers=1, degree=2))
@@ -200,6 +201,22 @@ def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -
     assert all(m.candidate.batch_size % 2 == 0 for m in history.models.values())
     record = rundir.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
     assert record.world_size == 2
+
+
+@pytest.mark.long
+def test_a_search_with_nothing_left_to_try_ends_with_what_it_has(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    small = ["--set", "automl.most_growth=1.01"]
+    command = start("run", "--out", run, *settings(tiny_store, seconds=300, workers=1), *small)
+    assert command.wait() == 0, command.err
+    score = check(run, workers=1)
+    assert score.seconds < 200
+    (ended,) = [x.entry for x in told(run)[1] if isinstance(x.entry, Present) and x.entry.reason]
+    assert ended.reason == EXHAUSTED
+    told_too = events.read(RunFolder(run).trial(1).member(0).events)
+    assert any(one["event"] == "search_space_exhausted" for one in told_too)
 
 
 @pytest.mark.long

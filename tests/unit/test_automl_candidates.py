@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from ai500.automl.architecture import Architecture
-from ai500.automl.candidates import Candidates, Prepared, SearchSpaceError, Shape, drawn_moves
+from ai500.automl.candidates import (
+    Candidates,
+    NoParentError,
+    Prepared,
+    SearchSpaceError,
+    Shape,
+    drawn_moves,
+)
 from ai500.automl.history import Ended, Epoch, History, Writer
 from ai500.automl.network import Network
 from ai500.automl.settings import Initial, Search
@@ -123,7 +130,7 @@ def test_torchs_own_generator_is_left_alone(room: Room) -> None:
 def test_a_child_of_the_model_in_training_inherits_when_it_has_ended(room: Room) -> None:
     first = room.candidates.first()
     room.writer.write(first.candidate)
-    prepared = room.candidates.next(2)
+    prepared = room.candidates.next(2, training="000-0001")
     assert prepared.weights is None and prepared.candidate.parent == "000-0001"
     assert first.weights is not None
     parent = room.history.models["000-0001"]
@@ -157,6 +164,29 @@ def test_a_space_too_small_to_move_in_is_told(tmp_path: Path) -> None:
     room.trained(room.candidates.first(), 0.3)
     with pytest.raises(SearchSpaceError, match=r"round 2.*Set a larger automl\.most_growth"):
         room.candidates.next(2)
+
+
+@pytest.mark.parametrize("told", ["nothing", "training", "lost"])
+def test_no_child_without_a_parents_weights(told: str, room: Room) -> None:
+    if told != "nothing":
+        room.writer.write(room.candidates.first().candidate)
+    if told == "lost":
+        room.writer.write(Ended("000-0001", "lost"))
+    with pytest.raises(NoParentError):
+        room.candidates.next(2, training="000-0001" if told == "lost" else None)
+
+
+def test_parents_beyond_the_best_have_children_when_those_have_none_left(tmp_path: Path) -> None:
+    """The best model is as large as it may be: its children are too large, the second one's not."""
+    room = Room(tmp_path, search=dataclasses.replace(SMALL, kept_models=1, most_growth=1.4))
+    room.trained(room.candidates.first(), 0.1)
+    parents = []
+    for number in range(2, 5):
+        prepared = room.candidates.next(number)
+        parents.append(prepared.candidate.parent)
+        room.trained(prepared, 0.2 + number / 100)
+    # Each is better than those before, so that without the others there would be one line.
+    assert parents != [f"000-{number:04d}" for number in range(1, 4)]
 
 
 def test_every_kind_of_step_is_drawn() -> None:

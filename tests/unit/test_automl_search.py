@@ -21,11 +21,13 @@ from ai500.automl.planned import planned_search
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.automl.selection import drawn_parents, kept, ranked
 from ai500.automl.settings import Initial, Search
+from ai500.automl.training import out_of_memory
 from ai500.automl.tuning import imported_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
-from ai500.errors import ConfigError, EnvironmentLacksError
+from ai500.errors import AI500Error, ConfigError, EnvironmentLacksError
+from ai500.parallel import sharing
 from ai500.train.learning_rate import inverse_time
-from ai500.workloads.automl import CLASSES
+from ai500.workloads.automl import CLASSES, WORKLOAD
 from ai500.workloads.image_classification import CLASSES as IMAGES
 from tests.unit.synthetic_search import candidate
 
@@ -93,7 +95,8 @@ def test_parents_are_drawn_by_rank() -> None:
     first: Counter[str] = Counter()
     for _ in range(2000):
         drawn = list(drawn_parents(models, by_prediction=False, best=4, random=random))
-        assert {one.id for one in drawn} == {one.id for one in models[:4]}
+        assert {one.id for one in drawn[:4]} == {one.id for one in models[:4]}
+        assert drawn[4:] == models[4:]  # where the best ones have no children left
         first[drawn[0].id] += 1
     weights = [math.exp(-rank / 2) for rank in range(4)]
     for one, weight in zip(models, weights, strict=False):
@@ -115,7 +118,7 @@ def tuned_history() -> list[Model]:
 
 
 def test_tpe_goes_where_models_are_accurate() -> None:
-    asked = [propose(tuned_history(), search=SEARCH, degree=1, seed=seed) for seed in range(20)]
+    asked = [propose(tuned_history(), search=SEARCH, parts=1, seed=seed) for seed in range(20)]
     assert sum(one.batch_size == 64 for one in asked) >= 15
     assert {one.kernel for one in asked} == {3, 5}
     assert all(one.tuned for one in asked)
@@ -123,13 +126,13 @@ def test_tpe_goes_where_models_are_accurate() -> None:
 
 def test_tpe_follows_from_history_and_seed_alone() -> None:
     history = tuned_history()
-    first = propose(history, search=SEARCH, degree=1, seed=7)
-    assert propose(history[::-1], search=SEARCH, degree=1, seed=7) == first
+    first = propose(history, search=SEARCH, parts=1, seed=7)
+    assert propose(history[::-1], search=SEARCH, parts=1, seed=7) == first
 
 
 def test_tpe_leaves_out_what_its_space_has_not() -> None:
     odd = [model("000-0001", 0.9, batch_size=48), model("000-0002", 0.9, batch_size=64, kernel=9)]
-    assert propose(odd, search=SEARCH, degree=1, seed=1).batch_size in SEARCH.batch_sizes
+    assert propose(odd, search=SEARCH, parts=1, seed=1).batch_size in SEARCH.batch_sizes
 
 
 def test_batch_sizes_are_an_accelerators() -> None:
@@ -137,8 +140,32 @@ def test_batch_sizes_are_an_accelerators() -> None:
         model(f"000-{n:04d}", 0.9 if batch == 256 else 0.1, batch_size=batch)
         for n, batch in enumerate([128, 256, 512] * 4, start=1)
     ]
-    asked = [propose(history, search=SEARCH, degree=4, seed=seed) for seed in range(8)]
+    asked = [propose(history, search=SEARCH, parts=4, seed=seed) for seed in range(8)]
     assert Counter(one.batch_size for one in asked).most_common(1)[0][0] == 64
+
+
+def test_a_size_that_runs_out_of_memory_is_left_alone() -> None:
+    lost = [
+        dataclasses.replace(one, epochs={}, ended=Ended(one.id, "lost", None, "out of memory"))
+        for one in [model(f"000-{n:04d}", 0.5, batch_size=128) for n in range(1, 9)]
+    ]
+    small = [model(f"001-{n:04d}", 0.5 + n / 100, batch_size=32) for n in range(1, 5)]
+    asked = [propose([*lost, *small], search=SEARCH, parts=1, seed=seed) for seed in range(8)]
+    assert sum(one.batch_size == 128 for one in asked) <= 2
+
+
+def test_out_of_memory_costs_the_model_or_says_what_to_lower() -> None:
+    assert out_of_memory(64, rank=0, ranks=1)[0] == "lost"
+    with pytest.raises(AI500Error, match=r"rank 1: .* 64 images .* smaller automl\.batch_sizes"):
+        out_of_memory(64, rank=1, ranks=2)
+
+
+def test_workers_that_share_an_accelerator_are_processes() -> None:
+    how = sharing.decide(
+        "auto", WORKLOAD, members_per_accelerator=2, parallel_degree=1, device="cuda",
+        precision="fp32",
+    )  # fmt: skip
+    assert (how.how, "automl has no fixed shapes" in how.reason) == ("processes", True)
 
 
 def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +174,8 @@ def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         imported_optuna()
 
 
-def line(entry: Any, at: float, *, worker: int = 0) -> Line:
-    return Line(worker, 1, entry, {"monotonic": at})
+def line(entry: Any, at: float, *, worker: int = 0, attempt: int = 1) -> Line:
+    return Line(worker, attempt, entry, {"monotonic": at})
 
 
 def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
@@ -161,13 +188,19 @@ def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
             line(Ended("000-0001", "trained"), 110.0),
             line(second, 111.0),
             line(candidate("001-0001"), 500.0, worker=1),
-            line(Present("begin"), 20.0),  # of another boot
-            line(Work("000-0002", "train", 1, 0, 5, 4.0), 25.0),
-            line(Present("end"), 26.0),
+            # Killed there; taken up again much later, and a third time on another clock.
+            line(second, 300.0, attempt=2),
+            line(Present("begin"), 304.0, attempt=2),
+            line(Work("000-0002", "train", 1, 0, 5, 4.0), 306.0, attempt=2),
+            line(second, 18.0, attempt=3),
+            line(Present("begin"), 20.0, attempt=3),
+            line(Work("000-0002", "train", 1, 0, 5, 4.0), 25.0, attempt=3),
+            line(Present("end"), 26.0, attempt=3),
         ],
         worker=0,
     )
-    assert past.seconds == pytest.approx(11.0 + 6.0)
+    assert past.seconds == pytest.approx(11.0 + 2.0 + 6.0)
+    assert past.attempts == 3
     assert past.rounds == 2
     assert list(past.open) == ["000-0002"]
 
@@ -204,6 +237,9 @@ def test_the_users_changes_stand_over_the_class() -> None:
         ({"automl__batch_sizes": []}, "automl.batch_sizes = .* at least one"),
         ({"automl__batch_sizes": [100_000]}, "100000 .* more than the 4032 samples"),
         ({"automl__kernel_sizes": [4]}, "automl.kernel_sizes = .* odd"),
+        ({"automl__kernel_sizes": [99]}, "automl.kernel_sizes = .* at most 7 × 7"),
+        ({"automl__batch_sizes": [32, 32]}, "automl.batch_sizes = .* State each once"),
+        ({"automl__most_growth": 1}, "automl.most_growth = 1: .* more than 1"),
         ({"parallel__mode": "tensor"}, "parallel.mode"),
         ({"parallel__sharded": True}, "parallel.sharded"),
         ({"ensemble__sampler": "poisson"}, "ensemble.sampler"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from ai500.automl.history import (
     Epoch,
     History,
     Line,
+    Model,
     Present,
     Reader,
     Work,
@@ -144,6 +146,43 @@ def test_whatever_happens_to_the_file_it_can_be_read(damage: list[tuple[float, b
         assert read + len(history.unreadable) == data.count(b"\n")
 
 
+def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0], "{torn", *lines[2:], ""]), encoding="utf-8")
+    history = History(tmp_path)
+    assert [type(line.entry) for line in history.look()] == [Present]
+    assert [one.line for one in history.unreadable] == [2, 3, 4, 5]
+    assert "'000-0001' was not taken up before" in str(history.unreadable[1])
+    assert history.orphans(0) == {"000-0001"}
+    assert not history.orphans(1)
+    assert not history.models
+
+
+def test_an_epoch_may_be_taken_in_while_a_model_is_ranked() -> None:
+    model, failed = Model(0, candidate("a")), list[Exception]()
+    before, done = sys.getswitchinterval(), threading.Event()
+
+    def rank() -> None:
+        try:
+            while not done.is_set():
+                assert (model.accuracy is None) or model.predicted is not None
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=rank)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for number in range(1, 1500):
+            model.epochs[number] = Epoch("a", number, None, 0.5, 0.5)
+        done.set()
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed
+
+
 def test_a_model_belongs_to_the_worker_that_took_it_up(tmp_path: Path) -> None:
     write_history(tmp_path, 0, trained(candidate("a"), at=0, accuracies=[0.1]))
     write_history(tmp_path, 1, [(1, Epoch("a", 2, None, 0.9)), (2, Ended("a", "lost"))])
@@ -158,6 +197,7 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     folder.mkdir()
     writer = Writer(folder, worker=0, attempt=1)
     done = threading.Event()
+    writer.write(candidate("a"))
 
     def write() -> None:
         for number in range(1, 101):

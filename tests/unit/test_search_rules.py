@@ -11,7 +11,7 @@ import pytest
 
 from ai500 import scoring
 from ai500.automl.architecture import basic_resnet
-from ai500.automl.history import Candidate, Unreadable
+from ai500.automl.history import EXHAUSTED, Candidate, Present, Unreadable
 from ai500.rules.evidence import Evidence, evidence_of
 from ai500.rules.layers import RULES, judge
 from tests.unit.synthetic_search import SearchShape, write_synthetic_search
@@ -164,6 +164,16 @@ def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: 
     assert {finding.rule for finding in judgement.findings} == {name} | violation.also
     mine = [finding for finding in judgement.findings if finding.rule == name]
     assert violation.says in mine[0].message
+
+
+def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evidence) -> None:
+    first, *others = clean.trials
+    end = replace(first.lines[-1], entry=Present("end", EXHAUSTED))
+    short = on_trials(seconds=60.0)(clean)
+    ended = replace(short, trials=[replace(first, lines=[*first.lines, end]), *others])
+    advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
+    assert "automl.most_growth" in advice[0]
+    assert all("automl.minutes" in one for one in advice[1:])
 
 
 SAME_AS_PARENT = "001-0004"

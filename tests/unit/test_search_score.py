@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.automl.history import Ended, Epoch, History, Work
+from ai500.automl.history import Ended, Epoch, History, Present, Work
 from ai500.errors import JobError
 from ai500.metrics.search_score import (
     Curve,
     Search,
     figures_of,
     idle,
+    mean_of_searches,
     newly_covered,
     read_search,
     search_result,
@@ -154,6 +155,35 @@ def test_improvements_tell_operations_and_time_to_an_error(tmp_path: Path) -> No
     assert (result.members, result.missing, result.complete) == ((0, 1), (2,), False)
     assert result.member_qualities == pytest.approx((0.5, 0.2))
     assert result.ensemble_quality == pytest.approx(0.2)
+
+
+def test_the_window_ends_when_the_last_worker_does(tmp_path: Path) -> None:
+    """A model that ended just before the time was up does not make the search too short."""
+    lines = trained(candidate("a"), at=0.1, accuracies=[0.5])
+    write_history(tmp_path, 0, [(0, Present("begin")), *lines, (12, Present("end"))])
+    search, _ = searched(tmp_path)
+    assert search.seconds == pytest.approx(12)
+    assert search.curve.at(12) == search.curve.at(10.1) == pytest.approx(ONE_EPOCH)
+    assert search.curve.highest(least=11) == pytest.approx((ONE_EPOCH / 11, 11))
+
+
+def test_an_epoch_told_again_has_its_last_word(tmp_path: Path) -> None:
+    made = candidate("a")
+    write_history(tmp_path, 0, [(0, made), *epoch(made, 1, at=0, accuracy=0.9)])
+    write_history(tmp_path, 0, [(20, made), *epoch(made, 1, at=20, accuracy=0.6)], attempt=2)
+    search, history = searched(tmp_path)
+    assert [one.error for one in search.improvements] == pytest.approx([0.4])
+    result = search_result(history, finished=[0], ensemble_size=1)
+    assert result.ensemble_quality == search.improvements[-1].error
+
+
+def test_the_best_model_of_a_run_is_that_of_its_best_trial(tmp_path: Path) -> None:
+    scores = []
+    for name, accuracy in (("a", 0.5), ("b", 0.8), ("c", 0.6)):
+        write_history(tmp_path / name, 0, trained(candidate(name), at=0, accuracies=[accuracy]))
+        search, history = searched(tmp_path / name)
+        scores.append(figures_of(search, history, least_seconds=1, target=0.3))
+    assert mean_of_searches(scores, variation=None).best_model == "b"
 
 
 def test_idle_time_between_trainings_is_told_from_restarts(tmp_path: Path) -> None:

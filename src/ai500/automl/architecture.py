@@ -17,6 +17,8 @@ LayerKind = Literal[
 ]  # fmt: skip
 KEEPS_CHANNELS = ("batch_norm", "relu", "max_pool", "global_pool")
 """One input, whose channels come out in the same order."""
+LARGEST_KERNEL = 7
+"""Of a convolution in a search: that of ResNet's first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +125,20 @@ def encode(architecture: Architecture) -> list[dict[str, object]]:
 
 def decode(data: object) -> Architecture:
     """Checked: a layer may only take what came before it."""
-    layers = schema.decode(tuple[Layer, ...], data, at="architecture")
+    found = Architecture(schema.decode(tuple[Layer, ...], data, at="architecture"))
+    check(found)
+    return found
+
+
+def check(architecture: Architecture) -> None:
+    """Refuse layers of one number, and a layer that takes a later one's output."""
     seen: set[int] = set()
-    for layer in layers:
+    for layer in architecture.layers:
         if layer.number in seen or not seen.issuperset(layer.inputs):
             raise schema.SchemaError(
                 f"architecture.{layer.number}", "repeats a number or takes a later layer's output"
             )
         seen.add(layer.number)
-    return Architecture(layers)
 
 
 class Builder:

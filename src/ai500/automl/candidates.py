@@ -37,6 +37,10 @@ class SearchSpaceError(AI500Error):
     """Nowhere to go from any of the models that were trained."""
 
 
+class NoParentError(AI500Error):
+    """No model was trained that could have children: not one has weights that can be read."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A candidate that can be trained at once."""
@@ -51,7 +55,7 @@ class Prepared:
 
 
 class Candidates:
-    """Makes the models of one worker."""
+    """Makes the models of one worker, each new to it: others may make the same at the same time."""
 
     def __init__(self, task: Task, history: History, store: WeightStore) -> None:
         assert task.search is not None
@@ -64,39 +68,45 @@ class Candidates:
             classes=task.definition.classes, input_channels=task.definition.input_shape[0]
         )
 
-    def first(self) -> Prepared:
-        """A worker's first round: the initial model, its weights by He's method from the seed."""
-        seed = self._seed(1)
+    def first(self, number: int = 1) -> Prepared:
+        """The initial model, its weights by He's method from the seed: a worker's first round, or
+        a later one where nothing that was trained can have children. In the training's thread."""
+        seed = self._seed(number)
         torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
         weights = Network(self.initial).state_dict()
-        proposed = first_proposal(self._search, batch_size=self._task.hyperparameters.batch_size)
-        made = self._candidate(self.initial, None, (), proposed, number=1)
+        proposed = self._proposed(list(self._history.models.values()), number)
+        made = self._candidate(self.initial, None, (), proposed, number=number)
         return Prepared(made, proposed.batch_size, (), seed, weights)
 
     def again(self, candidate: Candidate) -> Prepared:
         """A model that was interrupted: its checkpoint brings the weights."""
-        ranks = self._task.parallel_degree * self._task.hyperparameters.accumulation
         seed = self._seed(candidate.round)
-        return Prepared(candidate, candidate.batch_size // ranks, (), seed, None)
+        return Prepared(candidate, candidate.batch_size // self._parts, (), seed, None)
 
-    def next(self, number: int) -> Prepared:
-        """A child of one of the best models, unlike any that was tried."""
+    def next(self, number: int, *, training: str | None = None) -> Prepared:
+        """A child of one of the best models, unlike any that the histories tell of by now.
+
+        `training`: the worker's own model that still trains may be its parent, and then brings its
+        weights later. Without it the child has weights.
+        """
         self._history.look()
         search, seed = self._search, self._seed(number)
         random = np.random.default_rng(seed)
         known = list(self._history.models.values())
-        proposed = first_proposal(search, batch_size=self._task.hyperparameters.batch_size)
-        if search.tunes(number):
-            proposed = propose(known, search=search, degree=self._task.parallel_degree, seed=seed)
-        for parent, weights in self._parents(known, number=number, random=random):
+        proposed = self._proposed(known, number)
+        anybody = False
+        for parent, weights in self._parents(known, number, random=random, training=training):
+            anybody = True
             found = self._child(parent, proposed, random=random, number=number)
             if found is not None:
                 candidate, steps = found
                 made = Prepared(candidate, proposed.batch_size, steps, seed, None)
                 return made if weights is None else self.inherit(made, parent, weights)
+        if not anybody:
+            raise NoParentError(f"worker {self._task.member}: no model can have children yet.")
         raise SearchSpaceError(
             f"worker {self._task.member} found no new model for its round {number}: none of "
-            f"{DRAWS} morphisms drawn from each of the best models is new and has at most "
+            f"{DRAWS} morphisms drawn from each model that is kept is new and has at most "
             f"automl.most_growth = {search.most_growth:g} times the initial model's operations. "
             "Set a larger automl.most_growth, or more automl.kernel_sizes."
         )
@@ -107,8 +117,7 @@ class Candidates:
         architecture = parent.architecture
         for move in prepared.moves:
             architecture, weights = apply(architecture, weights, move, generator=generator)
-        candidate = dataclasses.replace(prepared.candidate, parent_accuracy=parent.accuracy)
-        return dataclasses.replace(prepared, candidate=candidate, weights=weights)
+        return dataclasses.replace(prepared, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
         """Counted from its layers, each architecture once."""
@@ -124,11 +133,27 @@ class Candidates:
     def _seed(self, number: int) -> int:
         return derive(self._task.seed, Stream.SEARCH, self._task.member, number)
 
+    @property
+    def _parts(self) -> int:
+        """Of a step's batch: one for each accelerator and pass before the update."""
+        return self._task.parallel_degree * self._task.hyperparameters.accumulation
+
+    def _proposed(self, known: Sequence[Model], number: int) -> Proposed:
+        """The hyper-parameters of a round: the class's own, later TPE's."""
+        search = self._search
+        if not search.tunes(number):
+            return first_proposal(search, batch_size=self._task.hyperparameters.batch_size)
+        return propose(known, search=search, parts=self._parts, seed=self._seed(number))
+
     def _parents(
-        self, known: Sequence[Model], *, number: int, random: np.random.Generator
+        self,
+        known: Sequence[Model],
+        number: int,
+        *,
+        random: np.random.Generator,
+        training: str | None,
     ) -> Iterator[tuple[Model, Weights | None]]:
         """Drawn from the ranked history; before any model was judged: the one in training."""
-        training = f"{self._task.member:03d}-{number - 1:04d}"
         drawn = drawn_parents(
             known,
             by_prediction=not self._search.tunes(number),
@@ -138,15 +163,16 @@ class Candidates:
         )
         nobody = True
         for parent in drawn:
-            weights = None
-            if parent.ended is not None and parent.ended.weights is not None:
-                weights = self._store.load(parent.ended.weights)
-                if weights is None:
-                    continue
-            nobody = False
-            yield parent, weights
-        if nobody and training in self._history.models:
-            yield self._history.models[training], None
+            # Another thread may end it: looked at once.
+            ended, weights = parent.ended, None
+            if ended is not None:
+                weights = None if ended.weights is None else self._store.load(ended.weights)
+            if weights is not None or (ended is None and parent.id == training):
+                nobody = False
+                yield parent, weights
+        current = self._history.models.get(training or "")
+        if nobody and current is not None and current.ended is None:
+            yield current, None
 
     def _child(
         self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
@@ -178,7 +204,7 @@ class Candidates:
         number: int,
     ) -> Candidate:
         task = self._task
-        images = proposed.batch_size * task.hyperparameters.accumulation * task.parallel_degree
+        images = proposed.batch_size * self._parts
         return Candidate(
             model=f"{task.member:03d}-{number:04d}",
             parent=None if parent is None else parent.id,
@@ -193,7 +219,6 @@ class Candidates:
             steps_per_epoch=task.definition.train_samples // images,
             validation_images=task.definition.validation_samples,
             epochs=self._search.epochs_of(number, most=task.hyperparameters.epochs),
-            parent_accuracy=None if parent is None else parent.accuracy,
         )
 
 
@@ -233,7 +258,7 @@ def drawn_moves(
     besides = BESIDES[int(random.integers(len(BESIDES)))]
     grown = shape.after((block,))
     assert grown is not None  # a block can be added behind every ReLU
-    others = [one for one in moves(grown) if one.kind == besides]
+    others = list(moves(grown, kinds=(besides,)))
     if not others:
         return (block,)
     return block, others[int(random.integers(len(others)))]

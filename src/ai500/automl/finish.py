@@ -1,4 +1,8 @@
-"""The record that a worker of a search leaves: its best model, and how it trained."""
+"""The record that a worker of a search leaves: its best model, and how it trained.
+
+`quality` is the least error of the model's epochs; `weights_sha256` is of the weights after its
+last one, which are those on disk and those that its children began with.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from ai500.automl.head import Head
 from ai500.automl.history import FILE, Candidate, Model, Reader, Work
 from ai500.errors import AI500Error
 from ai500.events import Event
-from ai500.metrics.search_score import newly_covered
+from ai500.metrics.search_score import Counted
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Task, TrainRecord
 from ai500.train import what_ran
@@ -61,16 +65,16 @@ def best_model(head: Head, *, worker: int) -> Model:
 
 def _totals(folder: Path) -> tuple[int, int, int]:
     """Images, steps and epochs of all the worker's models; what was repeated counts once."""
-    known: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    batches: dict[str, int] = {}
+    counted, known = Counted(), dict[str, Candidate]()
+    epochs: set[tuple[str, int]] = set()
     images = steps = 0
     for line in Reader(folder / FILE).new():
         entry = line.entry
         if isinstance(entry, Candidate):
-            batches[entry.model] = entry.batch_size
-        elif isinstance(entry, Work) and entry.phase == "train" and entry.model in batches:
-            covered = known.setdefault((entry.model, entry.epoch), [])
-            fresh = newly_covered(covered, entry.first, entry.first + entry.count)
+            known[entry.model] = entry
+        elif isinstance(entry, Work) and entry.phase == "train":
+            fresh = counted.new(entry, known[entry.model])
+            epochs.add((entry.model, entry.epoch))
             steps += fresh
-            images += fresh * batches[entry.model]
-    return images, steps, len(known)
+            images += fresh * known[entry.model].batch_size
+    return images, steps, len(epochs)

@@ -3,7 +3,8 @@
     members/007/history.jsonl
 
 Nobody but the worker writes it, everybody reads it: a plain network file system suffices, without
-a server and without a lock (ADR 0006). A line that can't be read is passed over and reported.
+a server and without a lock (ADR 0006). A line that can't be read is passed over and reported, and
+so is whatever is told of a model whose own line can't be read.
 
 Work is told in ranges (steps of an epoch, images of a validation), and counted from them by the
 operations of the model's architecture. A range that a resumed worker repeats is known by its
@@ -28,6 +29,8 @@ from ai500.schema import option
 FILE = "history.jsonl"
 Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
+EXHAUSTED = "the search space is exhausted"
+"""Why a worker ended that found no other model to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,6 @@ class Candidate:
     steps_per_epoch: int = option(1, "optimizer steps of an epoch", minimum=1)
     validation_images: int = option(1, "of one validation", minimum=1)
     epochs: int = option(1, "at most", minimum=1)
-    parent_accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,10 @@ class Reader:
         self.worker = int(path.parent.name)
         self._path = path
         self._offset = self._line = 0
+        self._models: set[str] = set()
         self.unreadable: list[Unreadable] = []
+        self.orphans: set[str] = set()
+        """Models that are told of, and no readable line says what they are."""
 
     def new(self) -> Iterator[Line]:
         """Whole lines that were not seen before."""
@@ -160,10 +165,20 @@ class Reader:
         for text in whole.split(b"\n")[:-1]:
             self._line += 1
             try:
-                yield _line(text, worker=self.worker)
+                line = _line(text, worker=self.worker)
+                self._check_model(line.entry)
+                yield line
             except (schema.SchemaError, ValueError, RecursionError) as error:
                 why = str(error)[:120] if isinstance(error, schema.SchemaError) else "no JSON"
                 self.unreadable.append(Unreadable(self.worker, self._line, why))
+
+    def _check_model(self, entry: Entry) -> None:
+        """What is told of a model that nobody described can't be counted."""
+        if isinstance(entry, Candidate):
+            self._models.add(entry.model)
+        elif not isinstance(entry, Present) and entry.model not in self._models:
+            self.orphans.add(entry.model)
+            raise schema.SchemaError("model", f"{entry.model[:20]!r} was not taken up before")
 
 
 _HEAD: dict[str, tuple[type, ...]] = {
@@ -214,12 +229,14 @@ class Model:
     @property
     def accuracy(self) -> float | None:
         """The best of its epochs; None: none is done yet."""
-        return max((one.accuracy for one in self.epochs.values()), default=None)
+        # A list: another thread may take in an epoch meanwhile.
+        return max((one.accuracy for one in list(self.epochs.values())), default=None)
 
     @property
     def predicted(self) -> float | None:
         """By its learning curve, as of its last epoch."""
-        return self.epochs[max(self.epochs)].predicted if self.epochs else None
+        known = list(self.epochs)
+        return self.epochs[max(known)].predicted if known else None
 
     @property
     def state(self) -> State | Literal["training"]:
@@ -251,12 +268,17 @@ class History:
         """Lines that were passed over."""
         return [one for reader in self._readers.values() for one in reader.unreadable]
 
+    def orphans(self, worker: int) -> set[str]:
+        """Models of a worker that are told of without the line that says what they are."""
+        mine = [reader for reader in self._readers.values() if reader.worker == worker]
+        return {model for reader in mine for model in reader.orphans}
+
     def _take(self, line: Line) -> None:
         entry = line.entry
         if isinstance(entry, Candidate):
             # Told again by a worker that takes its model up again: nothing new.
             self.models.setdefault(entry.model, Model(line.worker, entry))
-        elif isinstance(entry, Epoch | Ended) and entry.model in self.models:
+        elif isinstance(entry, Epoch | Ended):
             model = self.models[entry.model]
             if model.worker == line.worker and isinstance(entry, Epoch):
                 model.epochs[entry.epoch] = entry

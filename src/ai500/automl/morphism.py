@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
-from ai500.automl.architecture import Architecture, Layer
+from ai500.automl.architecture import LARGEST_KERNEL, Architecture, Layer
 from ai500.automl.widening import UnwidenableError, mappings_of
 
 Weights = dict[str, Tensor]
 MoveKind = Literal["deeper", "wider", "kernel", "skip_add", "skip_concat"]
+KINDS: tuple[str, ...] = get_args(MoveKind)
 EPSILON = 1e-5  # of torch's batch norm
-LARGEST_KERNEL = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,28 @@ class Move:
     """deeper, kernel: of the kernel; wider: the channels after it."""
 
 
-def moves(architecture: Architecture, *, kernels: tuple[int, ...] = (3, 5)) -> Iterator[Move]:
-    """Every single step from here, in a fixed order."""
-    reductions, channels = architecture.reductions(), architecture.channels()
-    rectified = [layer for layer in architecture.layers if layer.kind == "relu"]
-    for layer in rectified:
-        for size in kernels:
-            yield Move("deeper", layer.number, size=size)
+def moves(architecture: Architecture, *, kinds: Sequence[str] = KINDS) -> Iterator[Move]:
+    """Every single step of these kinds from here, in a fixed order."""
+    if "deeper" in kinds:
+        for layer in _rectified(architecture):
+            for size in (3, 5):
+                yield Move("deeper", layer.number, size=size)
     for layer in architecture.layers:
-        if layer.kind == "convolution":
+        if layer.kind == "convolution" and "wider" in kinds:
             yield Move("wider", layer.number, size=layer.channels + math.ceil(layer.channels / 4))
-            if 1 < layer.kernel < LARGEST_KERNEL:
-                yield Move("kernel", layer.number, size=layer.kernel + 2)
+        if layer.kind == "convolution" and "kernel" in kinds and 1 < layer.kernel < LARGEST_KERNEL:
+            yield Move("kernel", layer.number, size=layer.kernel + 2)
+    if "skip_add" in kinds or "skip_concat" in kinds:
+        yield from (one for one in _skips(architecture) if one.kind in kinds)
+
+
+def _rectified(architecture: Architecture) -> list[Layer]:
+    return [layer for layer in architecture.layers if layer.kind == "relu"]
+
+
+def _skips(architecture: Architecture) -> Iterator[Move]:
+    reductions, channels = architecture.reductions(), architecture.channels()
+    rectified = _rectified(architecture)
     for at, source in enumerate(rectified):
         for target in rectified[at + 1 :]:
             ratio = reductions[target.number] // max(1, reductions[source.number])

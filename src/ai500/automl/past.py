@@ -15,9 +15,12 @@ MOST_STARTS = 3
 class Past:
     """Of one worker, in all its attempts."""
 
+    attempts: int = 0
+    """How often it was started: the history's own number, a requeued job keeps its old one."""
     begun: bool = False
     """Whether any attempt came to its first batch."""
     rounds: int = 0
+    """The last one that has a name: a name is never given twice."""
     seconds: float = 0.0
     """That it has searched: from each attempt's first batch to the last thing it told."""
     open: dict[str, Candidate] = field(default_factory=dict)
@@ -30,6 +33,12 @@ class Past:
         return self.starts.get(model, 0) >= MOST_STARTS
 
 
+def number_of(model: str, *, worker: int) -> int:
+    """The round in the name of a worker's model; 0: it is no such name."""
+    first, _, number = model.partition("-")
+    return int(number) if first == f"{worker:03d}" and number.isdecimal() else 0
+
+
 def past_of(lines: Iterable[Line], *, worker: int) -> Past:
     """From all that the worker told before."""
     past, begun = Past(), None
@@ -37,6 +46,8 @@ def past_of(lines: Iterable[Line], *, worker: int) -> Past:
         if line.worker != worker:
             continue
         entry, now = line.entry, float(line.event["monotonic"])
+        if line.attempt != past.attempts:  # a killed attempt told no end: nothing counts until now
+            past.attempts, begun = line.attempt, None
         if isinstance(entry, Present) and entry.what == "begin":
             past.begun = True
             begun = now  # each attempt has a clock of its own: only differences count

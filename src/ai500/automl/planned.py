@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ai500.automl.architecture import LARGEST_KERNEL
 from ai500.automl.settings import Search
 from ai500.config import AutomlConfig, Config
 from ai500.errors import ConfigError, EnvironmentLacksError
@@ -63,6 +64,22 @@ def _check_sizes(search: Search) -> None:
         raise ConfigError(
             f"automl.kernel_sizes = {list(search.kernel_sizes)}: state at least one, each odd (an "
             "added block keeps the size of its input), such as [3, 5]."
+        )
+    if max(search.kernel_sizes) > LARGEST_KERNEL:
+        raise ConfigError(
+            f"automl.kernel_sizes = {list(search.kernel_sizes)}: a search has kernels of at most "
+            f"{LARGEST_KERNEL} × {LARGEST_KERNEL}. State smaller ones, such as [3, 5]."
+        )
+    for name in ("batch_sizes", "kernel_sizes"):
+        sizes = getattr(search, name)
+        if len(set(sizes)) < len(sizes):
+            raise ConfigError(
+                f"automl.{name} = {list(sizes)}: TPE chooses from different sizes. State each once."
+            )
+    if search.most_growth <= 1:
+        raise ConfigError(
+            f"automl.most_growth = {search.most_growth:g}: every child has more operations than "
+            "the initial model, so none could be tried. Set more than 1, such as 8."
         )
 
 

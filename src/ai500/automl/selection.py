@@ -52,11 +52,16 @@ def drawn_parents(
     random: np.random.Generator,
     training: str | None = None,
 ) -> Iterator[Model]:
-    """The best ones in a drawn order: each place goes to rank r with weight exp(−r / 2)."""
-    left = ranked(models, by_prediction=by_prediction, training=training)[:best]
+    """The best ones in a drawn order: each place goes to rank r with weight exp(−r / 2).
+
+    After them the others as they rank: where the best ones have no children left.
+    """
+    known = ranked(models, by_prediction=by_prediction, training=training)
+    left, others = known[:best], known[best:]
     ranks = list(range(len(left)))
     while left:
         weights = np.array([math.exp(-rank / TEMPERATURE) for rank in ranks])
         at = int(random.choice(len(left), p=weights / weights.sum()))
         ranks.pop(at)
         yield left.pop(at)
+    yield from others

@@ -13,6 +13,7 @@ import torch
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.automl.settings import Search
+from ai500.errors import AI500Error
 from ai500.events import Event, EventLog
 from ai500.parallel.engines import Wish
 from ai500.parallel.engines.replicas import rank_zero_says
@@ -146,10 +147,19 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
     except torch.OutOfMemoryError:
-        if mesh.size > 1:
-            raise  # the other ranks wait for this one
-        return "lost", "out of the accelerator's memory"
+        return out_of_memory(member.feed.global_batch_size, rank=mesh.rank, ranks=mesh.size)
     return "trained", ""
+
+
+def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
+    """A model alone on its accelerator is lost; other ranks would wait for this one for ever."""
+    if ranks > 1:
+        raise AI500Error(
+            f"rank {rank}: a model that trains {images} images a step needs more memory than the "
+            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.most_growth, in "
+            "a new run."
+        )
+    return "lost", "out of the accelerator's memory"
 
 
 def _asked(limits: Limits) -> Wish:

@@ -30,11 +30,13 @@ def first_proposal(search: Search, *, batch_size: int) -> Proposed:
     return Proposed(batch_size, search.kernel_sizes[0], tuned=False)
 
 
-def propose(models: Iterable[Model], *, search: Search, degree: int, seed: int) -> Proposed:
-    """Optuna's TPE, told of every judged model of the history, asked once.
+def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -> Proposed:
+    """Optuna's TPE, told of every model of the history, asked once.
 
+    `parts`: pieces of a step's batch (degree × accumulation), one of which TPE chooses the size of.
     Models that still train are told with the worst accuracy so far (the constant liar), so that
-    workers which ask at the same time are not all sent to the same place.
+    workers which ask at the same time are not all sent to the same place; so are models that were
+    lost before they were judged: out of memory is the worst place of all.
     """
     optuna = imported_optuna()
     space = {
@@ -47,11 +49,11 @@ def propose(models: Iterable[Model], *, search: Search, degree: int, seed: int) 
     judged = [model.accuracy for model in known if model.accuracy is not None]
     for model in known:
         params = {
-            "batch_size": model.candidate.batch_size // degree,
+            "batch_size": model.candidate.batch_size // parts,
             "kernel": model.candidate.kernel or search.kernel_sizes[0],
         }
         value = model.accuracy
-        if value is None and model.ended is None:
+        if value is None and model.state in ("training", "lost"):
             value = min(judged, default=None)
         if value is None or any(params[name] not in space[name].choices for name in space):
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Work
-from ai500.metrics.search_score import newly_covered, operations_of_one
+from ai500.metrics.search_score import Counted, operations_of_one
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Watch:
 
     def __init__(self, members: Path) -> None:
         self._history = History(members)
-        self._covered: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+        self._counted = Counted()
         self._operations: dict[int, int] = {}
         self._first: dict[int, float] = {}
         self.workers: dict[int, WorkerView] = {}
@@ -56,8 +56,7 @@ class Watch:
 
     def _count(self, work: Work, worker: int, *, now: float) -> None:
         candidate = self._history.models[work.model].candidate
-        known = self._covered.setdefault((work.model, work.phase, work.epoch), [])
-        fresh = newly_covered(known, work.first, work.first + work.count)
+        fresh = self._counted.new(work, candidate)
         done = self._operations.get(worker, 0) + fresh * operations_of_one(candidate, work.phase)
         first = self._first.setdefault(worker, now - work.seconds)
         self._operations[worker] = done

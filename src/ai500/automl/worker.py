@@ -7,7 +7,6 @@ histories: one that died goes on from them, one that comes late reads them.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from ai500.automl.architecture import Architecture
 from ai500.automl.candidates import Prepared
 from ai500.automl.finish import leave_record
 from ai500.automl.head import Head
-from ai500.automl.history import State
+from ai500.automl.history import EXHAUSTED, State
 from ai500.automl.morphism import Weights
 from ai500.automl.network import Network
 from ai500.automl.training import Limits, ModelLog, model_task, train
@@ -64,8 +63,7 @@ class Worker:
         self._mesh = make_mesh(task.parallel, device=device)
         self._samples = samples_of(task)
         self._log = event_log(task, rank=rank, device=device)
-        attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-        self._head = None if self._log is None else Head(task, self._log, attempt=attempt)
+        self._head = None if self._log is None else Head(task, self._log)
         self._deadline = math.inf
         self._trained: tuple[Member, ModelLog | None] | None = None
 
@@ -78,14 +76,19 @@ class Worker:
         """Round after round. The other ranks go through the same rounds as rank 0."""
         head = self._head
         try:
+            ended = "time is up"
             while self._agreed(self._time_left):
-                self._round(ready)
+                prepared = self._agreed(lambda: self._needed().take())
+                if prepared is None:
+                    ended = EXHAUSTED
+                    break
+                self._round(prepared, ready)
         except Interrupted:
             if head is not None:
                 head.close("interrupted")
             raise
         if head is not None:
-            head.close("time is up")
+            head.close(ended)
         self.emit("end")
 
     def finish(self) -> None:
@@ -104,9 +107,8 @@ class Worker:
         head = self._needed()
         return head.seconds_left > 0 and time.monotonic() < self._deadline
 
-    def _round(self, ready: Callable[[], None]) -> None:
+    def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
         """One model from its candidate to its last line in the history."""
-        prepared = self._agreed(lambda: self._needed().take())
         log = self._model_log(prepared)
 
         def on_ready() -> None:

@@ -5,8 +5,7 @@
 
 Operations are those of training and of validation, counted analytically for each architecture.
 The final score is the highest FLOPS(t) of all t that are no shorter than the class's least time:
-so the warm-up counts, a lucky moment does not, and whoever searches longer loses nothing. AIPerf's
-own report reads the same curve, at full hours.
+so the warm-up counts, a lucky moment does not, and whoever searches longer loses nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
 
-from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Work
+from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Present, Work
 from ai500.errors import JobError
 from ai500.records import EnsembleResult, Improvement, SearchScore
 
@@ -87,7 +86,7 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """From the first batch to the last work."""
+        """From the first batch to the last worker's end."""
         return self.curve.seconds[-1]
 
     def error(self, seconds: float) -> float | None:
@@ -121,16 +120,19 @@ def read_search(
     counted = list(_chunks(lines, history, time_of))
     if not counted:
         raise JobError("no worker has trained yet: their histories are empty.")
-    first = min(chunk.start for chunk in counted)
+    present = [time_of(line) for line in lines if isinstance(line.entry, Present)]
+    first = min([*(chunk.start for chunk in counted), *present])
     chunks = [
         dataclasses.replace(one, start=one.start - first, end=one.end - first) for one in counted
     ]
-    curve = curve_of(chunks)
-    judged = sorted(
-        (time_of(line) - first, 1 - line.entry.accuracy, line.entry.model)
-        for line in lines
-        if isinstance(line.entry, Epoch) and _own(line, history)
-    )
+    curve = curve_of(chunks, until=max(present, default=first) - first)
+    told: dict[tuple[str, int], tuple[float, float, str]] = {}
+    for line in lines:
+        one = line.entry
+        if isinstance(one, Epoch) and _own(line, history):
+            # A resumed worker may tell an epoch again: the last word counts, as in `Model`.
+            told[one.model, one.epoch] = time_of(line) - first, 1 - one.accuracy, one.model
+    judged = sorted(told.values())
     sizes = {model.candidate.validation_images for model in history.models.values()}
     return Search(chunks, curve, _improvements(judged, curve), first, max(1, *sizes))
 
@@ -147,7 +149,7 @@ def _improvements(
     found: list[Improvement] = []
     for seconds, error, model in judged:
         if not found or error < found[-1].error:
-            # The last validation is judged a moment after its work, which ends the search.
+            # The last validation is judged a moment after its work, which may end the search.
             at = min(seconds, curve.seconds[-1])
             found.append(Improvement(at, curve.at(at), error, model))
     return tuple(found)
@@ -156,17 +158,13 @@ def _improvements(
 def _chunks(
     lines: Iterable[Line], history: History, time_of: Callable[[Line], float]
 ) -> Iterable[Chunk]:
-    covered: dict[tuple[str, Phase, int], list[tuple[int, int]]] = {}
+    counted = Counted()
     for line in lines:
         work = line.entry
         if not isinstance(work, Work) or not _own(line, history):
             continue
         candidate, end = history.models[work.model].candidate, time_of(line)
-        limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
-        known = covered.setdefault((work.model, work.phase, work.epoch), [])
-        fresh = 0
-        if work.epoch <= candidate.epochs:
-            fresh = newly_covered(known, work.first, min(work.first + work.count, limit))
+        fresh = counted.new(work, candidate)
         yield Chunk(
             worker=line.worker,
             attempt=line.attempt,
@@ -177,6 +175,21 @@ def _chunks(
             operations=fresh * operations_of_one(candidate, work.phase),
             count=fresh,
         )
+
+
+class Counted:
+    """Work that is known: whatever is told again counts once, and no epoch has more than it has."""
+
+    def __init__(self) -> None:
+        self._covered: dict[tuple[str, Phase, int], list[tuple[int, int]]] = {}
+
+    def new(self, work: Work, candidate: Candidate) -> int:
+        """Steps or images that nothing told before."""
+        limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
+        if work.epoch > candidate.epochs:
+            return 0
+        known = self._covered.setdefault((work.model, work.phase, work.epoch), [])
+        return newly_covered(known, work.first, min(work.first + work.count, limit))
 
 
 def newly_covered(known: list[tuple[int, int]], first: int, end: int) -> int:
@@ -200,9 +213,11 @@ def operations_of_one(candidate: Candidate, phase: Phase) -> int:
     return candidate.batch_size * per_image + count.update_per_step
 
 
-def curve_of(chunks: Sequence[Chunk]) -> Curve:
-    """All workers' operations, each chunk's spread evenly over its time."""
+def curve_of(chunks: Sequence[Chunk], *, until: float) -> Curve:
+    """All workers' operations, each chunk's spread evenly over its time; then none `until`."""
     steps: dict[float, float] = {0.0: 0.0}
+    if until > max(one.end for one in chunks):
+        steps[until] = 0.0
     """Time → change of the rate there."""
     jumps: dict[float, float] = {}
     for one in chunks:
@@ -229,7 +244,8 @@ class Idle:
     between_trainings: float
     """From the end of one model's work to the next model's first batch, in one attempt."""
     uncovered: float
-    """All time without work: also checkpoints, ends of epochs, and restarts after a failure."""
+    """All time without work: also restarts after a failure. Checkpoints and the ends of epochs are
+    in the time of the work they belong to."""
 
 
 def idle(chunks: Iterable[Chunk]) -> Idle:
@@ -346,7 +362,12 @@ def mean_of_searches(trials: Sequence[SearchScore], *, variation: float | None) 
             # A mean over only those trials that got there would flatter the run.
             merged[field.name] = None
     alone = {"operations_to_target_variation": variation, "improvements": ()}
-    return dataclasses.replace(trials[0], **merged | alone)
+    return dataclasses.replace(_best_of(trials), **merged | alone)
+
+
+def _best_of(trials: Sequence[SearchScore]) -> SearchScore:
+    """The trial that found the least error: its best model is the run's."""
+    return min(trials, key=lambda one: min((i.error for i in one.improvements), default=1.0))
 
 
 def clock_of_lines(hosts: set[tuple[str, str]]) -> Literal["monotonic", "wall"]:

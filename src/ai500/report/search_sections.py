@@ -106,7 +106,7 @@ def score_table(contents: Contents) -> Table:
          "of the workers' time, from a model's end to the next one's first batch",
          "AIPerf Fig. 5"),
         ("Without work", f"{found.without_work:.2%}",
-         "of the workers' time: also checkpoints, ends of epochs, restarts", "AIPerf Fig. 5"),
+         "of the workers' time: between trainings, and restarts", "AIPerf Fig. 5"),
         ("Models", f"{found.models:,}",
          f"{found.tuned:,} tuned by TPE, {found.lost:,} lost", "AIPerf §IV-B"),
         ("Unreadable lines", f"{found.unreadable_lines:,}", "of histories, passed over", "SPEC §6"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,8 +77,8 @@ def restore(
     """Load this rank's part; None when there is no checkpoint yet."""
     if not path.exists():
         return None
+    state = read(path)
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         position = Position(**state["position"])
         if position.seed != seed:
             raise DataError(f"{path} belongs to seed {position.seed}, this run has {seed}.")
@@ -86,9 +87,21 @@ def restore(
         mine = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
         engine.remember(mine["engine"])
         numerics.load_state_dict(mine["numerics"])
-    except (KeyError, IndexError, TypeError, RuntimeError, ValueError, EOFError) as error:
+    except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
         raise DataError(f"{path} is not a checkpoint of this run: {error}. Delete it.") from error
     return position
+
+
+def read(path: Path) -> dict[str, Any]:
+    """All that a checkpoint has; whatever a broken disk made of it is told as such."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError) as error:
+        why = str(error).partition("\n")[0][:200]
+        raise DataError(f"{path} is not a checkpoint of this run: {why}. Delete it.") from error
+    if not isinstance(state, dict):
+        raise DataError(f"{path} is not a checkpoint of this run. Delete it.")
+    return state
 
 
 def _everyones(mine: dict[str, Any], engine: Engine) -> list[Any] | None:
