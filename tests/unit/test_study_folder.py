@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from ai500 import config as configuration
 from ai500 import rundir
 from ai500.atomic import write_text
+from ai500.bagging.member_views import MemberView
 from ai500.errors import JobError, RunFolderError
-from ai500.pipeline import Observer
 from ai500.study.conduct import conduct, draw
 from ai500.study.definition import Choices
 from ai500.study.folder import StudyFolder
@@ -20,8 +21,12 @@ from ai500.study.planning import check_same_study
 from tests.unit.synthetic_study import prepared, pretend_finished
 
 
-class Nobody(Observer):
+class Nobody:
     """Watches."""
+
+    def stage(self, text: str) -> None: ...
+    def progress(self, done: int, total: int) -> None: ...
+    def members(self, views: Sequence[MemberView]) -> None: ...
 
 
 def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
