@@ -147,45 +147,62 @@ class RunFolder:
             )
         return run
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Only one process at a time works in a run folder."""
-        try:
-            file = self.lock_file.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise EnvironmentLacksError(
-                f"cannot write in {self.path}: {error.strerror}. Check the folder's permissions."
-            ) from error
-        with file:
-            if not lock_within(file, seconds=1.0):
-                raise RunFolderError(
-                    f"{self.path} is in use by {self.owner() or 'another process'}. "
-                    f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it."
-                )
-            file.truncate(0)
-            file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-            file.flush()
-            try:
-                yield
-            finally:
-                file.truncate(0)
+        return locked(
+            self.lock_file,
+            advice=f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it.",
+        )
 
     def owner(self) -> str | None:
         """Who holds the lock, in words."""
-        holder = self.holder()
-        return f"process {holder[1]} on {holder[0]}" if holder else None
+        return owner_of(self.lock_file)
 
     def holder(self) -> tuple[str, int] | None:
         """Host and process id of the controller at work, None when there is none."""
+        return holder_of(self.lock_file)
+
+
+@contextlib.contextmanager
+def locked(lock_file: Path, *, advice: str) -> Iterator[None]:
+    """Only one process at a time works in the folder of that file."""
+    folder = lock_file.parent
+    try:
+        file = lock_file.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentLacksError(
+            f"cannot write in {folder}: {error.strerror}. Check the folder's permissions."
+        ) from error
+    with file:
+        if not lock_within(file, seconds=1.0):
+            owner = owner_of(lock_file) or "another process"
+            raise RunFolderError(f"{folder} is in use by {owner}. {advice}")
+        file.truncate(0)
+        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        file.flush()
         try:
-            with self.lock_file.open(encoding="utf-8") as file:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    return None
-                entry = json.loads(file.read())
-        except (OSError, ValueError):
-            return None
-        return str(entry["host"]), int(entry["pid"])
+            yield
+        finally:
+            file.truncate(0)
+
+
+def owner_of(lock_file: Path) -> str | None:
+    """Who holds the lock, in words."""
+    holder = holder_of(lock_file)
+    return f"process {holder[1]} on {holder[0]}" if holder else None
+
+
+def holder_of(lock_file: Path) -> tuple[str, int] | None:
+    """Host and process id of who holds it, None when nobody does."""
+    try:
+        with lock_file.open(encoding="utf-8") as file:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            entry = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return str(entry["host"]), int(entry["pid"])
 
 
 def lock_within(file: TextIO, *, seconds: float) -> bool:

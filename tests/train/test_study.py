@@ -40,7 +40,8 @@ def test_a_study_goes_on_where_it_was_stopped(
     runs = [folder / point["run"] for point in points]
     runs[0].mkdir(parents=True)
     (runs[0] / "config.toml").touch()  # as a power cut leaves it while a run is prepared
-    (folder / "study.json").write_text('{"study": "scaling"}')
+    known = {"study": "scaling", "workload": "image_classification", "problem_class": "smoke"}
+    (folder / "study.json").write_text(json.dumps(known))
     stopped = start(*words)
     wait_for(runs[0] / "events.jsonl", "epoch")
     stopped.interrupt()
@@ -97,6 +98,31 @@ def test_a_point_that_fails_does_not_end_the_study(
     assert again.wait() == 0, again.err
     assert "point 1 of 1: M = 2, P = 1" in again.out
     assert not json.loads((tmp_path / "s" / "result.json").read_text())["missing"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("study", "names"),
+    [
+        ("data-parallel", ["ensemble-1", "ensemble-2", "single-2"]),
+        ("optimizations", ["fp32", "mixed-bf16", "compression", "both", "large-batch-neither"]),
+        ("repeatability", ["seed-1", "seed-2"]),
+    ],
+)
+def test_the_other_studies_end_in_a_report(
+    start: Start, tiny_store: Path, tmp_path: Path, study: str, names: list[str]
+) -> None:
+    # A small batch, so that an epoch of the tiny store has steps enough for a large one.
+    words = ("study", study, "--data", tiny_store, *TINY_TRAINING, "--set", "train.batch_size=4")
+    seeds = ("--seeds", "2") if study == "repeatability" else ()
+    command = start(*words, *seeds, "--points", ",".join(names), "--out", tmp_path / "study")
+    assert command.wait(timeout=580) == 0, command.err
+    result = json.loads((tmp_path / "study" / "result.json").read_text())
+    assert [one["name"] for one in result["points"]] == names
+    assert not result["missing"]
+    page = (tmp_path / "study" / "report.html").read_text()
+    assert all(one["label"] in page for one in result["points"])
+    assert page.count("<figure>") >= 2
 
 
 @pytest.mark.long

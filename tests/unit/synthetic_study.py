@@ -1,17 +1,27 @@
-"""Results of every study from known numbers, without training anything."""
+"""Plans and results of every study from known numbers, without training anything."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ai500 import rundir
+from ai500 import config as configuration
+from ai500 import events, pipeline, rundir
+from ai500.config import Config
+from ai500.records import Improvement, Score, SearchScore, TrainRecord
+from ai500.rundir import RunFolder
+from ai500.source import source_sha256
 from ai500.study.collect import collect
-from ai500.study.folder import StudyFolder
+from ai500.study.definition import Choices
+from ai500.study.folder import StudyFolder, finished_runs
+from ai500.study.planning import Prepared, prepare
 from ai500.study.records import MemberTime, Missing, PlannedPoint, PointResult, StudyResult
+from ai500.study.studies import STUDIES
 from ai500.train.precision import PRECISIONS
 from tests.unit.synthetic_run import Shape, write_synthetic_run
 
+TWO_SLOTS = {"system.accelerators_per_node": 2, "system.cores_per_slot": 1, "system.device": "cpu"}
 DOUBT = "the members use all 2 cores of the machine"
 
 
@@ -133,3 +143,67 @@ def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyR
         points=tuple(points),
         missing=(Missing("fp4", "fp4", "no such arithmetic here", failed=False),),
     )
+
+
+def configured(**extra: Any) -> Config:
+    """On two slots; `__` stands for the dot of a key."""
+    overrides = {key.replace("__", "."): value for key, value in extra.items()}
+    return configuration.load(overrides={**TWO_SLOTS, **overrides})
+
+
+def prepared(
+    study: str,
+    folder: Path,
+    *,
+    choices: Choices | None = None,
+    only: list[str] | None = None,
+    runs: Path | None = None,
+    **extra: Any,
+) -> Prepared:
+    """A study in `folder`/study; `runs`: where finished ones are looked for."""
+    return prepare(
+        STUDIES[study],
+        configured(**extra),
+        choices or Choices(),
+        only=only or [],
+        folder=StudyFolder(folder / "study"),
+        finished=finished_runs([runs] if runs else []),
+    )
+
+
+def pretend_finished(
+    path: Path, config: Config, *, joules: float | None = None, source: str | None = None
+) -> RunFolder:
+    """A run folder as `ai500 run` leaves it, its numbers made up."""
+    run = pipeline.prepare(config, path)
+    made_up = RunFolder(path.parent.parent / "made up" / path.name)
+    finished_synthetic_run(made_up.path, Shape(members=1, slots=1))
+    score = rundir.read(Score, made_up.score)
+    record = rundir.read(TrainRecord, made_up.trial(1).member(0).record)
+    told = replace(record, versions={"source": source or source_sha256()})
+    rundir.write(run.trial(1).member(0).record, told)
+    trials = config.run.trials
+    assert isinstance(trials, int)
+    one = replace(score.trials[0], energy_joules=joules)
+    for number in range(1, trials + 1):
+        rundir.write(run.trial(number).score, replace(one, trial=number))
+    rundir.write(run.score, replace(score, trials=(one,) * trials))
+    walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
+    events.append(run.events, walls)
+    return run
+
+
+def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
+    """A search whose error fell in `steps` of (operations, error), a second for each 1e9."""
+    found = tuple(
+        Improvement(seconds=operations / 1e9, operations=operations, error=error, model="0-1")
+        for operations, error in steps
+    )
+    search = SearchScore(
+        at_seconds=10.0, least_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
+        regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
+        tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
+        operations_to_target=None, improvements=found,
+    )  # fmt: skip
+    one = replace(base.score, search=search, trials=())
+    return replace(base, score=replace(one, trials=(one,)))

@@ -6,34 +6,19 @@ import csv
 import json
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ai500 import config as configuration
-from ai500 import events, pipeline, rundir
-from ai500.config import Config
-from ai500.errors import InputError, RunFolderError
-from ai500.records import Score, System
-from ai500.rundir import RunFolder
+from ai500 import rundir
+from ai500.errors import RunFolderError
+from ai500.records import System
 from ai500.study import repeatability
-from ai500.study.collect import wall_seconds
 from ai500.study.conduct import draw
-from ai500.study.definition import Choices, Ground, doubling
 from ai500.study.doubts import speed_doubts
-from ai500.study.folder import StudyFolder, digest, family, finished_runs
+from ai500.study.folder import StudyFolder
 from ai500.study.page import render
-from ai500.study.planning import (
-    Prepared,
-    check_same_study,
-    estimate,
-    ground_of,
-    prepare,
-    remaining_seconds,
-)
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
 from ai500.study.scaling import efficiency, waiting
 from ai500.study.studies import STUDIES
@@ -45,232 +30,14 @@ from tests.unit.synthetic_study import (
     measured_point,
     points_of,
     result_of,
+    searched,
     varied,
 )
-
-TWO_SLOTS = {"system.accelerators_per_node": 2, "system.cores_per_slot": 1, "system.device": "cpu"}
-CLUSTER = {"system.nodes": 8, "system.accelerators_per_node": 8, "system.device": "cuda"}
-
-
-def configured(**extra: Any) -> Config:
-    overrides = {key.replace("__", "."): value for key, value in extra.items()}
-    return configuration.load(overrides={**TWO_SLOTS, **overrides})
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Ground:
-    """V3's: eight nodes of eight GPUs."""
-    return ground_of(configuration.load(overrides={"problem_class": "full", **CLUSTER}))
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> PointResult:
     return measured_point(tmp_path_factory.mktemp("base") / "run")
-
-
-# Points
-
-
-def test_scaling_has_the_points_of_v3_figure_5(cluster: Ground) -> None:
-    points = STUDIES["scaling"].points(cluster, Choices())
-    plans = [cluster.planned(point.overrides) for point in points]
-    assert [plan.ensemble_size for plan in plans] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert {plan.parallel_degree for plan in plans} == {8}
-    assert [plan.system_scale for plan in plans] == [8, 16, 24, 32, 40, 48, 56, 64]
-    assert all(plan.waves == 1 for plan in plans)
-
-
-def test_tradeoff_fills_the_system_in_every_way(cluster: Ground) -> None:
-    points = STUDIES["tradeoff"].points(cluster, Choices())
-    plans = [cluster.planned(point.overrides) for point in points]
-    found = {(plan.ensemble_size, plan.parallel_degree) for plan in plans}
-    assert all(members * degree == 64 for members, degree in found)
-    assert {(8, 8), (4, 16), (1, 64)} <= found  # V3 Fig. 7
-    assert len(found) == len(points) == 7
-
-
-def test_data_parallel_compares_the_same_accelerators(cluster: Ground) -> None:
-    points = STUDIES["data-parallel"].points(cluster, Choices())
-    plans = {point.name: cluster.planned(point.overrides) for point in points}
-    for n in (2, 4, 8):
-        ensemble, single = plans[f"ensemble-{n}"], plans[f"single-{n}"]
-        assert ensemble.system_scale == single.system_scale == 8 * n
-        assert (single.ensemble_size, single.parallel_degree) == (1, 8 * n)
-
-
-def test_policies_differ_in_scaling_and_warm_up_alone(cluster: Ground) -> None:
-    points = STUDIES["optimizations"].points(cluster, Choices())
-    plans = {point.name: cluster.planned(point.overrides) for point in points}
-    reference, both = plans["fp32"], plans["large-batch"]
-    neither = plans["large-batch-neither"]
-    assert both.global_batch_size == neither.global_batch_size == 8 * reference.global_batch_size
-    assert both.learning_rate == pytest.approx(8 * reference.learning_rate)
-    assert neither.learning_rate == pytest.approx(reference.learning_rate)
-    assert both.hyperparameters.warmup_epochs > 0 == neither.hyperparameters.warmup_epochs
-    assert plans["both"].communication.precision == "fp16"
-    assert plans["both"].hyperparameters.precision == "mixed-fp16"
-
-
-def test_a_precision_the_machine_lacks_is_told_not_tried(tmp_path: Path) -> None:
-    found = prepared("optimizations", tmp_path)
-    impossible = {one.name: one.impossible for one in found.plan.points if one.impossible}
-    assert set(impossible) == {"tf32", "fp8"}
-    assert "tensor cores" in str(impossible["tf32"])
-    assert not {"tf32", "fp8"} & {one.name for one in found.waiting()}
-
-
-def test_more_members_than_fit_run_in_waves() -> None:
-    ground = ground_of(configured())
-    points = STUDIES["scaling"].points(ground, Choices(max_members=3))
-    plans = [ground.planned(point.overrides) for point in points]
-    assert [(plan.ensemble_size, plan.system_scale, plan.waves) for plan in plans] == [
-        (1, 1, 1), (2, 2, 1), (3, 2, 2),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (8, list(range(1, 9))),
-                                             (20, [*range(1, 9), 16, 20])])  # fmt: skip
-def test_sizes_are_few(most: int, sizes: list[int]) -> None:
-    assert doubling(most) == sizes
-
-
-# Mistakes
-
-
-@pytest.mark.parametrize(
-    ("study", "extra", "choices", "word"),
-    [
-        ("scaling", {"ensemble__size": 2}, Choices(), "ensemble.size = 2"),
-        ("tradeoff", {"parallel__degree": 2}, Choices(), "varies it itself"),
-        ("repeatability", {}, Choices(seeds=1), "at least 2"),
-        ("data-parallel", {"parallel__degree": 2}, Choices(), "at least 4 accelerators"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    tmp_path: Path, study: str, extra: dict[str, Any], choices: Choices, word: str
-) -> None:
-    with pytest.raises(InputError, match=word):
-        prepared(study, tmp_path, choices=choices, **extra)
-
-
-def test_a_point_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="did you mean 'mixed-bf16'"):
-        prepared("optimizations", tmp_path, only=["mixed-bf61"])
-
-
-def test_a_folder_belongs_to_one_study(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path / "study")
-    rundir.write(folder.plan, StudyPlan(study="tradeoff"))
-    check_same_study(folder, STUDIES["tradeoff"])
-    with pytest.raises(RunFolderError, match="holds the study 'tradeoff'"):
-        check_same_study(folder, STUDIES["scaling"])
-    with pytest.raises(RunFolderError, match="not an empty folder"):
-        check_same_study(StudyFolder(tmp_path), STUDIES["scaling"])
-    with pytest.raises(RunFolderError, match=r"no study\.json"):
-        StudyFolder.open(tmp_path)
-
-
-# Planning
-
-
-def prepared(
-    study: str,
-    folder: Path,
-    *,
-    choices: Choices | None = None,
-    only: list[str] | None = None,
-    runs: Path | None = None,
-    **extra: Any,
-) -> Prepared:
-    return prepare(
-        STUDIES[study],
-        configured(**extra),
-        choices or Choices(),
-        only=only or [],
-        folder=StudyFolder(folder / "study"),
-        finished=finished_runs([runs] if runs else []),
-    )
-
-
-def pretend_finished(path: Path, config: Config, *, joules: float | None = None) -> RunFolder:
-    """A run folder as `ai500 run` leaves it, its numbers made up."""
-    run = pipeline.prepare(config, path)
-    finished_synthetic_run(path.parent.parent / "made up" / path.name, Shape(members=1, slots=1))
-    score = rundir.read(Score, path.parent.parent / "made up" / path.name / "score.json")
-    trials = config.run.trials
-    assert isinstance(trials, int)
-    one = replace(score.trials[0], energy_joules=joules)
-    for number in range(1, trials + 1):
-        rundir.write(run.trial(number).score, replace(one, trial=number))
-    rundir.write(run.score, replace(score, trials=(one,) * trials))
-    told = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
-    events.append(run.events, told)
-    return run
-
-
-def test_what_is_written_out_or_left_out_is_the_same_work() -> None:
-    ground = ground_of(configured(ensemble__size=2))
-    left_out = ground.planned({})
-    stated = {"parallel.degree": 1, "system.scale": 2, "train.precision": "fp32"}
-
-    def keys(overrides: dict[str, Any]) -> tuple[str, str]:
-        whole, plan = ground.configured(overrides), ground.planned(overrides)
-        return digest(whole, plan, ground.machine), family(whole, plan, ground.machine)
-
-    first = digest(ground.config, left_out, ground.machine)
-    assert keys(stated)[0] == first
-    assert keys({"train.precision": "mixed-bf16"})[0] != first
-    seed, trials = keys({"run.seed": 2}), keys({"run.trials": 3})
-    assert len({first, seed[0], trials[0]}) == 3
-    assert seed[1] == trials[1] == keys({})[1]
-    other = replace(ground.machine, cpu="another one")
-    assert digest(ground.config, left_out, other) != first
-
-
-def test_a_finished_run_is_used_again_and_an_unfinished_one_is_not(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    before = prepared("tradeoff", tmp_path, runs=runs)
-    assert len(before.waiting()) == 2
-    point = before.plan.points[0]
-    pretend_finished(runs / "mine", before.ground.configured(point.overrides))
-    pipeline.prepare(before.ground.configured(before.plan.points[1].overrides), runs / "begun")
-    (runs / "broken").mkdir()
-    (runs / "broken" / "run.json").write_text("{")
-    after = prepared("tradeoff", tmp_path, runs=runs)
-    assert [one.name for one in after.waiting()] == [before.plan.points[1].name]
-    served = after.plan.points[0]
-    assert served.reused
-    assert (tmp_path / "study" / str(served.run)).resolve() == (runs / "mine").resolve()
-
-
-def test_cost_is_that_of_the_same_work_or_not_known(tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    config = configured(ensemble__size=2, run__trials=2, train__precision="mixed-bf16")
-    pretend_finished(runs / "mine", config, joules=500.0)
-    ground = ground_of(replace(config, run=replace(config.run, trials=3, seed=9)))
-    finished = finished_runs([runs])
-    assert estimate(ground.plan, []).seconds is None  # nobody measured this precision
-    found = estimate(ground.plan, finished)
-    assert found.seconds == pytest.approx(60.0 / 2 * 3)
-    assert found.joules == pytest.approx(1500.0)
-    assert finished[0].family == family(ground.config, ground.plan, ground.machine)
-
-
-def test_what_remains_goes_by_what_is_done(tmp_path: Path) -> None:
-    found = prepared("tradeoff", tmp_path)
-    first, second = found.plan.points
-    assert remaining_seconds(found, {}, [second]) is None
-    pace = 100.0 / (found.expected[first.name] or 0.0)
-    left = remaining_seconds(found, {first.name: 100.0}, [second])
-    assert left == pytest.approx(pace * (found.expected[second.name] or 0.0))
-
-
-def test_time_of_a_run_leaves_interruptions_out(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    assert wall_seconds(run) is None
-    kinds = [("run_start", 0.0), ("epoch", 30.0), ("run_start", 1000.0), ("run_end", 1020.0)]
-    events.append(run.events, [{"event": kind, "wall": wall} for kind, wall in kinds])
-    assert wall_seconds(run) == pytest.approx(50.0)
 
 
 # Doubts about speed
@@ -353,6 +120,17 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
     assert "Hollow" not in efficiencies.caption
 
 
+def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:
+    for name, published in (("scaling", 0), ("data-parallel", 1)):
+        whole = result_of(name, base)
+        first = replace(whole.points[0], doubts=(DOUBT,))
+        view = STUDIES[name].view(replace(whole, points=(first, *whole.points[1:])))
+        figure = next(one for one in view.figures if "efficiency" in one.title)
+        assert "Hollow" in figure.caption
+        assert str(figure.svg).count("<polyline") == published  # V2's own
+    assert {row[-1] for row in view.tables[0][2].rows} == {"no"}
+
+
 def test_efficiency_is_against_as_many_first_points(base: PointResult) -> None:
     points = points_of("scaling", base)
     assert efficiency(points[0], points[0]) == 1
@@ -375,22 +153,30 @@ def test_variation_is_standard_deviation_over_mean(base: PointResult) -> None:
 
 
 def test_a_search_is_compared_at_the_error_that_every_seed_reached(base: PointResult) -> None:
-    @dataclass(frozen=True, slots=True)
-    class SearchedScore(Score):
-        search: Any = None
-
-    def searched(*steps: tuple[float, float]) -> PointResult:
-        found = [SimpleNamespace(operations=operations, error=error) for operations, error in steps]
-        search = SimpleNamespace(models=9, operations_to_target=None, improvements=found)
-        fields = {name: getattr(base.score, name) for name in Score.__dataclass_fields__}
-        one = SearchedScore(**{**fields, "trials": (), "search": search})
-        return replace(base, score=replace(one, trials=(one,)))
-
-    points = [searched((1e9, 0.5), (3e9, 0.3)), searched((2e9, 0.4), (6e9, 0.2))]
+    points = [searched(base, (1e9, 0.5), (3e9, 0.3)), searched(base, (2e9, 0.4), (6e9, 0.2))]
     names = {one.name: one for one in repeatability.quantities(points)}
     common = names["operations to common error"]
     assert [common.of(one) for one in points] == [3e9, 6e9]  # 0.3: what both reached
-    assert repeatability.search_quantities([base]) == []
+    assert [names["time to common error"].of(one) for one in points] == [3.0, 6.0]
+    # In a given time a faster machine computes more: that is no property of the search.
+    assert {name for name, one in names.items() if one.is_speed} == {
+        "time to common error", "operations in all", "models taken up", "regulated score", "FLOPS",
+    }  # fmt: skip
+    assert "operations to common error" not in {
+        one.name for one in repeatability.quantities([base])
+    }
+
+
+@pytest.mark.parametrize("name", ["scaling", "repeatability"])
+def test_the_report_of_a_search_speaks_of_searches(name: str, base: PointResult) -> None:
+    points = tuple(
+        searched(one, (1e9 * at, 0.4)) for at, one in enumerate(points_of(name, base), 1)
+    )
+    page = render(replace(result_of(name, base), workload="automl", points=points), STUDIES[name])
+    assert "bootstrap" not in page.partition("</style>")[2]
+    assert "V2 Table 2" not in page.partition("<figure>")[2].partition("<table")[0]
+    if name == "repeatability":
+        assert "all reached an error of 0.4000. The operations until then vary by 52.7" in page
 
 
 def test_csv_has_every_figure_and_no_formula(tmp_path: Path, base: PointResult) -> None:

@@ -52,6 +52,16 @@ def test_a_dry_run_fits_80_columns_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_list_of_studies_cuts_no_sentence(study: Run) -> None:
+    """Help is shortened at the first full stop, be it that of "Fig."."""
+    _, out, _ = study("--help")
+    listed = out.partition("Commands:")[2].strip().splitlines()
+    assert {line.split()[0] for line in listed} == {*STUDIES, "report"}
+    for line in listed:
+        assert line.count("(") == line.count(")")
+        assert not line.endswith(("Fig.", "Figs.", "..."))
+
+
 def test_time_is_a_sum_only_where_every_part_is_known(study: Run) -> None:
     _, out, _ = study("tradeoff", *TWO_SLOTS, "--dry-run", "--json")
     plan = json.loads(out)
@@ -67,11 +77,11 @@ def test_time_is_a_sum_only_where_every_part_is_known(study: Run) -> None:
     ("arguments", "says"),
     [
         (["scaling", "--points", "m99", "--dry-run"], "--points m99: no such point here"),
-        (["scaling", "--set", "ensemble.size=2", "--dry-run"], "varies it itself"),
+        (["scaling", "--set", "ensemble.size=2", "--dry-run"], "sets it itself"),
         (["scaling", "--max-members", "0"], "Invalid value for '--max-members'"),
         (["scaling", "--reuse", "nowhere", "--dry-run"], "--reuse nowhere: no such folder"),
         (["repeatability", "--seeds", "1", "--dry-run"], "a variation needs at least 2"),
-        (["tradeoff", "--trials", "many"], "--runs many: a whole number"),
+        (["tradeoff", "--runs", "many"], "--runs many: a whole number"),
         (["report", "nowhere"], "is not a study's folder"),
         (["scalling"], "No such command 'scalling'"),
     ],

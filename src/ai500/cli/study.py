@@ -16,6 +16,7 @@ from ai500.cli.start import (
     ClassName,
     ConfigPath,
     DataPath,
+    Runs,
     SchedulerName,
     Settings,
     WorkloadName,
@@ -43,7 +44,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Folder. Default: runs/study-<study>-<workload>-<class>."),
 ]
-Trials = Annotated[str | None, typer.Option("--trials", help="Trials of each point, or 'valid'.")]
 Points = Annotated[
     str | None, typer.Option("--points", help="Only these, by name, with commas: m1,m2.")
 ]
@@ -71,7 +71,7 @@ def scaling(
     data: DataPath = None,
     scheduler: SchedulerName = None,
     settings: Settings = None,
-    trials: Trials = None,
+    runs: Runs = None,
     max_members: MaxMembers = None,
     points: Points = None,
     out: Out = None,
@@ -79,14 +79,14 @@ def scaling(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """M = 1, 2, … members at a fixed P_degree (V3 Fig. 5).
+    """M = 1, 2, … members at a fixed P_degree.
 
-    FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+    V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
 
     Example: ai500 study scaling --class smoke --max-members 4 --dry-run
     """
     resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
         scheduler=scheduler, settings=settings,
     )  # fmt: skip
     choices = Choices(max_members=max_members)
@@ -104,21 +104,21 @@ def tradeoff(
     data: DataPath = None,
     scheduler: SchedulerName = None,
     settings: Settings = None,
-    trials: Trials = None,
+    runs: Runs = None,
     points: Points = None,
     out: Out = None,
     reuse: Reuse = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every (M, P_degree): speed against quality (V3 Fig. 7).
+    """Every (M, P_degree): speed against quality.
 
-    All those that fill the system.
+    V3 Fig. 7: all those that fill the system.
 
     Example: ai500 study tradeoff --class smoke
     """
     resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
         scheduler=scheduler, settings=settings,
     )  # fmt: skip
     _study(
@@ -135,7 +135,7 @@ def optimizations(
     data: DataPath = None,
     scheduler: SchedulerName = None,
     settings: Settings = None,
-    trials: Trials = None,
+    runs: Runs = None,
     points: Points = None,
     out: Out = None,
     reuse: Reuse = None,
@@ -149,7 +149,7 @@ def optimizations(
     Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
     """
     resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
         scheduler=scheduler, settings=settings,
     )  # fmt: skip
     _study(
@@ -166,7 +166,7 @@ def data_parallel(
     data: DataPath = None,
     scheduler: SchedulerName = None,
     settings: Settings = None,
-    trials: Trials = None,
+    runs: Runs = None,
     max_members: MaxMembers = None,
     points: Points = None,
     out: Out = None,
@@ -174,14 +174,14 @@ def data_parallel(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """The ensemble's scaling against one large model's (V3 Fig. 9).
+    """The ensemble's scaling against one large model's.
 
-    One model over all accelerators, by data parallelism.
+    V3 Fig. 9: one model over all accelerators, by data parallelism.
 
     Example: ai500 study data-parallel --class smoke
     """
     resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=trials, data=data,
+        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
         scheduler=scheduler, settings=settings,
     )  # fmt: skip
     choices = Choices(max_members=max_members)
@@ -208,7 +208,7 @@ def repeatability(
 ) -> None:
     """The same work from several seeds: what varies, how much.
 
-    V2 Table 2, V3 Fig. 2.
+    V2 Table 2, V3 Fig. 2. Of bagging, or with --workload automl of a search.
 
     Example: ai500 study repeatability --class smoke --seeds 3
     """
@@ -251,7 +251,7 @@ def _study(
     study = STUDIES[name]
     default = Path("runs") / f"study-{name}-{config.workload}-{config.problem_class}"
     folder = StudyFolder(out or default)
-    check_same_study(folder, study)
+    check_same_study(folder, study, config)
     for path in reuse or []:
         if not path.is_dir():
             raise InputError(f"--reuse {path}: no such folder.")
@@ -294,9 +294,11 @@ def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> Non
     for one in plan.points:
         if one.impossible is not None:
             lines.append((one.label, f"not possible here: {one.impossible}"))
-        elif one.digest in prepared.done:
+        elif one.name in prepared.done:
             where = f", run {Path(str(one.run)).name} is used again" if one.reused else ""
             lines.append((one.label, f"finished{where}"))
+        elif one.name not in prepared.estimates:
+            lines.append((one.label, "not asked for now"))
         else:
             found = prepared.estimates[one.name]
             about = NOT_YET if found.seconds is None else f"about {human_seconds(found.seconds)}"

@@ -39,8 +39,8 @@ def power_table(contents: Contents) -> Table:
     of, by = ("", "") if covered is None else (f" of {covered}", f" by {covered}")
     rows = [
         ("Energy", _value(score.energy_joules, "J"),
-         f"drawn{by} on all nodes, from first start to last end", "SPEC §5"),
-        ("Mean power", _value(score.watts, "W"), "energy / (last end − first start)", "SPEC §5"),
+         f"drawn{by} on all nodes, from first start to last end", "V2 §4.4.1"),
+        ("Mean power", _value(score.watts, "W"), "energy / (last end − first start)", "V2 §4.4.1"),
         ("FLOPS per watt", _value(score.flops_per_watt, "FLOPS/W"),
          f"FLOPS / mean power{of}", "V2 §4.4.1"),
         ("VFLOPS per watt", _value(score.vflops_per_watt, "FLOPS/W"),

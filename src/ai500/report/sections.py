@@ -61,11 +61,11 @@ def score_table(contents: Contents) -> Table:
         ("Out of bag", quality(score.out_of_bag_quality),
          "each training sample judged only by members that never saw it", "not in the papers"),
         ("Time to quality", human_seconds(score.time_to_quality_seconds),
-         "last end − first start, with the quality above", "V2 §4.4, SPEC §5"),
+         "last end − first start, with the quality above", "V2 §4.4"),
         ("Time to target", "not reached" if target is None else human_seconds(target),
-         "until the members' mean first met the target at an evaluation", "SPEC §5"),
+         "until the members' mean first met the target at an evaluation", "[D6]"),
         ("Variation of the score", share(score.score_variation),
-         "sample standard deviation / mean of VFLOPS, all complete trials", "V2 §2.3, SPEC §5"),
+         "sample standard deviation / mean of VFLOPS, all complete trials", "V2 §2.3"),
         ("Variation of the epochs to target", share(score.epochs_to_target_variation),
          "the same of the epochs at which the members' mean met the target", "V2 Table 2"),
         ("Operations", flop(score.operations),
@@ -317,7 +317,7 @@ def operations_table(contents: Contents) -> Table:
     per_image = count.forward_per_image + count.backward_per_image
     rows = [
         ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
-        ("backward, per image", flop(count.backward_per_image), "SPEC §4"),
+        ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
         ("update, per step", flop(count.update_per_step), "once per optimizer step [D12]"),
         ("one step of one member", flop(batch * per_image + count.update_per_step),
          f"{batch:,} images × {flop(per_image)} + update"),

@@ -43,7 +43,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
         schedule=hyper.schedule,
         decay_epochs=hyper.decay_epochs,
         decay_power=hyper.decay_power,
-        images_per_second=None if is_search(plan) else images / score.seconds,
+        images_per_second=None if plan.search is not None else images / score.seconds,
         wall_seconds=wall_seconds(run),
         seed=plan.seed,
         members=_members(told, plan, score),
@@ -84,8 +84,3 @@ def wall_seconds(run: RunFolder) -> float | None:
             start = last = wall
         last = max(last, wall)
     return None if start is None else total + last - start
-
-
-def is_search(plan: Plan) -> bool:
-    """Of a workload that searches architectures (AIPerf) instead of training an ensemble."""
-    return getattr(plan, "search", None) is not None

@@ -12,6 +12,7 @@ from ai500 import config as configuration
 from ai500 import pipeline, rundir
 from ai500.atomic import explaining_write_errors, write_text
 from ai500.errors import (
+    AI500Error,
     InputError,
     JobError,
     RunCancelledError,
@@ -37,6 +38,11 @@ def conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> Stud
     """Every point that has no finished run yet; a report after each, whole at the end."""
     with explaining_write_errors(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
+    with folder.locked():
+        return _conduct(folder, prepared, observer)
+
+
+def _conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> StudyResult:
     _earlier(folder, prepared.plan)  # what can't be kept is told now, not after hours
     write_text(folder.config, configuration.to_toml(prepared.ground.config))
     rundir.write(folder.plan, prepared.plan)
@@ -77,7 +83,7 @@ def _run(
         raise type(error)(
             f"stopped at point {point.name}; nothing is lost. The same command goes on from there."
         ) from None
-    except JobError as error:
+    except AI500Error as error:
         return str(error)
     return None
 
@@ -97,8 +103,7 @@ def draw(
     """result.json, points.csv and report.html from what is on disk."""
     plan = folder.read_plan()
     before = _earlier(folder, plan)
-    known = {one.name: one for one in before.points} if before else {}
-    found = [_collected(folder, point, known, failures or {}) for point in plan.points]
+    found = [_collected(folder, point, before, failures or {}) for point in plan.points]
     result = StudyResult(
         format=FORMAT,
         study=plan.study,
@@ -132,19 +137,23 @@ def _earlier(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
 def _collected(
     folder: StudyFolder,
     point: PlannedPoint,
-    known: Mapping[str, PointResult],
+    before: StudyResult | None,
     failures: Mapping[str, str],
 ) -> PointResult | Missing:
-    """From the run's folder; where that is gone, what was collected from it before."""
+    """From the run's folder; where that is gone, or failed, what was told of it before."""
     found = collect(folder, point)
     if isinstance(found, PointResult):
         return found
     if point.name in failures:
-        reason = failures[point.name].strip().splitlines()[-1]
-        return Missing(point.name, point.label, reason, failed=True)
-    earlier = known.get(point.name)
-    gone = point.run is not None and not folder.run_path(point.run).exists()
-    return earlier if earlier is not None and gone and earlier.run == point.run else found
+        reason = failures[point.name].strip().splitlines()[0]
+        return Missing(point.name, point.label, reason, failed=True, run=point.run)
+    if before is None or point.run is None:
+        return found
+    told: list[PointResult | Missing] = [one for one in before.missing if one.failed]
+    if not folder.run_path(point.run).exists():
+        told = [*before.points, *told]
+    same = (one for one in told if (one.name, one.run) == (point.name, point.run))
+    return next(same, found)
 
 
 def _runs(folder: StudyFolder, plan: StudyPlan) -> list[RunFolder]:

@@ -22,13 +22,14 @@ def points(ground: Ground, choices: Choices) -> list[Point]:
     """1, 2, 4, … times P_degree accelerators: as so many members, and as one model."""
     degree = ground.degree
     most = min(choices.max_members or ground.accelerators, ground.accelerators // degree)
-    if most < 2:
+    sizes = _sizes(most, degree=degree, per_node=ground.per_node)
+    if len(sizes) < 2:
         raise InputError(
             f"study data-parallel needs at least {2 * degree} accelerators with parallel.degree = "
-            f"{degree}; it may use {most * degree}. Set a smaller parallel.degree or a larger "
-            "--max-members, or change [system]."
+            f"{degree}, in a number that divides or fills nodes of {ground.per_node}; it may use "
+            f"{most * degree}. Set a smaller parallel.degree or a larger --max-members, or change "
+            "[system]."
         )
-    sizes = [size for size in (2**k for k in range(32)) if size <= most]
     found = []
     for size in sizes:
         scale = {"system.scale": size * degree}
@@ -38,6 +39,20 @@ def points(ground: Ground, choices: Choices) -> list[Point]:
             single = {"ensemble.size": 1, "parallel.degree": size * degree, **scale}
             found.append(Point(f"single-{size}", _label(1, size * degree), single))
     return found
+
+
+def _sizes(most: int, *, degree: int, per_node: int) -> list[int]:
+    """1, then each time at least twice as many of which one model fits the nodes; the largest."""
+    fitting = [
+        size
+        for size in range(1, most + 1)
+        if per_node % (size * degree) == 0 or (size * degree) % per_node == 0
+    ]
+    sizes: list[int] = []
+    for size in fitting:
+        if not sizes or size >= 2 * sizes[-1]:
+            sizes.append(size)
+    return sizes if sizes[-1:] == fitting[-1:] else [*sizes, fitting[-1]]
 
 
 def _label(members: int, degree: int) -> str:
@@ -169,19 +184,19 @@ def table(found: Sequence[Pair], first: PointResult) -> Table:
                 "no result" if one is None else f"{efficiency(one, first, size=size):.3f}"
                 for one in (ensemble, single)
             ),
-            "yes" if all(one is None or one.trusted for one in (ensemble, single)) else "no",
+            "yes" if all(one is None or one.trusted for one in (first, ensemble, single)) else "no",
         )
         for size, ensemble, single in found
     ]
-    columns = ("accelerators", "ensemble", "one model", "speed meaningful")
-    return Table(columns, rows, numbers=(0, 1, 2))
+    columns = ("accelerators", "ensemble", "one model", "speed counts")
+    return Table(columns, rows, numbers=(1, 2))
 
 
 STUDY = Study(
     name="data-parallel",
     title="The ensemble against data parallelism",
     source="V3 Fig. 9",
-    varies=("ensemble.size",),
+    varies=("ensemble.size", "ensemble.members_per_accelerator"),
     points=points,
     view=view,
 )

@@ -100,20 +100,32 @@ class Study:
     title: str
     source: str
     varies: tuple[str, ...]
-    """Keys that the points set: a value of the person's would have no effect."""
+    """Keys that the points set, or need as they are: a value of the person's has no place."""
     points: Callable[[Ground, Choices], Sequence[Point]]
     view: Callable[[StudyResult], View]
+    of_searches: bool = False
+    """Whether it says something of a workload that searches (AIPerf), too."""
+
+
+def check_workload(study: Study, ground: Ground) -> None:
+    """Refuse a search where the study is about ensembles."""
+    if ground.plan.search is not None and not study.of_searches:
+        raise InputError(
+            f"--workload {ground.config.workload}: `ai500 study {study.name}` is about ensembles, "
+            "and this one searches architectures. Of a search there are `ai500 study scaling` and "
+            "`ai500 study repeatability`."
+        )
 
 
 def check_free(study: Study, config: Config) -> None:
-    """Refuse a value for what the study varies: who sets it believes that it has an effect."""
+    """Refuse a value for what the study sets: who sets it believes that it has an effect."""
     default = Config()
     for key in study.varies:
         section, _, name = key.rpartition(".")
         ours, theirs = getattr(config, section), getattr(default, section)
         if getattr(ours, name) != getattr(theirs, name):
             raise InputError(
-                f"{key} = {getattr(ours, name)}: `ai500 study {study.name}` varies it itself. "
+                f"{key} = {getattr(ours, name)}: `ai500 study {study.name}` sets it itself. "
                 "Leave it out of the configuration and of --set."
             )
 

@@ -21,7 +21,7 @@ from ai500 import config as configuration
 from ai500 import rundir, scoring
 from ai500.config import Config
 from ai500.errors import AI500Error, RunFolderError
-from ai500.records import Plan, Score, System
+from ai500.records import Plan, Score, System, TrainRecord
 from ai500.rundir import RunFolder
 from ai500.schema import decode, encode
 from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
@@ -31,6 +31,11 @@ _NOT_OF_THE_WORK = {
     "mapping", "cluster",
 }  # fmt: skip
 """Of a plan: guesses, and names of nodes, of which a scheduler gives others each time."""
+_NOT_OF_THE_JOBS = {
+    "account", "qos", "time_limit", "checkpoint_signal_seconds", "barrier_seconds", "partition",
+}  # fmt: skip
+"""Of [slurm]: who pays, and limits; the partition is told by the cluster, stated or not."""
+LOCK = ".lock"
 
 
 class StudyFolder:
@@ -74,6 +79,12 @@ class StudyFolder:
         """The folder of a point's run."""
         return self.path / run  # an absolute path stays as it is
 
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Only one process at a time carries the study out."""
+        return rundir.locked(
+            self.path / LOCK, advice="Wait for it, or choose another --out for another study."
+        )
+
     def named(self, run: Path) -> str:
         """How study.json names a run's folder: a study and its neighbours may move together."""
         near = run.absolute().is_relative_to(self.path.absolute().parent)
@@ -91,13 +102,13 @@ def read_conditions(run: Path) -> Conditions | None:
     return rundir.read(Conditions, file) if file.exists() else None
 
 
-def digest(config: Config, plan: Plan, machine: System) -> str:
-    """Of all that a run's result depends on: what is planned, on which data, on which machine."""
-    return _sha256(_identity(config, plan, machine))
+def digest(config: Config, plan: Plan, machine: System, *, source: str) -> str:
+    """Of all that a result depends on: plan, data, jobs, machine, and the source's own digest."""
+    return _sha256({**_identity(config, plan, machine), "source": source})
 
 
 def family(config: Config, plan: Plan, machine: System) -> str:
-    """The same without seed and number of trials: such runs cost the same, trial by trial."""
+    """The same without source, seed and number of trials: such runs cost about the same."""
     known = _identity(config, plan, machine)
     return _sha256({**known, "plan": {**known["plan"], "seed": None, "trials": None}})
 
@@ -111,12 +122,27 @@ def _identity(config: Config, plan: Plan, machine: System) -> dict[str, Any]:
         "plan": planned,
         "slots": slots,
         "nodes": len({share.node for one in plan.mapping for share in one.shares}),
-        "data": config.data.path,
-        "container": config.container.image,
-        "start": config.slurm.start if plan.scheduler == "slurm" else None,
+        "data": [config.data.path, config.data.scratch],
+        "container": None if plan.launcher == "bare" else encode(config.container),
+        "jobs": _jobs(config, plan),
         "machine": [machine.cpu, machine.cores, *machine.accelerators],
         "libraries": machine.libraries,
     }
+
+
+def _jobs(config: Config, plan: Plan) -> dict[str, Any] | None:
+    """On which cluster, and how its jobs are asked for; None: processes of this machine."""
+    if plan.cluster is None:
+        return None
+    asked = {k: v for k, v in encode(config.slurm).items() if k not in _NOT_OF_THE_JOBS}
+    return {**asked, "cluster": plan.cluster.name, "partition": plan.cluster.partition}
+
+
+def recorded_source(run: RunFolder) -> str:
+    """The source that the run's workers told; of several, all: no other run is the same."""
+    records = run.path.glob("trials/*/members/*/record.json")
+    told = {str(rundir.read(TrainRecord, path).versions.get("source")) for path in records}
+    return " ".join(sorted(told))
 
 
 def _sha256(value: Any) -> str:
@@ -143,8 +169,9 @@ def finished_runs(folders: Iterable[Path]) -> list[Finished]:
             config = configuration.load(run.config)
             plan, machine = rundir.read(Plan, run.plan), rundir.read(System, run.system)
             if scoring.state_of(run, plan) == "finished":
-                keys = (digest(config, plan, machine), family(config, plan, machine))
-                found.append(Finished(run, *keys, rundir.read(Score, run.score)))
+                key = digest(config, plan, machine, source=recorded_source(run))
+                same = family(config, plan, machine)
+                found.append(Finished(run, key, same, rundir.read(Score, run.score)))
     return found
 
 

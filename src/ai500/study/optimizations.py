@@ -145,7 +145,7 @@ def sentences(
     if trials == 1:
         said.append(
             "One trial a point: a difference below the run-to-run variation, which ai500 study "
-            "repeatability measures, says nothing; --trials repeats every point."
+            "repeatability measures, says nothing; --runs repeats every point."
         )
     return said
 
@@ -303,7 +303,8 @@ STUDY = Study(
     title="What optimizations gain and cost",
     source="V3 Fig. 8, V2 Figs. 4 and 7",
     varies=(
-        "ensemble.size", "train.precision", "communication.precision", "train.accumulation",
+        "ensemble.size", "ensemble.members_per_accelerator", "train.precision",
+        "communication.precision", "train.accumulation",
     ),
     points=points,
     view=view,

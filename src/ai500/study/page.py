@@ -11,7 +11,7 @@ from ai500.atomic import write_text
 from ai500.report.headline import counted
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
-from ai500.study.table import points_table
+from ai500.study.table import common_size, points_table
 from ai500.units import human_seconds, human_si
 
 NOTHING_YET = View(["No point of the study has a result yet."], [])
@@ -40,6 +40,7 @@ def render(result: StudyResult, study: Study) -> str:
         doubted_all=not any(one.trusted for one in result.points),
         unknown_load=unknown_load(result.points),
         points=points_table(result.points),
+        size=common_size(result.points),
         took=took(result.points),
         trials=counted(sum(len(one.score.trials) or 1 for one in result.points), "trial"),
         rows_shown=40,

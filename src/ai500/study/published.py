@@ -51,5 +51,4 @@ V2_EFFICIENCY = {
 V2_TABLE_2_ROW = {
     "image_classification": "Image Classification",
     "extreme_weather": "Object Detection",
-    "automl": "Neural Architecture Search",
 }

@@ -111,6 +111,8 @@ class Missing:
     reason: str
     failed: bool
     """It ran and failed; else it is not possible here, or its turn has not come."""
+    run: str | None = None
+    """Of one that failed: its folder, so that the reason stays as long as it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from markupsafe import Markup
 
-from ai500 import plugins
 from ai500.errors import InputError
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
+from ai500.records import Improvement, SearchScore
 from ai500.report.figures import Figure
 from ai500.report.headline import flops, quality
 from ai500.report.sections import Table, flop, share
@@ -22,7 +21,6 @@ from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
 from ai500.units import human_seconds
 
-AUTOML = "automl"
 Value = float | int | None
 
 
@@ -40,15 +38,32 @@ def _plain(value: float) -> str:
     return f"{value:.4g}"
 
 
+OPERATIONS = Quantity("operations", lambda one: one.score.operations, flop)
+EPOCHS = Quantity("epochs to target", lambda one: _epochs(one), _plain)
+QUALITY = Quantity("quality", lambda one: one.score.ensemble_quality, quality)
+FLOPS = Quantity("FLOPS", lambda one: one.score.flops, flops, is_speed=True)
 QUANTITIES = (
-    Quantity("operations", lambda one: one.score.operations, flop),
-    Quantity("epochs to target", lambda one: _epochs(one), _plain),
-    Quantity("quality", lambda one: one.score.ensemble_quality, quality),
+    OPERATIONS,
+    EPOCHS,
+    QUALITY,
     Quantity("penalty", lambda one: one.score.penalty_coefficient, quality),
     Quantity("time", lambda one: one.score.seconds, human_seconds, is_speed=True),
-    Quantity("FLOPS", lambda one: one.score.flops, flops, is_speed=True),
+    FLOPS,
     Quantity("VFLOPS", lambda one: one.score.vflops, flops, is_speed=True),
 )
+
+
+def _of_search(value: Callable[[SearchScore], Value]) -> Callable[[PointResult], Value]:
+    return lambda one: None if one.score.search is None else value(one.score.search)
+
+
+OF_A_SEARCH = (
+    Quantity("operations to target", _of_search(lambda one: one.operations_to_target), flop),
+    Quantity("operations in all", lambda one: one.score.operations, flop, is_speed=True),
+    Quantity("models taken up", _of_search(lambda one: one.models), _plain, is_speed=True),
+    Quantity("regulated score", _of_search(lambda one: one.regulated_score), flops, is_speed=True),
+)
+"""In a given time a faster machine does more of it."""
 
 
 def _epochs(one: PointResult) -> Value:
@@ -59,62 +74,61 @@ def _epochs(one: PointResult) -> Value:
 
 
 def points(ground: Ground, choices: Choices) -> list[Point]:
-    """The same work from several seeds; of AutoML, too, where it is there."""
+    """The same work from several seeds."""
     count = choices.seeds or ground.plan.definition.least_runs
     if count < 2:
         raise InputError(f"--seeds {count}: a variation needs at least 2.")
     first = ground.config.run.seed
-    found = [
+    return [
         Point(f"seed-{seed}", f"seed {seed}", {"run.seed": seed})
         for seed in range(first, first + count)
     ]
-    if AUTOML in plugins.names("workload") and ground.config.workload != AUTOML:
-        found += [
-            Point(f"{AUTOML}-seed-{seed}", f"AutoML, seed {seed}",
-                  {"run.seed": seed, "workload": AUTOML}, optional=True)
-            for seed in range(first, first + count)
-        ]  # fmt: skip
-    return found
 
 
 def view(result: StudyResult) -> View:
     """The spread of every quantity, V2 Table 2 beside it."""
-    groups = by_workload(result)
-    figures = [spread_figure(workload, found) for workload, found in groups.items()]
-    figures.append(published_figure(groups))
-    tables = [
-        (
-            "Variation",
-            "Sample standard deviation / mean over the seeds (V2 §2.3).",
-            variation_table(groups),
-        )
-    ]
-    return View(sentences(groups), figures, tables)
-
-
-def by_workload(result: StudyResult) -> dict[str, list[PointResult]]:
-    """Bagging first."""
-    groups: dict[str, list[PointResult]] = {}
-    for one in result.points:
-        groups.setdefault(one.score.workload, []).append(one)
-    return groups
-
-
-def sentences(groups: dict[str, list[PointResult]]) -> list[str]:
-    """What varies, and what can't."""
-    said = []
-    for workload, found in groups.items():
-        amount = varies(found, QUANTITIES[0])
-        ensemble = varies(found, QUANTITIES[2])
-        said.append(
-            f"{workload.replace('_', ' ').capitalize()}, {len(found)} seeds: the amount of "
-            f"computation varies by {share(amount)}, the quality by {share(ensemble)}."
-        )
-    said.append(
-        "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
-        "run; every member of a bagged ensemble computes the same, whatever it draws."
+    found = result.points
+    figures = [spread_figure(result.workload, found)]
+    if not is_search(found):
+        figures.append(published_figure(result.workload, found))
+    table = (
+        "Variation",
+        "Sample standard deviation / mean over the seeds (V2 §2.3).",
+        variation_table(result.workload, found),
     )
-    return said
+    return View(sentences(result.workload, found), figures, [table])
+
+
+def sentences(workload: str, found: Sequence[PointResult]) -> list[str]:
+    """What varies, and what can't."""
+    name = f"{workload.replace('_', ' ').capitalize()}, {len(found)} seeds"
+    if is_search(found):
+        return _words_of_a_search(name, found)
+    return [
+        f"{name}: the amount of computation varies by {share(varies(found, OPERATIONS))}, the "
+        f"quality by {share(varies(found, QUALITY))}.",
+        "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
+        "run; every member of a bagged ensemble computes the same, whatever it draws. ai500 study "
+        "repeatability --workload automl measures it of a search.",
+    ]
+
+
+def _words_of_a_search(name: str, found: Sequence[PointResult]) -> list[str]:
+    said = [
+        "A search lasts a given time, so what it computes in all, and the error it ends with, "
+        "follow the machine's speed. V3 (Fig. 2) asks another question: how much does it compute "
+        "until it is as good as the others?"
+    ]
+    error = common_error(found)
+    if error is None:
+        return [*said, f"{name}: one of them validated no model, so there is no common error."]
+    operations, seconds = to_common_error(found)
+    spread = f"{share(varies(found, seconds))}{_doubt(found, seconds)}"
+    return [
+        *said,
+        f"{name}: all reached an error of {error:.4f}. The operations until then vary by "
+        f"{share(varies(found, operations))}, the time by {spread}.",
+    ]
 
 
 def varies(found: Sequence[PointResult], quantity: Quantity) -> float | None:
@@ -122,46 +136,53 @@ def varies(found: Sequence[PointResult], quantity: Quantity) -> float | None:
     return variation([quantity.of(one) for one in found])
 
 
+def is_search(found: Sequence[PointResult]) -> bool:
+    """Whether architectures were searched (AIPerf) instead of an ensemble trained."""
+    return bool(found) and all(one.score.search is not None for one in found)
+
+
 def quantities(found: Sequence[PointResult]) -> list[Quantity]:
     """Those of the workload: a search has some of its own."""
-    return [*QUANTITIES, *search_quantities(found)]
+    if not is_search(found):
+        return [*QUANTITIES]
+    return [*to_common_error(found), *OF_A_SEARCH, QUALITY, FLOPS]
 
 
-def search_quantities(found: Sequence[PointResult]) -> list[Quantity]:
-    """V3 Fig. 2: what a search computed until its target, and until an error all seeds reached."""
-    if any(_search(one) is None for one in found):
-        return []
-    common = _common_error(found)
-    return [
-        Quantity("models taken up", lambda one: _search(one).models, _plain),
-        Quantity("operations to target", lambda one: _search(one).operations_to_target, flop),
-        Quantity("operations to common error", lambda one: _to_error(one, common), flop),
-    ]
+def to_common_error(found: Sequence[PointResult]) -> tuple[Quantity, Quantity]:
+    """V3 Fig. 2: operations and time of a search until an error that all seeds reached."""
+    error = common_error(found)
+
+    def operations(one: PointResult) -> Value:
+        step = _step_to(one, error)
+        return None if step is None else step.operations
+
+    def seconds(one: PointResult) -> Value:
+        step = _step_to(one, error)
+        return None if step is None else step.seconds
+
+    return (
+        Quantity("operations to common error", operations, flop),
+        Quantity("time to common error", seconds, human_seconds, is_speed=True),
+    )
 
 
-def _search(one: PointResult) -> Any:
-    """The sub-record of a search's score; None: an ensemble was trained."""
-    return getattr(one.score, "search", None)
-
-
-def _improvements(one: PointResult) -> list[Any]:
-    """Of its first trial: when the best error fell, and after how many operations."""
-    trial = next(iter(one.score.trials), one.score)
-    search = getattr(trial, "search", None)
-    return list(search.improvements) if search else []
-
-
-def _common_error(found: Sequence[PointResult]) -> float | None:
+def common_error(found: Sequence[PointResult]) -> float | None:
     """The lowest error that every seed reached; None: one has none."""
     lowest = [min((step.error for step in _improvements(one)), default=None) for one in found]
     known = [error for error in lowest if error is not None]
     return max(known) if known and len(known) == len(lowest) else None
 
 
-def _to_error(one: PointResult, error: float | None) -> Value:
+def _improvements(one: PointResult) -> tuple[Improvement, ...]:
+    """Of its first trial: when the best error fell, and after how many operations."""
+    search = next(iter(one.score.trials), one.score).search
+    return search.improvements if search else ()
+
+
+def _step_to(one: PointResult, error: float | None) -> Improvement | None:
     if error is None:
         return None
-    return next((step.operations for step in _improvements(one) if step.error <= error), None)
+    return next((step for step in _improvements(one) if step.error <= error), None)
 
 
 def spread_figure(workload: str, found: Sequence[PointResult]) -> Figure:
@@ -180,45 +201,36 @@ def spread_figure(workload: str, found: Sequence[PointResult]) -> Figure:
     return Figure(title, Markup(drawn), f"A dot is a seed.{hollow}")
 
 
-def published_figure(groups: dict[str, list[PointResult]]) -> Figure:
+def published_figure(workload: str, found: Sequence[PointResult]) -> Figure:
     """V2 Table 2, ours on top of it."""
     title = "Variation of the epochs to the target, and V2 Table 2"
-    rows = []
-    for workload, found in groups.items():
-        ours = varies(found, QUANTITIES[1])
-        if ours is not None:
-            rows.append(Strip(f"ours: {workload.replace('_', ' ')}", [100 * ours]))
-    rows += [
+    ours = varies(found, EPOCHS)
+    mine = [] if ours is None else [Strip(f"ours: {workload.replace('_', ' ')}", [100 * ours])]
+    theirs = [
         Strip(one.task, [100 * one.variation], "member")
         for one in V2_TABLE_2
         if one.variation is not None
     ]
-    drawn = strips(rows, title=title, x_title="standard deviation / mean, %", reference=None)
-    reached = all(varies(found, QUANTITIES[1]) is not None for found in groups.values())
-    return Figure(
-        title,
-        Markup(drawn),
-        "Grey: AIBench's tasks, V2 Table 2."
-        + ("" if reached else " Ours is missing where a seed did not reach the target."),
-    )
+    x_title = "standard deviation / mean, %"
+    drawn = strips([*mine, *theirs], title=title, x_title=x_title, reference=None)
+    missing = "" if mine else " Ours is missing: a seed did not reach the target."
+    return Figure(title, Markup(drawn), f"Grey: AIBench's tasks, V2 Table 2.{missing}")
 
 
-def variation_table(groups: dict[str, list[PointResult]]) -> Table:
-    """Every quantity of every workload."""
+def variation_table(workload: str, found: Sequence[PointResult]) -> Table:
+    """Every quantity."""
     printed = {one.task: one.variation for one in V2_TABLE_2}
+    paper = printed.get(V2_TABLE_2_ROW.get(workload, ""))
     rows = []
-    for workload, found in groups.items():
-        for quantity in quantities(found):
-            known = [value for one in found if (value := quantity.of(one)) is not None]
-            paper = printed.get(V2_TABLE_2_ROW.get(workload, ""))
-            meant = quantity.name == "epochs to target" and paper is not None
-            rows.append((
-                f"{workload.replace('_', ' ')}: {quantity.name}",
-                f"{len(known)} of {len(found)}",
-                quantity.written(fmean(known)) if known else "none",
-                share(varies(found, quantity)) + _doubt(found, quantity),
-                f"{100 * (paper or 0.0):.3g} %" if meant else "",
-            ))  # fmt: skip
+    for quantity in quantities(found):
+        known = [value for one in found if (value := quantity.of(one)) is not None]
+        rows.append((
+            quantity.name,
+            f"{len(known)} of {len(found)}",
+            quantity.written(fmean(known)) if known else "none",
+            share(varies(found, quantity)) + _doubt(found, quantity),
+            f"{100 * paper:.3g} %" if paper is not None and quantity is EPOCHS else "",
+        ))  # fmt: skip
     columns = ("quantity", "seeds that got there", "mean", "variation", "V2 Table 2")
     return Table(columns, rows, numbers=(1, 2, 3, 4))
 
@@ -235,4 +247,5 @@ STUDY = Study(
     varies=(),
     points=points,
     view=view,
+    of_searches=True,
 )

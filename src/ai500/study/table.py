@@ -72,7 +72,7 @@ def _cell(value: Value) -> str:
 
 
 def points_table(points: Sequence[PointResult]) -> Table:
-    """What each point measured."""
+    """What each point measured; M × P and whether speeds count only where they differ."""
     metered = any(one.score.watts is not None for one in points)
     rows = [
         (
@@ -91,9 +91,25 @@ def points_table(points: Sequence[PointResult]) -> Table:
     ]
     columns = (
         "point", "M × P", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "time",
-        *(["power"] if metered else []), "speed meaningful",
+        *(["power"] if metered else []), "speed counts",
     )  # fmt: skip
-    return Table(columns, rows, numbers=tuple(range(1, len(columns) - 1)))
+    shown = [
+        at
+        for at, name in enumerate(columns)
+        if name not in ("M × P", "speed counts") or len({row[at] for row in rows}) > 1
+    ]
+    names = tuple(columns[at] for at in shown)
+    numbers = (at for at, name in enumerate(names) if name not in ("point", "speed counts"))
+    return Table(names, [tuple(row[at] for at in shown) for row in rows], numbers=tuple(numbers))
+
+
+def common_size(points: Sequence[PointResult]) -> str | None:
+    """What `points_table` leaves out because it is the same everywhere."""
+    sizes = {(one.score.ensemble_size, one.score.parallel_degree) for one in points}
+    if len(sizes) != 1:
+        return None
+    members, degree = sizes.pop()
+    return f"Every point has M = {members} and P_degree = {degree}."
 
 
 def _watts(one: PointResult) -> str:

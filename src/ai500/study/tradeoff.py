@@ -107,7 +107,7 @@ STUDY = Study(
     name="tradeoff",
     title="Quality against speed: M × P_degree",
     source="V3 Fig. 7",
-    varies=("ensemble.size", "parallel.degree"),
+    varies=("ensemble.size", "ensemble.members_per_accelerator", "parallel.degree"),
     points=points,
     view=view,
 )
