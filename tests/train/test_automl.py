@@ -137,7 +137,8 @@ def test_only_the_weights_of_the_best_are_kept(searched: Path) -> None:
     assert best.id in kept
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [1, 4])
 def test_workers_killed_at_random_moments(
     kills: int, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ MODES = {
                    "parallel.microbatches=4", "train.precision=mixed-bf16", "train.optimizer=lamb",
                    "train.accumulation=2", "train.batch_size=16"],
 }  # fmt: skip
-LONG = ["sharded", "int8", "everything"]
+LONG = ["pipeline", "sharded", "int8", "everything"]
 IN_TURN = [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in MODES]
 
 

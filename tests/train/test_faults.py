@@ -130,7 +130,7 @@ def test_control_c_cancels_and_resume_ends_with_the_same_weights(
     assert score["idle_seconds"] > 0
 
 
-@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("degree", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_members_die_with_a_killed_controller(
     degree: int, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
