@@ -46,7 +46,7 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     with console.capture() as drawn:
         console.print(table)
     for line in drawn.get().splitlines():
-        print(line.rstrip())  # a log file needs no padding
+        console.out(line.rstrip(), highlight=False)  # a log file needs no padding
 
 
 class Terminal:
