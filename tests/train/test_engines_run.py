@@ -28,8 +28,6 @@ MODES = {
                    "parallel.microbatches=4", "train.precision=mixed-bf16", "train.optimizer=lamb",
                    "train.accumulation=2", "train.batch_size=16"],
 }  # fmt: skip
-LONG = ["pipeline", "sharded", "int8", "everything"]
-IN_TURN = [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in MODES]
 
 
 def arguments(store: Path, *settings: str, degree: int = 2, epochs: int = 3) -> list[str | Path]:
@@ -73,7 +71,8 @@ def undisturbed(
     return run
 
 
-@pytest.mark.parametrize("mode", IN_TURN)
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
 def test_killed_and_resumed_it_ends_with_the_same_weights(
     mode: str, undisturbed: Callable[[str], Path], tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

@@ -261,6 +261,7 @@ def test_a_store_swapped_between_stop_and_resume_is_refused(
     assert "trial 1 began with" in command.err
 
 
+@pytest.mark.long
 def test_two_runs_of_one_seed_do_not_share_what_they_stage(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
