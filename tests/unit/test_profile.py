@@ -177,6 +177,17 @@ def test_products_of_int8_are_not_told_apart() -> None:
     assert found.products_flops == pytest.approx(1e9 / 130e-6)
 
 
+def test_nor_are_those_of_a_fused_step() -> None:
+    made = accelerator_step(ready=200, enter=220, all_in=220)
+    made.kernel("linear_normal", 80, 300, 302)
+    told = [capture(operations_per_step={"convolution": 10**9})]
+    found = precision_profile(
+        "mixed-bf16", told, [read(made.events)], steps=1, parallel=Parallelism("data")
+    )
+    assert all(one.flops is None for one in found.categories)
+    assert found.products_flops == pytest.approx(1e9 / 130e-6)
+
+
 def test_the_record_is_read_back_as_it_was_written() -> None:
     found = profile_of([read(accelerator_step(ready=200, enter=220, all_in=220).events)] * 2)
     plain = json.loads(json.dumps(schema.encode(found)))

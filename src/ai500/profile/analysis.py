@@ -32,6 +32,8 @@ COUNTED: dict[str, Category] = {
 """Kinds of operations whose category is known; the convention `matmul` counts no others."""
 REROUTED = ("fp8", "int8")
 """Precisions in which convolutions run as matrix products: one can't be told from the other."""
+FUSED_KERNEL = "linear_normal"
+"""Nor in a step of ours (workloads/kernels), of which this one is always a part."""
 
 
 @dataclass(slots=True)
@@ -132,11 +134,12 @@ def _categories(
     kernels: Sequence[KernelTime], operations: Mapping[str, int], *, precision: str, ranks: int
 ) -> tuple[CategoryTime, ...]:
     found = []
+    rerouted = precision in REROUTED or any(one.name == FUSED_KERNEL for one in kernels)
     for category in CATEGORIES:
         mine = [one for one in kernels if one.category == category]
         seconds = sum(one.seconds_per_step for one in mine)
         counted = sum(n for kind, n in operations.items() if COUNTED.get(kind) == category)
-        told = bool(counted) and precision not in REROUTED
+        told = bool(counted) and not rerouted
         found.append(
             CategoryTime(
                 category=category,
