@@ -8,6 +8,8 @@ way round, so that a machine that gets slower or faster disturbs both alike. Pri
 lower 95 % bound (Student's t, one-sided, on the logarithms of the pairs' ratios) of the throughput
 with over without, in wall time and in processor time of the whole process: the recorder's thread
 runs on the same cores, so that all it uses up is in the second, whoever else is on the machine.
+On a GPU the model is ResNet-50, which keeps it busy, and wall time alone counts: a host that waits
+for a device spends its processor's time on waiting.
 
     python benchmarks/meters.py [--device cuda] [--pairs 30] [--period 1]
 """
@@ -28,7 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from ai500.metrics.meters.log import read_meters
 from ai500.metrics.meters.recorder import Recorder
-from ai500.workloads.models.resnet import small_resnet
+from ai500.workloads.models.resnet import resnet50, small_resnet
 
 LEAST = 0.99
 NEVER = 1e6
@@ -65,7 +67,9 @@ def main() -> int:
     meters = sorted({column.meter for column in log.samples[-1].columns})
     print(f"{options.pairs} pairs of 2 × 2 blocks of {steps} steps on {options.device}, one sample")
     print(f"in {options.period:g} s of {len(log.samples[-1].columns)} values: {', '.join(meters)}")
-    bounds = [tell("wall time", walls), tell("processor time", processors)]
+    bounds = [tell("wall time", walls)]
+    if options.device == "cpu":
+        bounds.append(tell("processor time", processors))
     return 0 if min(bounds) >= LEAST else 1
 
 
@@ -80,32 +84,41 @@ def ratios(
             recorder.mark()
         for _ in range(steps):
             step()
+        _wait()
         spent[metered][0] += time.perf_counter() - wall
         spent[metered][1] += time.process_time() - processor
     return spent[False][0] / spent[True][0], spent[False][1] / spent[True][1]
 
 
 def training(device: torch.device) -> Callable[[], None]:
-    """A step of a small ResNet, its data already on the device."""
+    """A step of a ResNet, its data already on the device."""
     torch.manual_seed(1)
-    model = small_resnet(classes=12).to(device)
+    if device.type == "cpu":
+        model, images = small_resnet(classes=12), torch.rand(8, 64, 3, 24, 24)
+    else:
+        model, images = resnet50(classes=12), torch.rand(2, 128, 3, 224, 224)
+    model, images = model.to(device, memory_format=torch.channels_last), images.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images = torch.rand(8, 64, 3, 24, 24, device=device)
-    labels = torch.randint(12, (8, 64), device=device)
+    labels = torch.randint(12, images.shape[:2], device=device)
     at = 0
 
     def step() -> None:
         nonlocal at
-        at = (at + 1) % 8
+        at = (at + 1) % len(images)
         optimizer.zero_grad(set_to_none=True)
-        cross_entropy(model(images[at]), labels[at]).backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "cpu"):
+            outputs = model(images[at])
+        cross_entropy(outputs.float(), labels[at]).backward()
         optimizer.step()
-        if at == 0 and device.type != "cpu":
-            torch.accelerator.synchronize()
 
     for _ in range(16):
         step()
     return step
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def steps_in(step: Callable[[], None], seconds: float) -> int:
@@ -115,6 +128,7 @@ def steps_in(step: Callable[[], None], seconds: float) -> int:
         began = time.perf_counter()
         for _ in range(8):
             step()
+        _wait()
         fastest = min(fastest, time.perf_counter() - began)
     return max(8, round(seconds / fastest) * 8)
 

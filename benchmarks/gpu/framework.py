@@ -1,11 +1,12 @@
 """What `ai500`'s loop and its input cost on a GPU, in one process, blocks of steps in turn.
 
-    PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--batch 512] [--blocks 12]
+    PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--workload extreme_weather]
+        [--class workstation] [--batch 512] [--blocks 12] [--precision mixed-bf16]
 
-Three ways to train ResNet-50 (224×224, mixed BF16) with the same engine, the same kernels:
+Three ways to train a class of a workload with the same engine, the same kernels:
 `bare`: a plain loop of augmentation, gradients and SGD on a batch that lies on the GPU;
 `loop`: the real loop (schedule, events, progress, checkpoints) on that batch again and again;
-`disk`: the real loop as it is, from the packed STORE: bootstrap, reading, copying.
+`disk`: the real loop as it is, from the STORE: bootstrap, reading, copying.
 And `synthetic`: gradients and SGD alone, on inputs that are ready. Printed: milliseconds of a step
 of each, loop / bare (goal ≤ 1.01) and images/s of disk over synthetic (goal ≥ 0.95).
 """
@@ -26,16 +27,18 @@ from statistics import median
 import torch
 
 from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
-from ai500.data.store import Store
+from ai500.data.climate.store import ClimateStore
+from ai500.data.opening import AnyStore, open_store
+from ai500.plugins import workload
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch
 from ai500.train.loop import Member
 from ai500.train.member import assemble
 from ai500.train.worker import Rank, StopRequest
-from ai500.workloads.image_classification import WORKLOAD
 
 NEVER = 1_000_000
+DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
 class Ready:
@@ -53,38 +56,44 @@ class Ready:
             yield self._batch
 
 
-def member_of(folder: Path, store: Store, *, batch: int, name: str) -> Member:
-    """A member of class `workstation` in mixed BF16, assembled as a worker does it."""
-    defined = WORKLOAD.problem_classes["workstation"]
-    train = len(store.splits["train"].labels)
+def task_of(options: argparse.Namespace, store: AnyStore, folder: Path) -> Task:
+    """A member of that class, but for the name of its folder."""
+    defined = workload(options.workload).problem_classes[options.problem_class]
+    if isinstance(store, ClimateStore):
+        statistics = (store.statistics.mean, store.statistics.deviation)
+        defined = dataclasses.replace(defined, normalization=statistics)
+    train = store.splits["train"].count
     counts = BOOTSTRAP.draw(train, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
-    home = folder / name
-    home.mkdir()
-    task = Task(
-        run=str(folder), trial=1, member=0, seed=1, workload="image_classification",
+    return Task(
+        run=str(folder), trial=1, member=0, seed=1, workload=options.workload,
         definition=defined,
         hyperparameters=dataclasses.replace(
-            defined.reference, epochs=NEVER, batch_size=batch, precision="mixed-bf16",
+            defined.reference, epochs=NEVER, batch_size=options.batch, precision=options.precision,
             evaluate_every_epochs=NEVER,
         ),
         parallel=Parallelism(mode="data"), communication=Communication(),
-        parallel_degree=1, steps_per_epoch=train // batch,
-        slots=(Slot(0, "cuda", ()),), bootstrap=str(folder / "bootstrap"),
+        parallel_degree=1, steps_per_epoch=train // options.batch,
+        slots=(Slot(0, DEVICE.type, ()),), bootstrap=str(folder / "bootstrap"),
         store=str(store.path), staged=None, stage=False, scratch=None, node_members=(0,),
-        folder=str(home),
-        checkpoint_seconds=300, convention="aiperf",
+        folder=str(folder), checkpoint_seconds=300, convention="aiperf",
     )  # fmt: skip
+
+
+def member_of(task: Task, name: str) -> Member:
+    """Assembled as a worker does it."""
+    home = Path(task.folder) / name
+    home.mkdir()
+    task = dataclasses.replace(task, folder=str(home))
     rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
-    device = torch.device("cuda", 0)
-    return assemble(task, rank=rank, device=device, stop=StopRequest(rank))
+    return assemble(task, rank=rank, device=DEVICE, stop=StopRequest(rank))
 
 
 def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
     """Augmentation, gradients, SGD: nothing else."""
 
     def step() -> None:
-        inputs, labels = WORKLOAD.train_inputs(
+        inputs, labels = member.workload.train_inputs(
             member.problem_class, batch.images, batch.labels, batch.draws
         )
         member.optimizer.zero_grad(set_to_none=True)
@@ -96,7 +105,7 @@ def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
 
 def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
     """Gradients and SGD on inputs that are ready."""
-    inputs, labels = WORKLOAD.train_inputs(
+    inputs, labels = member.workload.train_inputs(
         member.problem_class, batch.images, batch.labels, batch.draws
     )
 
@@ -127,23 +136,24 @@ def main() -> int:
     """Blocks in turn; the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
+    parser.add_argument("--workload", default="image_classification")
+    parser.add_argument("--class", dest="problem_class", default="workstation")
+    parser.add_argument("--precision", default="mixed-bf16")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
-    store = Store.open(options.store)
-    torch.backends.cudnn.benchmark = True
     with tempfile.TemporaryDirectory() as folder:
-        member = member_of(Path(folder), store, batch=options.batch, name="a")
+        task = task_of(options, open_store(options.store), Path(folder))
+        member, other = member_of(task, "a"), member_of(task, "b")
         loop.prepare(member)
         batch = loop.some_batch(member)
-        other = member_of(Path(folder), store, batch=options.batch, name="b")
         ready = dataclasses.replace(other, feed=Ready(other, batch))  # type: ignore[arg-type]
         ways = {
             "synthetic": synthetic_step(member, batch),
             "bare": bare_step(member, batch),
             "loop": loop_step(ready),
-            "disk": loop_step(member_of(Path(folder), store, batch=options.batch, name="c")),
+            "disk": loop_step(member_of(task, "c")),
         }
         found = measured(ways, blocks=options.blocks, steps=options.steps)
     return told(found, options.batch)
@@ -157,14 +167,19 @@ def measured(
     for block in range(blocks + 1):
         for name, step in ways.items():
             step()
-            torch.cuda.synchronize()
+            _wait()
             began = time.perf_counter()
             for _ in range(steps):
                 step()
-            torch.cuda.synchronize()
+            _wait()
             if block:
                 found[name].append((time.perf_counter() - began) / steps)
     return found
+
+
+def _wait() -> None:
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def told(found: dict[str, list[float]], batch: int) -> int:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.records import Parallelism
+from ai500.train import precision
 from ai500.workloads.detection.faster_rcnn import SMALL, FasterRCNN
 from ai500.workloads.detection.losses import TrainingOutputs, detection_loss
 from ai500.workloads.detection.nms import survivors
@@ -100,3 +107,37 @@ def test_it_trains_in_mixed_precision() -> None:
     loss.backward()
     assert outputs.classifying.logits.dtype == torch.float32
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["fp32", "mixed-bf16"])
+def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
+    """Of the same random proposals: each step has its seed, replayed or not."""
+    alone, numerics = Parallelism(mode="data"), precision.make(name, device=DEVICE)
+    torch.manual_seed(2)
+    module = FasterRCNN(SMALL).to(DEVICE, memory_format=torch.channels_last)
+    engines = [
+        DataParallel(
+            Setting(
+                module=copy.deepcopy(module), loss=lambda outputs, _: detection_loss(outputs),
+                parallel=alone, mesh=make_mesh(alone, device=DEVICE), plan=None,
+                input_shape=(4, 16, 96, 144), device=DEVICE, numerics=numerics, collective=None,
+                forward=lambda model, inputs, labels: model(inputs, labels), may_record=records,
+            )
+        )
+        for records in (True, False)
+    ]  # fmt: skip
+    images, labels = torch.randn(4, 16, 96, 144, device=DEVICE), _labels(4)
+    for engine in engines:
+        engine.settle(images, labels)
+    assert [engine.describe().get("recorded") for engine in engines] == [True, None]
+    for seed in range(3):
+        images = torch.randn(4, 16, 96, 144, device=DEVICE)
+        losses, gradients = [], []
+        for engine in engines:
+            engine.module.zero_grad(set_to_none=True)
+            torch.manual_seed(seed)
+            losses.append(float(engine.forward_backward(images, labels)))
+            found = [one.grad.flatten() for one in engine.parameters() if one.grad is not None]
+            gradients.append(torch.cat(found))
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+        assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.999

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ai500.parallel.engines import quick
 from ai500.workloads.kernels import plain
 from ai500.workloads.models.fast_resnet import fast, why_not
 from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet, small_resnet
@@ -99,3 +100,14 @@ def test_a_second_backward_pass_is_refused() -> None:
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass only"):
         loss.backward()
+
+
+def test_why_a_step_is_not_a_fast_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "available", lambda device: True)
+    monkeypatch.setattr(quick, "_that_run", lambda device: (None, "Fused(): no compiler"))
+    model = _model()
+    quick.quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
+    told = quick.told(model, recorded=False, not_recorded="out of memory")
+    assert "no compiler" in str(told["kernels"])
+    assert told["recorded"] == "no: out of memory"
+    assert quick.told(_model(), recorded=False, not_recorded="") == {}

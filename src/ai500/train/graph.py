@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -10,6 +11,21 @@ from torch import Tensor
 Step = Callable[..., Tensor]
 CALLS_BEFORE = 3
 """Steps that run as they are: libraries choose their algorithms, allocators settle."""
+
+
+@contextmanager
+def algorithms_tried() -> Iterator[None]:
+    """cuDNN times its algorithms and keeps the fastest for shapes that it meets in here.
+
+    Steps that are recorded have fixed shapes and pay once; elsewhere, such as in a validation's
+    last batch, trying would cost more than it gains.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 class Graphed:
@@ -54,7 +70,7 @@ class Graphed:
         if self._stream is None:  # one for all calls: freed memory is not shared between streams
             self._stream = torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(self._stream), algorithms_tried():
             result = self._step(*inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         return result

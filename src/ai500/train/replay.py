@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ai500.train.feed import Batch
-from ai500.train.graph import CALLS_BEFORE
+from ai500.train.graph import CALLS_BEFORE, algorithms_tried
 from ai500.train.loop import Member, Wanted
 from ai500.train.optimizers import LARS
 
@@ -66,8 +66,9 @@ def recorded(
     graph = torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(CALLS_BEFORE):
-            step()
+        with algorithms_tried():
+            for _ in range(CALLS_BEFORE):
+                step()
         # Threads that read data go on meanwhile.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             results = step()

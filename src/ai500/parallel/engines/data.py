@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -50,9 +51,11 @@ class DataParallel:
                 synchronize(self.module, self.mesh.data)
             self._forward = self._replicated()
         else:
-            quicken(self.module, precision=setting.numerics.name, device=setting.device)
+            quicken(self.module, **_where(setting))
         self._graph: GradientGraph | None = None
-        if setting.may_record and setting.accumulation == 1 and graphable(self.module):
+        self._not_recorded = ""
+        alone = self.mesh.data.size == 1 and setting.accumulation == 1
+        if setting.may_record and alone and graphable(self.module, **_where(setting)):
             self._graph = GradientGraph(
                 self._micro_step,
                 list(self.module.parameters()),
@@ -107,7 +110,7 @@ class DataParallel:
             return
         buffers = [buffer.clone() for buffer in self.module.buffers()]
         if self._graph is not None:
-            self._graph.record(inputs, labels)
+            self._record(self._graph, inputs, labels)
         else:
             self.forward_backward(inputs, labels)
         self.module.zero_grad(set_to_none=True)
@@ -115,6 +118,15 @@ class DataParallel:
             self._setting.collective.reset()
         for buffer, before in zip(self.module.buffers(), buffers, strict=True):
             buffer.copy_(before)
+
+    def _record(self, graph: GradientGraph, inputs: Tensor, labels: Tensor) -> None:
+        """Or do without: recorded steps keep memory of their own."""
+        try:
+            graph.record(inputs, labels)
+        except RuntimeError as error:
+            self._graph, self._not_recorded = None, str(error).split("\n")[0][:200]
+            print(f"steps are not recorded here: {self._not_recorded}", file=sys.stderr)
+            torch.cuda.empty_cache()
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them: every rank holds the whole model."""
@@ -155,7 +167,12 @@ class DataParallel:
     def describe(self) -> dict[str, Any]:
         """What really runs."""
         told = described(self._setting.parallel, self.mesh, self.module)
-        told |= quick.told(self.module, recorded=self._graph is not None)
+        recorded = self._graph is not None
+        told |= quick.told(self.module, recorded=recorded, not_recorded=self._not_recorded)
         if self._setting.collective is not None:
             told["communication"] = self._setting.collective.describe()
         return told
+
+
+def _where(setting: Setting) -> dict[str, Any]:
+    return {"precision": setting.numerics.name, "device": setting.device}

@@ -8,8 +8,11 @@ import sys
 import torch
 from torch import Tensor, nn
 
+from ai500.parallel.sharing import RECORDABLE_PRECISIONS
 from ai500.train.graph import CALLS_BEFORE, Graphed, Step
+from ai500.workloads.detection.faster_rcnn import FasterRCNN
 from ai500.workloads.kernels.fused import Fused, available, fused_for
+from ai500.workloads.kernels.plain import Plain
 from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
@@ -18,38 +21,60 @@ def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
     """In place, where there is a fast form: a ResNet v1.5 in mixed-bf16 on a GPU with Triton."""
     if precision != "mixed-bf16" or not available(device) or not isinstance(module, ResNet):
         return
-    if not why_not(module) and (kernels := _that_run(device)) is not None:
-        fast(module, kernels, working=torch.bfloat16)
+    if not why_not(module):
+        kernels, errors = _that_run(device)
+        if kernels is not None:
+            fast(module, kernels, working=torch.bfloat16)
+        else:
+            module.not_fast = errors  # type: ignore[assignment]
 
 
 @functools.cache
-def _that_run(device: torch.device) -> Fused | None:
-    """The fastest kernels that do a small step there: Triton needs a compiler, a chip has less
-    memory than the one they were written on, a version lacks an operator."""
+def _that_run(device: torch.device) -> tuple[Fused | None, str]:
+    """The fastest kernels that do a small step there, and what the others lack: Triton needs a
+    compiler, a chip has less memory than the one they were written on, a version no such operator.
+    """
+    errors = []
     for kernels in dict.fromkeys((fused_for(device), Fused())):
         try:
             with torch.random.fork_rng(devices=[device]):
-                model = ResNet(Bottleneck, (1, 1), width=64, classes=2).to(device)
-                small = fast(model, kernels, working=torch.bfloat16)
-                small(torch.randn(2, 3, 32, 32, device=device)).float().sum().backward()
+                small_step(kernels, device, working=torch.bfloat16)
             torch.cuda.synchronize(device)
-        except Exception as error:  # whatever it lacks: the ordinary form does the same
-            print(f"{kernels}: not used here: {type(error).__name__}: {error}", file=sys.stderr)
+        except Exception as error:  # whatever it is: the ordinary form does the same
+            errors.append(f"{kernels}: {type(error).__name__}: {error}"[:300])
         else:
-            return kernels
-    return None
+            return kernels, "; ".join(errors)
+    print(f"fused kernels are not used here: {'; '.join(errors)}", file=sys.stderr)
+    return None, "; ".join(errors)
 
 
-def told(module: nn.Module, *, recorded: bool) -> dict[str, object]:
-    """How a step runs, where it is not torch's operators one after another."""
-    if not isinstance(module, FastResNet):
-        return {}
-    return {"kernels": f"fused (Triton): {module.kernels}", "recorded": recorded}
+def small_step(kernels: Plain, device: torch.device, *, working: torch.dtype) -> nn.Module:
+    """Gradients of a small fast model, under autocast as an engine's step is."""
+    model = ResNet(Bottleneck, (1, 1), width=64, classes=2).to(device)
+    small = fast(model, kernels, working=working)
+    with torch.autocast(device.type, working):
+        loss = small(torch.randn(2, 3, 32, 32, device=device)).float().sum()
+    loss.backward()
+    return small
 
 
-def graphable(module: nn.Module) -> bool:
+def told(module: nn.Module, *, recorded: bool, not_recorded: str) -> dict[str, object]:
+    """How a step runs, where it is not torch's operators one after another, or why it is not."""
+    found: dict[str, object] = {}
+    if isinstance(module, FastResNet):
+        found["kernels"] = f"fused (Triton): {module.kernels}"
+    elif errors := getattr(module, "not_fast", ""):
+        found["kernels"] = f"torch's; fused ones failed here: {errors}"
+    if recorded or not_recorded:
+        found["recorded"] = recorded or f"no: {not_recorded}"
+    return found
+
+
+def graphable(module: nn.Module, *, precision: str, device: torch.device) -> bool:
     """Whether its step has fixed shapes and never waits for the device."""
-    return isinstance(module, FastResNet)
+    if device.type != "cuda" or precision not in RECORDABLE_PRECISIONS:
+        return False
+    return isinstance(module, FastResNet | FasterRCNN)
 
 
 class GradientGraph:
