@@ -55,4 +55,4 @@ def test_gradients_of_a_graph_lie_where_they_always_do() -> None:
 def test_a_model_on_the_cpu_stays_as_it_is() -> None:
     model = ResNet(Bottleneck, (1,), width=8, classes=3)
     quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
-    assert type(model) is ResNet and not graphable(model)
+    assert type(model) is ResNet and not graphable(model, precision="mixed-bf16")

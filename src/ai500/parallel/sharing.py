@@ -49,7 +49,10 @@ def _why_not_recorded(workload: Workload, *, parallel_degree: int, precision: st
             f"a member with P_degree = {parallel_degree} is {parallel_degree} processes by itself"
         )
     if not getattr(workload, "recordable", False):
-        return f"the step of {workload.name} has no fixed shapes, so it can't be recorded"
+        return (
+            f"the step of {workload.name} has no fixed shapes or draws random numbers, so members "
+            "can't be recorded side by side"
+        )
     if precision not in RECORDABLE_PRECISIONS:
         return (
             f"a step in {precision} can't be recorded, only in {', '.join(RECORDABLE_PRECISIONS)}"

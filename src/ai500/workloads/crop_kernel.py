@@ -7,6 +7,7 @@ traffic; this one reads the stored bytes and writes the inputs. The two agree to
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import nullcontext
 from functools import cache
 
@@ -33,7 +34,8 @@ def _runs(device: torch.device) -> bool:
     try:
         made = cropped(images, draws, height=2, width=2, mean=(1.0,) * 3, deviation=(2.0,) * 3)
         return bool((made == -0.5).all())
-    except Exception:  # whatever it lacks: the ordinary path does the same
+    except Exception as error:  # whatever it lacks: the ordinary path does the same
+        print(f"crops take the ordinary path: {type(error).__name__}: {error}", file=sys.stderr)
         return False
 
 

@@ -51,11 +51,12 @@ class DataParallel:
                 synchronize(self.module, self.mesh.data)
             self._forward = self._replicated()
         else:
-            quicken(self.module, **_where(setting))
+            quicken(self.module, precision=setting.numerics.name, device=setting.device)
         self._graph: GradientGraph | None = None
         self._not_recorded = ""
         alone = self.mesh.data.size == 1 and setting.accumulation == 1
-        if setting.may_record and alone and graphable(self.module, **_where(setting)):
+        may = setting.may_record and alone and setting.device.type == "cuda"
+        if may and graphable(self.module, precision=setting.numerics.name):
             self._graph = GradientGraph(
                 self._micro_step,
                 list(self.module.parameters()),
@@ -123,10 +124,9 @@ class DataParallel:
         """Or do without: recorded steps keep memory of their own."""
         try:
             graph.record(inputs, labels)
-        except RuntimeError as error:
-            self._graph, self._not_recorded = None, str(error).split("\n")[0][:200]
+        except torch.OutOfMemoryError as error:
+            self._graph, self._not_recorded = None, str(error).split(". ")[0]
             print(f"steps are not recorded here: {self._not_recorded}", file=sys.stderr)
-            torch.cuda.empty_cache()
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """All of them: every rank holds the whole model."""
@@ -172,7 +172,3 @@ class DataParallel:
         if self._setting.collective is not None:
             told["communication"] = self._setting.collective.describe()
         return told
-
-
-def _where(setting: Setting) -> dict[str, Any]:
-    return {"precision": setting.numerics.name, "device": setting.device}

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ai500.parallel.sharing import RECORDABLE_PRECISIONS
 from ai500.train.graph import CALLS_BEFORE, Graphed, Step
-from ai500.workloads.detection.faster_rcnn import FasterRCNN
 from ai500.workloads.kernels.fused import Fused, available, fused_for
 from ai500.workloads.kernels.plain import Plain
 from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
@@ -22,11 +21,9 @@ def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
     if precision != "mixed-bf16" or not available(device) or not isinstance(module, ResNet):
         return
     if not why_not(module):
-        kernels, errors = _that_run(device)
+        kernels, module.failed_kernels = _that_run(device)  # type: ignore[assignment]
         if kernels is not None:
             fast(module, kernels, working=torch.bfloat16)
-        else:
-            module.not_fast = errors  # type: ignore[assignment]
 
 
 @functools.cache
@@ -61,20 +58,20 @@ def small_step(kernels: Plain, device: torch.device, *, working: torch.dtype) ->
 def told(module: nn.Module, *, recorded: bool, not_recorded: str) -> dict[str, object]:
     """How a step runs, where it is not torch's operators one after another, or why it is not."""
     found: dict[str, object] = {}
-    if isinstance(module, FastResNet):
-        found["kernels"] = f"fused (Triton): {module.kernels}"
-    elif errors := getattr(module, "not_fast", ""):
-        found["kernels"] = f"torch's; fused ones failed here: {errors}"
+    failed = getattr(module, "failed_kernels", "")
+    if isinstance(module, FastResNet) or failed:
+        fused = f"fused (Triton): {module.kernels}" if isinstance(module, FastResNet) else "torch's"
+        found["kernels"] = f"{fused}; failed here: {failed}" if failed else fused
     if recorded or not_recorded:
         found["recorded"] = recorded or f"no: {not_recorded}"
+    if recorded:
+        found["convolutions"] = "algorithms tried by cuDNN, the fastest kept"
     return found
 
 
-def graphable(module: nn.Module, *, precision: str, device: torch.device) -> bool:
-    """Whether its step has fixed shapes and never waits for the device."""
-    if device.type != "cuda" or precision not in RECORDABLE_PRECISIONS:
-        return False
-    return isinstance(module, FastResNet | FasterRCNN)
+def graphable(module: nn.Module, *, precision: str) -> bool:
+    """Whether its step has fixed shapes, never waits for the device, and gains by a recording."""
+    return precision in RECORDABLE_PRECISIONS and bool(getattr(module, "fixed_shapes", False))
 
 
 class GradientGraph:

@@ -121,6 +121,9 @@ class FasterRCNN(nn.Module):
     A detection is ymin, xmin, ymax, xmax, score, class; best first, rows of −1 at the end.
     """
 
+    fixed_shapes = True
+    """And nothing read back: a GPU's training step can be recorded."""
+
     def __init__(self, design: Design = RESNET50_FPN) -> None:
         super().__init__()
         self.design = design

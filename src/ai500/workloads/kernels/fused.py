@@ -44,7 +44,8 @@ DEEPEST_JOIN, DEEPEST_GRADIENT = 256, 128
 class Fused(Plain):
     """`tile`: how products with a join behind them are cut; None: cuBLAS, and a pass behind it.
 
-    Nothing is chosen by a trial: a member that resumes rounds as it did before.
+    No kernel is chosen by a trial: those of a member that resumes round as before. (cuDNN tries the
+    algorithms of the 3×3 convolutions when a step is recorded: `train/graph.py`.)
     """
 
     tile: Tile | None = None
@@ -284,7 +285,7 @@ def available(device: torch.device) -> bool:
         return False
     try:
         kernels()
-    except (ImportError, AttributeError):
+    except Exception:  # not installed, or of a version that does not take them
         return False
     return True
 

@@ -169,6 +169,7 @@ class _Stem(torch.autograd.Function):
 class FastResNet(ResNet):
     """A ResNet whose training step runs through `kernels`; evaluation is the ordinary one's."""
 
+    fixed_shapes = True
     kernels: Plain
     working: torch.dtype
     _copies: dict[Tensor, Tensor]
