@@ -2,8 +2,8 @@
 
 In double precision, as far as the model has it: classes and boxes are judged in single precision,
 so the modes agree to its rounding. Each mode trains two steps; rank 0 prints how far first
-gradients and last weights are from the reference's: one process for tensor parallelism, data
-parallelism for what is sharded.
+gradients and last weights are from the reference's: one process for tensor parallelism and for
+pipelines (micro-batch by micro-batch), data parallelism for what is sharded.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ MODES = {
     "data": Parallelism(mode="data", data_degree=2),
     "sharded": Parallelism(mode="data", data_degree=2, sharded=True),
     "tensor": Parallelism(mode="tensor", tensor_degree=2),
+    "1f1b": Parallelism(
+        mode="pipeline", pipeline_degree=2, microbatches=2, pipeline_schedule="1f1b"
+    ),
+    "gpipe": Parallelism(
+        mode="pipeline", pipeline_degree=2, microbatches=4, pipeline_schedule="gpipe"
+    ),
 }
 
 
@@ -84,7 +90,7 @@ def trained(parallel: Parallelism) -> tuple[Engine, dict[str, Tensor] | None]:
     return engine, first
 
 
-def alone() -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
+def alone(microbatches: int) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
     """One process on whole batches: first gradients, last weights, and what it then finds."""
     one = model()
     optimizer = torch.optim.SGD(one.parameters(), lr=0.01, momentum=0.9)
@@ -92,7 +98,10 @@ def alone() -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
     for step, (images, labels) in batches():
         torch.manual_seed(step)
         optimizer.zero_grad(set_to_none=True)
-        detection_loss(one(images, labels)).backward()
+        for some, theirs in zip(
+            images.chunk(microbatches), labels.chunk(microbatches), strict=True
+        ):
+            (detection_loss(one(some, theirs)) / microbatches).backward()
         if step == 0:
             first = {n: p.grad.clone() for n, p in one.named_parameters()}  # type: ignore[union-attr]
         optimizer.step()
@@ -114,7 +123,7 @@ def main() -> None:
         if weights is None or gradients is None:
             continue
         known[name] = gradients, weights, detections
-        expected = alone() if name == "tensor" else known["data"]
+        expected = known["data"] if parallel.mode == "data" else alone(parallel.microbatches)
         found = {
             "mode": name,
             "held": held,

@@ -1,4 +1,4 @@
-"""The detector split by channels, and sharded: two real processes against one, and against DDP."""
+"""The detector split by channels, cut into stages, sharded: two processes against one, and DDP."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_every_mode_of_the_detector_equals_its_reference() -> None:
         off = {name: one[name] for name in ("gradients", "weights", "running", "detections")}
         assert max(off.values()) < EXACT, (mode, off)
         assert one["found"] > 0, mode
-    for mode in ("sharded", "tensor"):
+    for mode in ("sharded", "tensor", "1f1b"):
         assert found[mode]["held"] < 0.6 * found["data"]["held"], mode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from ai500 import plugins
 from ai500.config import load
 from ai500.errors import ConfigError
-from ai500.parallel.engines.pipeline import balanced
+from ai500.parallel.engines.pipeline import balanced, ended, through
 from ai500.parallel.engines.tensor import _divided
 from ai500.parallel.model_parallelism import inside_member
 from ai500.planning import make_plan
@@ -126,14 +127,29 @@ def test_the_plan_of_a_class_fits_its_model(workload: Workload, name: str) -> No
     assert not units or held > 0.8 * sum(one.numel() for one in model.parameters())
 
 
-def test_the_detector_is_split_but_not_cut() -> None:
+def test_the_detector_is_split_and_cut() -> None:
     plan = WEATHER.parallel_plan(WEATHER.problem_classes["smoke"])
     mixed = {"parallel.mode": "mixed", "workload": "extreme_weather"}
     split = load(overrides={**mixed, "parallel.tensor_degree": 2, "parallel.data_degree": 2})
     assert shape(inside_member(split, degree=4, plan=plan, batch_size=8)) == (2, 1, 2)
     cut = load(overrides={**mixed, "parallel.pipeline_degree": 2, "parallel.data_degree": 2})
-    with pytest.raises(ConfigError, match="every residual stage feeds the pyramid"):
-        inside_member(cut, degree=4, plan=plan, batch_size=8)
+    assert shape(inside_member(cut, degree=4, plan=plan, batch_size=8)) == (2, 2, 1)
+    assert plan is not None
+    rowless = dataclasses.replace(plan, stages=())
+    with pytest.raises(ConfigError, match="has no stages"):
+        inside_member(cut, degree=4, plan=rowless, batch_size=8)
+
+
+def test_the_detectors_units_carry_what_its_pyramid_needs() -> None:
+    problem_class = WEATHER.problem_classes["smoke"]
+    model, plan = WEATHER.model(problem_class).eval(), WEATHER.parallel_plan(problem_class)
+    assert plan is not None
+    images = torch.randn(2, *problem_class.input_shape)
+    carried: tuple[torch.Tensor, ...] = (images,)
+    with torch.no_grad():
+        for name in itertools.chain(*plan.stages):
+            carried = through(model, name, carried)
+        torch.testing.assert_close(ended(model, carried, None), model(images), rtol=0, atol=0)
 
 
 def test_the_stages_in_a_row_are_the_model() -> None:

@@ -136,9 +136,9 @@ def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, ten
         )
     if pipeline > 1 and not plan.stages:
         raise ConfigError(
-            f"a pipeline of {pipeline} stages: the model of {config.workload} can't be cut into "
-            f'stages that feed one another: {plan.no_stages}. Set parallel.mode = "tensor", '
-            '"data", or "mixed" with parallel.pipeline_degree = 1.'
+            f"a pipeline of {pipeline} stages: the parallel plan of {config.workload} has no "
+            'stages. Set parallel.mode = "tensor", "data", or "mixed" with '
+            "parallel.pipeline_degree = 1."
         )
     if pipeline > max(1, len(plan.stages)):
         raise ConfigError(

@@ -143,10 +143,9 @@ class ParallelPlan:
     """For tensor parallelism; layers that no split names are computed by every rank."""
     stages: tuple[tuple[str, ...], ...]
     """For pipelines: modules whose outputs are the next one's inputs, from the model's input to
-    its output. Those in one tuple stay together; between two tuples a stage may end. Empty: the
-    model is no such row."""
-    no_stages: str = ""
-    """Why there are none: for whoever asks for a pipeline."""
+    its output, or what the model's own `through` and `ended` make of them
+    (`parallel/engines/pipeline.py`). Those in one tuple stay together; between two tuples a stage
+    may end. Empty: the model is no such row."""
     units: tuple[str, ...] = ()
     """Modules that sharding gathers one at a time, where no `stages` say it."""
 

@@ -18,7 +18,16 @@ from torch import Tensor, nn
 from ai500.errors import AI500Error
 from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
-from ai500.parallel.engines.pipeline import Pipeline, Stage, Unit, boundaries, cut, keep_only
+from ai500.parallel.engines.pipeline import (
+    Carried,
+    Pipeline,
+    Stage,
+    Unit,
+    boundaries,
+    cut,
+    ended,
+    keep_only,
+)
 from ai500.parallel.engines.replicas import (
     described,
     evaluating,
@@ -72,21 +81,29 @@ class MixedParallel:
     def _make_pipeline(self, mine: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
 
+        axis, device = self.mesh.pipeline, self._setting.device
+
         @cache
-        def wires(shape: torch.Size, dtype: torch.dtype) -> list[Tensor]:
+        def wires(shape: torch.Size, dtype: torch.dtype, training: bool) -> list[Carried]:
             like = torch.empty(shape, dtype=dtype, device="meta")
             return boundaries(
-                self._whole, self._stages, numerics, like, device=self._setting.device
+                self._whole, self._stages, numerics, like, device=device, training=training
             )
 
         return Pipeline(
-            Stage(self.module, mine, numerics),
-            axis=self.mesh.pipeline,
+            Stage(self.module, mine, numerics, last=axis.rank == axis.size - 1),
+            axis=axis,
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
-            loss=self._scaled_loss,
-            boundaries=lambda inputs: wires(inputs.shape, inputs.dtype),
+            loss=self._loss_of_carried,
+            boundaries=lambda inputs, training: wires(inputs.shape, inputs.dtype, training),
         )
+
+    def _loss_of_carried(self, carried: Any, labels: Tensor) -> Tensor:
+        """On the last stage, of what its units leave."""
+        with self._setting.numerics.forward():
+            outputs = ended(self.module, carried, labels)
+        return self._scaled_loss(outputs, labels)
 
     def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
         """A micro-batch's part of the mean loss, for its backward pass; its value is kept."""

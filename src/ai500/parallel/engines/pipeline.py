@@ -2,6 +2,11 @@
 
 Stages are cut where the workload's plan allows and balanced by the counted operations of their
 layers. Batch norm takes its statistics from each micro-batch: that is what the schedule computes.
+
+A model is a row of units, each taking what the one before gives. One whose units need more than
+that (a detector's pyramid is fed by every residual stage) has two methods: `through(name, carried)`
+is one unit applied to the tensors carried so far, `ended(carried, labels)` the model's outputs from
+those that the last unit leaves; in training it is part of the loss, which has the labels.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from ai500.parallel.engines.mesh import Axis
 
 Unit = tuple[str, ...]
 """Names of modules that run one after the other and stay together."""
+Carried = tuple[Tensor, ...]
+"""What goes from unit to unit, and from stage to stage."""
 
 SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
 
@@ -70,21 +77,45 @@ def keep_only(module: nn.Module, units: Sequence[Unit], mine: Sequence[Unit]) ->
                 setattr(module.get_submodule(parent), last, nn.Identity())
 
 
-class Stage(nn.Module):
-    """This rank's units in a row; what comes in and goes out lies dense in memory."""
+def through(module: nn.Module, name: str, carried: Carried) -> Carried:
+    """One unit's module applied."""
+    own: Callable[[str, Carried], Carried] | None = getattr(module, "through", None)
+    if own is not None:
+        return own(name, carried)
+    (x,) = carried
+    return (module.get_submodule(name)(x),)
 
-    def __init__(self, module: nn.Module, units: Sequence[Unit], numerics: Any) -> None:
+
+def ended(module: nn.Module, carried: Tensor | Carried, labels: Tensor | None) -> Any:
+    """The model's outputs, from what its last unit leaves."""
+    if isinstance(carried, Tensor):
+        carried = (carried,)
+    own: Callable[[Carried, Tensor | None], Any] | None = getattr(module, "ended", None)
+    return carried[0] if own is None else own(carried, labels)
+
+
+class Stage(nn.Module):
+    """This rank's units in a row; what comes in and goes out lies dense in memory. The last one
+    gives the model's outputs in an evaluation."""
+
+    def __init__(
+        self, module: nn.Module, units: Sequence[Unit], numerics: Any, *, last: bool
+    ) -> None:
         super().__init__()
         self._names = [name for unit in units for name in unit]
         self._module = module
         self._numerics = numerics
+        self._last = last
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = _Dense.apply(x)
+    def forward(self, *carried: Tensor) -> Tensor | Carried:
+        carried = tuple(_Dense.apply(x) for x in carried)
         with self._numerics.forward():
             for name in self._names:
-                x = self._module.get_submodule(name)(x)
-        return x.contiguous()
+                carried = through(self._module, name, carried)
+            if self._last and not self._module.training:
+                carried = (ended(self._module, carried, None),)
+        dense = tuple(x.contiguous() for x in carried)
+        return dense if len(dense) > 1 else dense[0]
 
 
 class _Dense(Function):
@@ -110,7 +141,7 @@ class Pipeline:
         schedule: str,
         microbatches: int,
         loss: Callable[[Any, Tensor], Tensor],
-        boundaries: Callable[[Tensor], list[Tensor]],
+        boundaries: Callable[[Tensor, bool], list[Carried]],
     ) -> None:
         self._stage = stage
         self._axis = axis
@@ -130,31 +161,34 @@ class Pipeline:
     def predict(self, inputs: Tensor) -> Tensor:
         """One batch straight through; every rank gets the outputs of the last."""
         axis = self._axis
-        wires = self._boundaries(inputs)
-        x = inputs
+        wires = self._boundaries(inputs, False)
+        carried: Carried = (inputs,)
         if axis.rank > 0:
-            x = torch.empty_like(wires[axis.rank], device=inputs.device)
-            dist.recv(x, src=axis.global_rank(axis.rank - 1), group=axis.group)
-        x = self._stage(x)
+            carried = tuple(torch.empty_like(x, device=inputs.device) for x in wires[axis.rank])
+            for x in carried:
+                dist.recv(x, src=axis.global_rank(axis.rank - 1), group=axis.group)
+        found: Tensor | Carried = self._stage(*carried)
         if axis.rank < axis.size - 1:
-            dist.send(x, dst=axis.global_rank(axis.rank + 1), group=axis.group)
-            x = torch.empty_like(wires[-1], device=inputs.device)
-        dist.broadcast(x, src=axis.global_rank(axis.size - 1), group=axis.group)
-        return x
+            for x in (found,) if isinstance(found, Tensor) else found:
+                dist.send(x, dst=axis.global_rank(axis.rank + 1), group=axis.group)
+            found = torch.empty_like(wires[-1][0], device=inputs.device)
+        assert isinstance(found, Tensor)
+        dist.broadcast(found, src=axis.global_rank(axis.size - 1), group=axis.group)
+        return found
 
     def _schedule_for(self, inputs: Tensor) -> Any:
         key = (tuple(inputs.shape), inputs.dtype)
         if key not in self._schedules:
             # Shapes are stated: torch would find them by a first pass that moves running averages.
-            wires = self._boundaries(inputs[: len(inputs) // self._microbatches])
+            wires = self._boundaries(inputs[: len(inputs) // self._microbatches], True)
             here = self._axis.rank
             stage = PipelineStage(
                 self._stage,
                 here,
                 self._axis.size,
                 inputs.device,
-                input_args=wires[here].detach().requires_grad_(here > 0),
-                output_args=wires[here + 1].detach().requires_grad_(),
+                input_args=tuple(x.detach().requires_grad_(here > 0) for x in wires[here]),
+                output_args=tuple(x.detach().requires_grad_() for x in wires[here + 1]),
                 group=self._axis.group,
             )
             self._schedules[key] = self._make_schedule(
@@ -170,14 +204,18 @@ def boundaries(
     inputs: Tensor,
     *,
     device: torch.device,
-) -> list[Tensor]:
+    training: bool,
+) -> list[Carried]:
     """Shape and type of what crosses into each stage and out of the last, without computing."""
-    wires = [inputs]
-    model = copy.deepcopy(whole)
+    wires: list[Carried] = [(inputs,)]
+    model = copy.deepcopy(whole).train(training)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         model.to_empty(device=device)
-        x = torch.empty(inputs.shape, dtype=inputs.dtype, device=device)
-        for units in stages:
-            x = Stage(model, units, numerics)(x)
-            wires.append(x)
-    return [torch.empty(wire.shape, dtype=wire.dtype, device="meta") for wire in wires]
+        carried: Carried = (torch.empty(inputs.shape, dtype=inputs.dtype, device=device),)
+        for number, units in enumerate(stages, start=1):
+            found = Stage(model, units, numerics, last=number == len(stages))(*carried)
+            carried = (found,) if isinstance(found, Tensor) else found
+            wires.append(carried)
+    return [
+        tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in wire) for wire in wires
+    ]

@@ -5,17 +5,13 @@ from __future__ import annotations
 from ai500.workloads.models.resnet_plan import Block, residual_splits
 from ai500.workloads.protocol import ParallelPlan, Split
 
-NOT_IN_A_ROW = (
-    "every residual stage feeds the pyramid and not only the next stage, and both the proposals' "
-    "and the boxes' losses need the true boxes inside the forward pass"
-)
-
 
 def detector_plan(
     block: Block, depths: tuple[int, ...], *, width: int, pyramid_channels: int, hidden: int
 ) -> ParallelPlan:
-    """Every layer with much to compute split; the two predictions of the box head are whole."""
-    blocks = (f"pyramid.stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth))
+    """Every layer with much to compute split; the two predictions of the box head are whole.
+    Pipelines end stages between residual blocks (`FasterRCNN.through`)."""
+    blocks = [f"pyramid.stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth)]
     return ParallelPlan(
         splits=(
             *residual_splits(block, len(depths), width=width, inside="pyramid."),
@@ -26,7 +22,11 @@ def detector_plan(
             Split("head.first", "columns", hidden),
             Split("head.second", "rows", hidden),
         ),
-        stages=(),
-        no_stages=NOT_IN_A_ROW,
+        # What is behind the residual stages needs all of them, and the true boxes: one unit.
+        stages=(
+            ("pyramid.stem",),
+            *((block,) for block in blocks),
+            ("pyramid.lateral", "pyramid.smooth", "proposing", "head"),
+        ),
         units=("pyramid.stem", *blocks, "proposing", "head"),
     )

@@ -139,21 +139,44 @@ class FasterRCNN(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor | TrainingOutputs:
         """`labels` [N, G, 5] are for training; without them no frame of a batch has an event."""
-        pyramid = self.pyramid(images)
+        height, width = images.shape[2:]
+        return self._found(self.pyramid(images), labels, height=height, width=width)
+
+    def through(self, name: str, carried: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One unit of a pipeline: what the residual stages gave so far, the latest last. What is
+        behind them stays for `ended`."""
+        module = self.get_submodule(name)
+        if name == "pyramid.stem":
+            return (module(*carried),)
+        if not name.startswith("pyramid.stages."):
+            return carried
+        stage, block = map(int, name.split(".")[2:])
+        kept = carried if stage > 0 and block == 0 else carried[:-1]
+        return (*kept, module(carried[-1]))
+
+    def ended(self, carried: tuple[Tensor, ...], labels: Tensor | None) -> Tensor | TrainingOutputs:
+        """From the residual stages to the outputs; images of whole cells."""
+        height, width = (self.design.strides[0] * cells for cells in carried[0].shape[2:])
+        return self._found(self.pyramid.merged(carried), labels, height=height, width=width)
+
+    def _found(
+        self, pyramid: list[Tensor], labels: Tensor | None, *, height: int, width: int
+    ) -> Tensor | TrainingOutputs:
         predicted = self.proposing(pyramid)
         anchors = self._anchors(pyramid)
         found = rpn.proposals(
             predicted,
             anchors,
-            height=images.shape[2],
-            width=images.shape[3],
+            height=height,
+            width=width,
             candidates=self.design.candidates,
             kept=self.design.proposals,
         )
         if not self.training:
-            return self._detections(pyramid, found, height=images.shape[2], width=images.shape[3])
+            return self._detections(pyramid, found, height=height, width=width)
         if labels is None:
-            labels = torch.full((len(images), MOST_BOXES, 5), -1.0, device=images.device)
+            shape = (len(pyramid[0]), MOST_BOXES, 5)
+            labels = torch.full(shape, -1.0, device=pyramid[0].device)
         labels = labels.float()
         return TrainingOutputs(
             proposing=rpn.proposing_stage(predicted, anchors, labels),

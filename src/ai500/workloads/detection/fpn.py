@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -27,11 +29,15 @@ class FeaturePyramid(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Finest level first; the last one, a subsampled copy, is for large proposals only."""
-        x = self.stem(images)
-        laterals = []
-        for stage, lateral in zip(self.stages, self.lateral, strict=True):
+        x, features = self.stem(images), []
+        for stage in self.stages:
             x = stage(x)
-            laterals.append(lateral(x))
+            features.append(x)
+        return self.merged(features)
+
+    def merged(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """The levels, from what the residual network's stages give."""
+        laterals = [lateral(x) for lateral, x in zip(self.lateral, features, strict=True)]
         merged = [laterals.pop()]
         for finer in reversed(laterals):
             above = F.interpolate(merged[0], size=finer.shape[2:], mode="nearest")
