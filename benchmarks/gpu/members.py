@@ -10,7 +10,6 @@ Full numbers: $OUT/members.json.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -18,19 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks.gpu.resnet import joules
 from benchmarks.gpu.some_members import SHAPES, Shape, make_member, make_tasks, plain
-from benchmarks.gpu.supervisor import supervised
+from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor
 
-from ai500 import atomic
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.together import Group, feed_from_device
 from ai500.train.ways import InTurn, Way, all_ways
@@ -250,42 +248,25 @@ def _number(row: dict[str, Any], key: str, digits: int) -> str:
     return f"{row[key]:.{digits}f}" if key in row else "-"
 
 
-PARTS: dict[str, Callable[[], None]] = {
-    "check": check,
-    "32": lambda: timed("32"),
-    "224": lambda: timed("224"),
-    "processes-32": lambda: processes("32"),
-    "processes-224": lambda: processes("224"),
-}
-
-
-def run(parts: list[str]) -> None:
-    """Each part, its error if it has one, and the results so far."""
-    if RESULTS_FILE.exists():
-        RESULTS.update(json.loads(RESULTS_FILE.read_text()))
-    FOLDER.mkdir(exist_ok=True)
-    print(torch.__version__, torch.cuda.get_device_name(), flush=True)
-    for name in parts:
-        began = time.perf_counter()
-        try:
-            PARTS[name]()
-        except Exception as error:
-            RESULTS.setdefault("errors", {})[name] = traceback.format_exc()
-            print(f"{name}: FAILED {type(error).__name__}: {str(error)[:1500]}", flush=True)
-            traceback.clear_frames(error.__traceback__)
-        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is of no more use
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
-        RESULTS.setdefault("done", []).append(name)
-        atomic.write_text(RESULTS_FILE, json.dumps(RESULTS, indent=1))
+BENCHMARK = Benchmark(
+    module="benchmarks.gpu.members",
+    parts={
+        "check": check,
+        "32": partial(timed, "32"),
+        "224": partial(timed, "224"),
+        "processes-32": partial(processes, "32"),
+        "processes-224": partial(processes, "224"),
+    },
+    begin=partial(FOLDER.mkdir, exist_ok=True),
+    results=RESULTS,
+    file=RESULTS_FILE,
+    table=table,
+    without_gpu="members that share a CPU take their steps one after another",
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--child", action="store_true", help="used by the supervisor")
+    parser = parser_of(BENCHMARK, __doc__)
     parser.add_argument("--process", help="used by the part `processes`")
     parser.add_argument("--member", type=int, default=0)
     arguments = parser.parse_args()
@@ -293,18 +274,7 @@ def main() -> None:
     if arguments.process:
         process(arguments.process, arguments.member)
         return
-    parts = arguments.only.split(",")
-    unknown = [one for one in parts if one not in PARTS]
-    if unknown:
-        parser.error(f"no such part: {', '.join(unknown)}")
-    if arguments.child:
-        run(parts)
-        return
-    if not torch.cuda.is_available():
-        parser.error("no GPU: members that share a CPU take their steps one after another")
-    supervised("benchmarks.gpu.members", parts, RESULTS_FILE)
-    if RESULTS_FILE.exists():
-        print(table(json.loads(RESULTS_FILE.read_text())))
+    conduct(BENCHMARK, parser, arguments)
 
 
 if __name__ == "__main__":

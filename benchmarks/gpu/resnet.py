@@ -10,25 +10,21 @@ Full numbers: $OUT/resnet.json.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import gc
-import json
 import os
 import time
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from benchmarks.gpu import kernel_checks
-from benchmarks.gpu.supervisor import supervised
+from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor, nn
 
-from ai500 import atomic
-from ai500.train.graph import Graphed, rate_on_device
+from ai500.train.graph import Graphed
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
 from ai500.workloads.kernels.plain import Extra, Normal, Size, Slopes, pooled
 from ai500.workloads.models.fast_resnet import fast
@@ -100,11 +96,11 @@ def step_of(
 
 
 def sgd(model: nn.Module, *, rate: float) -> torch.optim.SGD:
-    found = torch.optim.SGD(
-        model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-5, fused=True
+    """Its rate is on the device, where a graph finds it."""
+    on_device = torch.tensor(rate, device=DEVICE)
+    return torch.optim.SGD(
+        model.parameters(), lr=on_device, momentum=0.9, weight_decay=5e-5, fused=True
     )
-    rate_on_device(found, DEVICE)
-    return found
 
 
 def timed(name: str) -> None:
@@ -307,50 +303,26 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(parts: list[str]) -> None:
-    """Each part, its error if it has one, and the results so far."""
-    if RESULTS_FILE.exists():
-        RESULTS.update(json.loads(RESULTS_FILE.read_text()))
+def begin() -> None:
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(int(time.time()))
-    print(torch.__version__, torch.cuda.get_device_name(), flush=True)
-    for name in parts:
-        began = time.perf_counter()
-        try:
-            PARTS[name]() if name in PARTS else timed(name)
-        except Exception as error:
-            RESULTS.setdefault("errors", {})[name] = traceback.format_exc()
-            print(f"{name}: FAILED {type(error).__name__}: {str(error)[:600]}", flush=True)
-            traceback.clear_frames(error.__traceback__)
-        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is of no more use
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
-        RESULTS.setdefault("done", []).append(name)
-        atomic.write_text(RESULTS_FILE, json.dumps(RESULTS, indent=1))
 
 
-PARTS: dict[str, Callable[[], None]] = {"checks": checks, "curves": curves, "kernels": kernels}
+BENCHMARK = Benchmark(
+    module="benchmarks.gpu.resnet",
+    parts={"checks": checks, "curves": curves, "kernels": kernels}
+    | {name: partial(timed, name) for name in VERSIONS},
+    begin=begin,
+    results=RESULTS,
+    file=RESULTS_FILE,
+    table=table,
+    without_gpu="`python -m benchmarks.gpu.predictions` runs without one",
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join([*PARTS, *VERSIONS]))
-    parser.add_argument("--child", action="store_true", help="used by the supervisor")
-    arguments = parser.parse_args()
-    parts = arguments.only.split(",")
-    unknown = [one for one in parts if one not in PARTS and one not in VERSIONS]
-    if unknown:
-        parser.error(f"no such part: {', '.join(unknown)}")
-    if arguments.child:
-        run(parts)
-        return
-    if not torch.cuda.is_available():
-        parser.error("no GPU: `python -m benchmarks.gpu.predictions` runs without one")
-    supervised("benchmarks.gpu.resnet", parts, RESULTS_FILE)
-    if RESULTS_FILE.exists():
-        print(table(json.loads(RESULTS_FILE.read_text())))
+    parser = parser_of(BENCHMARK, __doc__)
+    conduct(BENCHMARK, parser, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -4,18 +4,15 @@
            → Finding[] → Report
 
 Each stage takes records and leaves a record in the run folder; one whose record is there is not
-run again.
+run again. Those that bring the data are in `data_stages.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import ai500
 from ai500 import config as configuration
@@ -23,20 +20,26 @@ from ai500 import events, planning, plugins, rundir, schema, system
 from ai500.atomic import write_text
 from ai500.automl.history import History
 from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
-from ai500.bagging.data_sampler import Sampler, recorded_counts, save_bootstrap
+from ai500.bagging.data_sampler import recorded_counts
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.job_controller import JobController, log_tail
-from ai500.bagging.member_views import MemberView
 from ai500.bagging.setting import preview, python_of, setting_of
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
-from ai500.data.class_data import class_source, generate_store
-from ai500.data.climate.store import ClimateStore
+from ai500.config_toml import to_toml
+from ai500.data.class_data import class_source
 from ai500.data.opening import AnyStore
-from ai500.data.opening import open_store as open_folder
+from ai500.data_stages import (
+    begin_trial,
+    collect_placements,
+    on_data,
+    open_store,
+    place,
+    remove_staged,
+    sample,
+)
 from ai500.errors import (
     AI500Error,
-    DataError,
     Disconnected,
     EnvironmentLacksError,
     JobError,
@@ -45,49 +48,13 @@ from ai500.errors import (
 )
 from ai500.interrupts import uninterrupted
 from ai500.metrics.search_score import search_result
-from ai500.parallel import placement, sharing
-from ai500.parallel.parallelism_controller import members_by_node
+from ai500.parallel import sharing
 from ai500.randomness import Stream, derive
-from ai500.records import (
-    BootstrapRecord,
-    EnsembleResult,
-    JobRecord,
-    Placement,
-    Plan,
-    Score,
-    System,
-    Task,
-    TrialRecord,
-)
+from ai500.records import BootstrapRecord, EnsembleResult, JobRecord, Plan, Score, System, Task
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder, TrialFolder
 from ai500.scoring import score_of_trial, score_run
-
-
-class Observer(Protocol):
-    """Who watches a run: the terminal, a test, nobody."""
-
-    def stage(self, text: str) -> None:
-        """A stage begins."""
-
-    def progress(self, done: int, total: int) -> None:
-        """How far the stage is."""
-
-    def members(self, views: Sequence[MemberView]) -> None:
-        """Where the members are."""
-
-
-@dataclass
-class Session:
-    """One process at work in one run folder."""
-
-    run: RunFolder
-    config: Config
-    plan: Plan
-    log: events.EventLog
-    observer: Observer
-    detach: bool = False
-    """Leave as soon as the members are submitted."""
+from ai500.session import Observer, Session
 
 
 def make_plan(config: Config) -> tuple[System, Plan]:
@@ -105,7 +72,7 @@ def prepare(config: Config, path: Path) -> RunFolder:
     if config.data.path is None:
         class_source(plan.workload, plan.problem_class)
     run = RunFolder.create(path)
-    write_text(run.config, configuration.to_toml(config))
+    write_text(run.config, to_toml(config))
     rundir.write(run.system, machine)
     rundir.write(run.plan, plan)
     run.begin(version=ai500.__version__)
@@ -181,112 +148,8 @@ def run_trial(session: Session, number: int) -> list[str]:
     told = list(events.read(session.run.events))
     rundir.write(trial.score, score_of_trial(session.run, session.plan, told, number))
     if not failed:
-        _remove_staged(session, placements)
+        remove_staged(placements)
     return [_failure(session.run, number, member) for member in failed]
-
-
-def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) -> None:
-    """Fix the trial's seed and data; a trial that goes on must find the same data."""
-    trial = session.run.trial(number)
-    if not trial.trial.exists():
-        session.log.emit("trial_start", trial=number, seed=seed)
-        rundir.write(trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256))
-    begun = rundir.read(TrialRecord, trial.trial)
-    if begun.store_sha256 != store.sha256:
-        raise DataError(
-            f"{store.path}: its SHA-256 is {store.sha256}, trial {number} began with "
-            f"{begun.store_sha256}. Put that store back, or start a new run."
-        )
-
-
-def open_store(session: Session) -> AnyStore:
-    """The user's store, or the class's own, generated once and kept in the cache."""
-    plan, path = session.plan, session.config.data.path
-    if path is not None:
-        store = open_folder(Path(path))
-    else:
-        session.observer.stage("data of the class")
-        store = generate_store(
-            plan.workload, plan.problem_class, progress=session.observer.progress
-        )
-    if isinstance(store, ClimateStore):
-        session.observer.stage("index and statistics of the years")
-        store.make_index(session.observer.progress)
-    if not plan.stage:
-        # Staging holds every sample against its digest as it copies it; here nobody would.
-        session.observer.stage("verifying the store")
-        store.verify(session.observer.progress)
-    return store
-
-
-def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
-    """Data Sampler: a manifest of repeat counts for each member."""
-    if trial.bootstraps.exists():
-        return rundir.read_all(BootstrapRecord, trial.bootstraps)
-    plan = session.plan
-    session.observer.stage("drawing bootstraps")
-    sampler: Sampler = plugins.load("sampler", plan.sampler)
-    records = []
-    trial.bootstrap(0).parent.mkdir(parents=True, exist_ok=True)
-    for member in range(plan.ensemble_size):
-        counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
-        path = trial.bootstrap(member)
-        head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
-        records.append(
-            BootstrapRecord(
-                member=member,
-                path=str(path.relative_to(session.run.path)),
-                samples=head.samples,
-                drawn=head.drawn,
-                distinct=head.distinct,
-                sha256=head.sha256,
-            )
-        )
-        session.observer.progress(member + 1, plan.ensemble_size)
-    rundir.write(trial.bootstraps, records)
-    return records
-
-
-def place(
-    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
-) -> list[Placement]:
-    """Data Duplicator: what each node's members need, to its local folder, once per node."""
-    plan, placements = session.plan, []
-    here = plugins.scheduler(plan.scheduler).controller_places_data
-    on_node = members_by_node(plan.mapping)
-    for node in plan.nodes:
-        members = on_node.get(node.name, [])
-        if not (plan.stage and members and here):
-            placements.append(placement.in_shared_store(store, node=node.name))
-            continue
-        session.observer.stage(f"staging data on {node.name}")
-        placements.append(
-            placement.on_node(
-                store,
-                node=node.name,
-                counts=[recorded_counts(session.run.path, bootstraps[m]) for m in members],
-                folder=_scratch(session) / trial.path.name,
-                progress=session.observer.progress,
-            )
-        )
-    rundir.write(trial.placement, placements)
-    return placements
-
-
-def collect_placements(trial: TrialFolder) -> None:
-    """What the jobs placed on their nodes, where they did: in place of what was planned."""
-    files = sorted(trial.path.glob("placements/*.json"))
-    if files:
-        rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
-
-
-def on_data(plan: Plan, store: AnyStore) -> Plan:
-    """The plan with what only its data tells: how climate's channels are normalized."""
-    if not isinstance(store, ClimateStore):
-        return plan
-    normalization = (store.statistics.mean, store.statistics.deviation)
-    definition = dataclasses.replace(plan.definition, normalization=normalization)
-    return dataclasses.replace(plan, definition=definition)
 
 
 def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
@@ -390,17 +253,6 @@ def _check_local(plan: Plan, machine: System) -> None:
             f"scheduler.kind = 'local' runs on this machine alone; the plan has {len(plan.nodes)} "
             f"nodes ({foreign[0]}, …). Leave system.nodes out, or use `ai500 plan` only."
         )
-
-
-def _scratch(session: Session) -> Path:
-    return placement.scratch_folder(session.run.path, stated=session.config.data.scratch)
-
-
-def _remove_staged(session: Session, placements: Sequence[Placement]) -> None:
-    """A finished trial's copy serves nobody: the next trial has other bootstraps."""
-    for one in placements:
-        if one.folder is not None:
-            placement.remove(Path(one.folder).parent)
 
 
 def _failure(run: RunFolder, trial: int, member: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from ai500 import events, rundir
 from ai500.metrics.meters.log import read_meters
@@ -11,7 +11,7 @@ from ai500.metrics.trials import mean_of_trials, score_trial
 from ai500.records import Plan
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder
-from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS
+from tests.browser.chromium import TEXT_COLLISIONS
 from tests.unit.metered import GPU_NODE_COLUMNS, gpu_node, write_log
 from tests.unit.synthetic_run import BEGAN, Shape, write_synthetic_run
 
@@ -39,16 +39,14 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_figures_of_meters_are_legible(metered: RunFolder, width: int) -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": width, "height": 800})
-        page.goto(metered.report.as_uri())
-        section = page.locator("section", has=page.locator("h2", has_text="Power, load"))
-        assert section.locator("figure").count() == 5
-        assert section.locator("polygon.band").count() == 3
-        assert page.evaluate(TEXT_COLLISIONS) == []
-        words = section.inner_text()
-        assert "Metered: accelerators, on every node." in words
-        assert "MFLOPS/W" in words
-        browser.close()
+def test_figures_of_meters_are_legible(browser: Browser, metered: RunFolder, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(metered.report.as_uri())
+    section = page.locator("section", has=page.locator("h2", has_text="Power, load"))
+    assert section.locator("figure").count() == 5
+    assert section.locator("polygon.band").count() == 3
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    words = section.inner_text()
+    assert "Metered: accelerators, on every node." in words
+    assert "MFLOPS/W" in words
+    page.close()

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from ai500 import rundir
 from ai500.illustrations import Illustrations
 from ai500.report.html import write_report
-from tests.browser.test_report import (
-    ARGUMENTS,
-    CHROMIUM,
-    TEXT_COLLISIONS,
-    contrast,
-    opened,
-)
+from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.unit.synthetic_detections import climate_store, write_illustrated_run
 from tests.unit.synthetic_run import Shape
 
 SECTION = "section:has(> h2:text-is('What the ensemble finds'))"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,51 +7,35 @@ from __future__ import annotations
 
 import csv
 import json
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page
 
-from ai500.report.ranking.entries import Entry, Rejected
+from ai500.report.ranking.entries import Rejected
 from ai500.report.ranking.site import build
-from ai500.report.ranking.standings import by_list, standings
 from ai500.units import human_seconds, human_si
-from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS, contrast, luminance
-from tests.unit.synthetic_list import entry, identity, ranked
+from tests.browser.chromium import TEXT_COLLISIONS, contrast, luminance
+from tests.browser.synthetic_site import (
+    ENTRIES,
+    FIRST,
+    FORMULA,
+    HOSTILE,
+    INKS,
+    LISTS,
+    PAGES,
+    PLACES,
+    best,
+    cells,
+    rows,
+    served,
+    visit,
+)
+from tests.unit.synthetic_list import identity, ranked
 
 pytestmark = pytest.mark.xdist_group("ranking")  # one browser, one site
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-FORMULA = '=HYPERLINK("x")'
-ENTRIES = [
-    *(entry(number) for number in range(400)),
-    entry(400, system=HOSTILE, organization=HOSTILE, accelerator=HOSTILE, vflops=1e12),
-    entry(405, system=FORMULA, vflops=1.1e12),
-    # Each lies exactly between two shorter numbers.
-    entry(406, system="Halves", vflops=1.0625e15, time_to_quality_seconds=2.25, quality=0.78125),
-]
-BY_ID = {one.id: one for one in ENTRIES}
-LISTS = by_list(ENTRIES)
-FIRST = next(iter(LISTS))
-PLACES = standings(ENTRIES)
-PAGES = [
-    "index.html", "compare.html", f"compare.html#a={ENTRIES[0].id}&b={ENTRIES[400].id}",
-    "history.html", "rejected.html", f"entries/{ENTRIES[400].id}.html",
-]  # fmt: skip
-ROW_IDS = """() => [...document.querySelectorAll('#list tbody a')]
-  .map(link => link.getAttribute('href').match(/[0-9a-f]{16}/)[0])"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
-    handler = partial(Quiet, directory=str(folder.parent))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}/{folder.name.replace(' ', '%20')}"
-        running.shutdown()
+    with served(folder) as address:
+        yield address
 
 
 @pytest.fixture(params=["file", "http"])
@@ -97,20 +73,6 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     page.close()
     assert said == []
-
-
-def rows(page: Page) -> list[Entry]:
-    found: list[str] = page.evaluate(ROW_IDS)
-    return [BY_ID[each] for each in found]
-
-
-def cells(page: Page, label: str) -> list[str]:
-    return page.locator(f'#list tbody td[data-label="{label}"]').all_inner_texts()
-
-
-def best(key: tuple[str, str, str]) -> list[Entry]:
-    """The ranked of a list in order."""
-    return [one for one in LISTS[key] if PLACES[one.id].place is not None]
 
 
 def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> None:
@@ -347,16 +309,6 @@ def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> Non
     page.locator("#result h2").nth(9).wait_for()
 
 
-def visit(page: Page, root: str) -> Iterator[str]:
-    """Every kind of page, each when all of it is there."""
-    for where in PAGES:
-        page.goto("about:blank")  # a change of the hash alone loads nothing
-        page.goto(f"{root}/{where}")
-        if "#" in where:
-            page.locator("#result h2").nth(9).wait_for()
-        yield where
-
-
 def test_a_strangers_script_is_text(page: Page, root: str) -> None:
     for where in visit(page, root):
         if where == "index.html":
@@ -417,19 +369,6 @@ def test_a_phone_shows_cards_that_sort(page: Page, folder: Path) -> None:
     shown = [one.flops for one in rows(page)]
     assert shown == sorted(shown, reverse=True)
     assert page.locator("#list tbody td").first.evaluate("cell => cell.offsetWidth") < 328
-
-
-INKS = """() => Object.fromEntries([...document.querySelectorAll('main *, nav *')]
-  .filter(one => one.checkVisibility() && [...one.childNodes].some(
-    node => node.nodeType === 3 && node.data.trim()))
-  .map(one => {
-    let behind = one;
-    const back = () => getComputedStyle(behind).backgroundColor;
-    while (behind.parentElement && back() === 'rgba(0, 0, 0, 0)') behind = behind.parentElement;
-    const style = getComputedStyle(one);
-    const ink = one.closest('svg') ? style.fill : style.color;
-    return [`${ink}|${back()}`, `${one.tagName}.${one.getAttribute('class')}`];
-  }))"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

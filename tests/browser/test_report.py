@@ -6,27 +6,17 @@ Debian's chromium is required (`apt-get install chromium`); without it these tes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog
 
 from ai500.report.html import write_report
 from ai500.rundir import RunFolder
+from tests.browser.chromium import TEXT_COLLISIONS, contrast, luminance, opened
 from tests.unit.synthetic_run import Shape, write_synthetic_run
 
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 SHAPES = {
     "one trial": Shape(),
@@ -37,35 +27,6 @@ SHAPES = {
     "one epoch": Shape(members=8, slots=4, members_per_accelerator=2, epochs=1),
     "many members": Shape(members=200, nodes=200, slots=2, degree=2),
 }
-
-TEXT_COLLISIONS = """() => {
-  const found = [];
-  for (const svg of document.querySelectorAll('svg')) {
-    const frame = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll('text')]
-      .map(text => [text.textContent, text.getBoundingClientRect()])
-      .filter(([content]) => content);
-    for (const [content, box] of texts)
-      if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
-          box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
-        found.push(`${content} leaves its figure`);
-    texts.forEach(([one, a], index) => texts.slice(index + 1).forEach(([other, b]) => {
-      // Line boxes are taller than their letters: a pixel or two of them may touch.
-      const beside = a.right <= b.left || b.right <= a.left;
-      if (!beside && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2)
-        found.push(`${one} over ${other}`);
-    }));
-  }
-  return found;
-}"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
@@ -82,12 +43,6 @@ def written(path: Path, shape: Shape) -> Path:
     run = write_synthetic_run(path, shape)
     write_report(run)
     return run.report
-
-
-def opened(browser: Browser, report: Path, **options: Any) -> Page:
-    page = browser.new_page(**options)
-    page.goto(report.as_uri())
-    return page
 
 
 @pytest.mark.parametrize(
@@ -177,16 +132,3 @@ def test_what_came_from_disk_never_runs(browser: Browser, tmp_path: Path) -> Non
     assert page.locator("h1").inner_text() == HOSTILE
     assert HOSTILE in page.locator("pre").inner_text()
     page.close()
-
-
-def luminance(colour: str) -> float:
-    """WCAG's relative luminance of `rgb(r, g, b)`."""
-    channels = [int(part) / 255 for part in colour[4:-1].split(",")]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG's ratio of contrast."""
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from ai500 import system
 from ai500.report.roofline import write_page
@@ -22,21 +21,13 @@ from ai500.roofline.records import (
     RooflineRecord,
     RunPlacement,
 )
-from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS
+from tests.browser.chromium import TEXT_COLLISIONS
 
 SPEEDS = {
     "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},
     "conv": {"fp32": 48, "tf32": 380, "fp16": 800, "bf16": 827},
 }
 PEAKS = {"fp32": 67, "tf32": 535, "fp16": 1070, "bf16": 1070, "fp8": 2140, "int8": 2140}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 def full_record() -> RooflineRecord:

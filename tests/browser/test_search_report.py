@@ -9,10 +9,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from ai500.report.html import write_report
-from tests.browser.test_report import TEXT_COLLISIONS, browser, contrast, opened
+from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.unit.synthetic_search import SearchShape, write_synthetic_search
-
-__all__ = ["browser"]  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from ai500.study.page import write_report
 from ai500.study.studies import STUDIES
-from tests.browser.test_report import ARGUMENTS, CHROMIUM, TEXT_COLLISIONS, contrast, opened
+from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.unit.synthetic_study import measured_point, result_of
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
-from ai500.train.graph import Graphed, rate_on_device, set_rate
+from ai500.train.graph import Graphed
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available, fused_for
 from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, fast
@@ -74,8 +74,8 @@ def test_a_graph_trains_as_single_steps_do() -> None:
     losses = {}
     for calls_before in (3, 100):
         model = fast(copy.deepcopy(first), Fused(), working=torch.bfloat16)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)
-        rate_on_device(optimizer, DEVICE)
+        rate = torch.tensor(0.1, device=DEVICE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, fused=True)
 
         def step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             optimizer.zero_grad(set_to_none=True)  # noqa: B023
@@ -87,7 +87,7 @@ def test_a_graph_trains_as_single_steps_do() -> None:
 
         graphed, found = Graphed(step, calls_before=calls_before), []
         for number, batch in enumerate(batches):
-            set_rate(optimizer, 0.01 / (1 + number))
+            rate.fill_(0.01 / (1 + number))
             found.append(float(graphed(*batch)))
         losses[calls_before] = found
     assert losses[3] == pytest.approx(losses[100], rel=0.02)

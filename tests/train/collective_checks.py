@@ -21,36 +21,20 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ai500.errors import ConfigError
 from ai500.parallel.collectives import Collective, make
+from tests.train.collective_theory import (
+    MODES,
+    PRIMES,
+    UNIT,
+    bound,
+    expected_bytes,
+    local_sizes,
+    modes,
+    rank,
+    shape,
+    world,
+)
 
-MODES = ("all_reduce", "hierarchical", "torus_2d")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-PRIMES = {2, 3, 5, 7}
-# Of one rounding, relative to the largest value that enters it.
-UNIT = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 1 / 254}
-# (ranks, ranks of a node) → (ranks of a row, rows) of the torus, by hand.
-TORUS = {
-    (1, 1): (1, 1), (4, 1): (2, 2), (4, 2): (2, 2), (4, 4): (2, 2), (6, 2): (2, 3),
-    (6, 3): (3, 2), (8, 4): (4, 2),
-}  # fmt: skip
-
-
-def rank() -> int:
-    return dist.get_rank()
-
-
-def world() -> int:
-    return dist.get_world_size()
-
-
-def local_sizes() -> list[int]:
-    """Ranks of a node: from one to all in a small world, one or two sizes in a larger one."""
-    return {1: [1], 2: [1, 2], 3: [1, 3], 4: [1, 2, 4], 6: [2, 3], 8: [4]}[world()]
-
-
-def modes() -> list[str]:
-    return [mode for mode in MODES if mode != "torus_2d" or world() not in PRIMES]
-
-
 _made: dict[tuple[str, str, int], Collective] = {}
 
 
@@ -80,45 +64,6 @@ def drawn(seed: int, of_rank: int, length: int, dtype: torch.dtype = torch.float
 
 def everyone(seed: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.stack([drawn(seed, r, length, dtype) for r in range(world())]).double()
-
-
-def shape(mode: str, local_size: int) -> tuple[int, int]:
-    """Ranks of a row, rows."""
-    if mode == "all_reduce":
-        return world(), 1
-    return (
-        (local_size, world() // local_size)
-        if mode == "hierarchical"
-        else TORUS[world(), local_size]
-    )
-
-
-def lines(mode: str, local_size: int) -> list[list[int]]:
-    """This rank's row and column."""
-    row, rows = shape(mode, local_size)
-    first, column = rank() // row * row, rank() % row
-    return [list(range(first, first + row)), [column + row * k for k in range(rows)]]
-
-
-def roundings(mode: str, local_size: int) -> int:
-    """Of a value on its way: once for each direct exchange, at each hop of a ring, at the end."""
-    count = 1
-    for line in lines(mode, local_size):
-        nodes = {r // local_size for r in line}
-        count += len(line) - 1 if 1 < len(nodes) < len(line) else min(1, len(line) - 1)
-    return count
-
-
-def bound(precision: str, inputs: Tensor, mode: str, local_size: int) -> Tensor:
-    """Of the error of each value."""
-    if precision == "fp32":
-        return 1e-6 * inputs.abs().mean(0)
-    times = roundings(mode, local_size) * 1.01
-    if precision == "int8":
-        # Partial means are smaller than the largest input, up to what rounding adds.
-        return torch.full_like(inputs[0], times * UNIT["int8"] * float(inputs.abs().max()) * 1.01)
-    tiny = float(inputs.abs().max()) * 2.0**-38
-    return times * (UNIT[precision] * inputs.abs().mean(0) + tiny)
 
 
 def same_everywhere(tensor: Tensor) -> bool:
@@ -203,38 +148,6 @@ def check_large_and_small_gradients_in_half_precision() -> None:
             assert bool(result.isfinite().all())
             allowed = bound("fp16", inputs, mode, local_sizes()[-1]) * 1.001
             assert bool((error <= allowed).all()), (mode, factor)
-
-
-def message_bytes(precision: str, values: int) -> int:
-    if precision == "int8":
-        assert values % 1024 == 0
-    return {
-        "fp32": 4 * values,
-        "fp16": 2 * values + 4,
-        "bf16": 2 * values,
-        "int8": values + 4 * values // 1024,
-    }[precision]
-
-
-def expected_bytes(mode: str, precision: str, local_size: int, length: int) -> tuple[int, int]:
-    """Inside the node and between nodes, by theory: everything goes to the right of a line."""
-    row, rows = shape(mode, local_size)
-    multiple = {"fp32": 1, "fp16": 2, "bf16": 1, "int8": 1024}[precision]
-    chunk = math.ceil(length / (row * rows * multiple)) * multiple
-    mine, column = lines(mode, local_size)
-    last = message_bytes(precision, chunk)
-    along_row = (row - 1) * (message_bytes(precision, rows * chunk) + rows * last)
-    along_column = 2 * (rows - 1) * last
-    if mode == "all_reduce" and precision == "fp32":
-        along_row = 2 * (world() - 1) * 4 * length // world()
-    inside = between = 0
-    for line, sent in ((mine, along_row), (column, along_column)):
-        right = line[(line.index(rank()) + 1) % len(line)]
-        if right // local_size == rank() // local_size:
-            inside += sent
-        else:
-            between += sent
-    return inside, between
 
 
 def check_traffic_is_the_theory() -> None:

@@ -24,6 +24,7 @@ LISTS = (
     ("image_classification", "workstation", "hardware"),
     ("extreme_weather", "full", "hardware"),
 )
+TITLE = "A list"
 
 
 def identity(number: int) -> str:
@@ -107,3 +108,9 @@ def submission(
     ):
         run = submittable_run(Path(scratch) / "run", host=host)
         return packed(run, folder / f"{name}.ai500", wish=dataclasses.replace(WISH, **wish))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file of a site."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

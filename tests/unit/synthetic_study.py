@@ -8,8 +8,9 @@ from typing import Any
 
 from ai500 import config as configuration
 from ai500 import events, pipeline, rundir
+from ai500.automl.records import Improvement, SearchScore
 from ai500.config import Config
-from ai500.records import Improvement, Score, SearchScore, TrainRecord
+from ai500.records import Score, TrainRecord
 from ai500.rundir import RunFolder
 from ai500.source import source_sha256
 from ai500.study.collect import collect

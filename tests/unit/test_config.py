@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.config import Config, documented_keys, load, parse_assignment, template, to_toml
+from ai500.config import Config, documented_keys, load, parse_assignment
+from ai500.config_toml import template, to_toml
 from ai500.errors import ConfigError
 
 

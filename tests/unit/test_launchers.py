@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ai500 import plugins
 from ai500.bagging.launchers import Container, apptainer, bare, docker, podman, pyxis
-from ai500.config import Config, ContainerConfig, load, to_toml
+from ai500.config import Config, ContainerConfig, load
+from ai500.config_toml import to_toml
 from ai500.errors import ConfigError
 
 COMMAND = ["python3", "-m", "ai500.bagging.on_node", "/runs/a run; rm -rf $HOME/trial"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -18,16 +16,6 @@ from ai500.cli import app
 from ai500.errors import AI500Error, EnvironmentLacksError, InputError, JobError
 from ai500.records import Operations, Plan, TrainRecord
 from ai500.report import roofline as pages
-from ai500.report import svg
-from ai500.report.roofline_figures import (
-    Mark,
-    Roof,
-    Slope,
-    layout,
-    record_figure,
-    record_roofs,
-    record_slopes,
-)
 from ai500.roofline import links, theory
 from ai500.roofline.advice import advise, best
 from ai500.roofline.measure import begin, check_precisions, interrupted
@@ -35,44 +23,15 @@ from ai500.roofline.model import Channel, Standing
 from ai500.roofline.placing import own_ceiling, place
 from ai500.roofline.records import (
     KernelTime,
-    LinkTime,
-    MemoryTime,
-    Peak,
-    Placed,
     RooflineRecord,
     ceilings,
     peak_of,
     roof_flops,
-    units_of_node,
 )
 from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
 from ai500.rundir import MemberFolder
+from tests.unit.synthetic_roofline import h200, made
 from tests.unit.synthetic_run import Shape, write_synthetic_run
-
-
-def made(**changes: object) -> RooflineRecord:
-    """A roofline with two precisions, memory and links of both classes."""
-    record = RooflineRecord(
-        format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
-        system=system.describe(), device="cuda", device_name="<b>GPU</b>", unit="accelerator",
-        units=1, seconds=1.0,
-        kernels=(
-            KernelTime("gemm", "fp32", "1×2×3", 10**12, 0.02, 5),
-            KernelTime("gemm", "fp32", "4×5×6", 10**12, 0.04, 5),
-            KernelTime("gemm", "bf16", "4×5×6", 10**12, 0.00125, 5),
-            KernelTime("conv", "bf16", "any", 10**12, 0.0012, 5),
-        ),
-        memory=(MemoryTime("copy", 10**9, 0.0002, 5),),
-        links=(
-            LinkTime("all_reduce", "inside_node", 4, 1, 10**8, 1e-3, 5),
-            LinkTime("all_reduce", "inside_node", 4, 1, 10**3, 1e-5, 5),
-            LinkTime("all_reduce", "between_nodes", 2, 4, 10**8, 1e-1, 5),
-            LinkTime("point_to_point", "between_nodes", 2, 1, 10**8, 2e-2, 5),
-        ),
-        peaks=(Peak("bf16", 1e15, "on paper"), Peak("fp32", None, "not derivable: a test")),
-        unavailable=(("gemm:fp8", "it is a test"),),
-    )  # fmt: skip
-    return replace(record, **changes)  # type: ignore[arg-type]
 
 
 def test_best_and_typical_over_shapes() -> None:
@@ -178,22 +137,6 @@ def test_of_sharded_weights_a_larger_batch_is_the_only_one_that_helps() -> None:
     assert [one.setting for one in told] == ["train.batch_size × 2"]
 
 
-H200_SPEEDS = {
-    ("gemm", "fp32"): 52, ("gemm", "bf16"): 778, ("gemm", "fp8"): 1474, ("gemm", "int8"): 953,
-    ("conv", "fp32"): 138, ("conv", "bf16"): 795,
-}  # fmt: skip
-
-
-def h200() -> RooflineRecord:
-    """As measured on one: CONV FP32 by Winograd, twice the theoretical peak."""
-    kernels = tuple(
-        KernelTime("gemm" if kernel == "gemm" else "conv", precision, "any", 10**12, 1 / speed, 5)
-        for (kernel, precision), speed in H200_SPEEDS.items()
-    )
-    peaks = (Peak("fp32", 66.9e12, "on paper"), Peak("bf16", 1070e12, "on paper"))
-    return made(kernels=kernels, peaks=peaks)
-
-
 def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
     record = h200()
     named = {one.name: roof_flops(record, one) for one in ceilings(record)}
@@ -217,20 +160,6 @@ def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
     assert own_ceiling([one for one in ceilings(h200()) if one.precision == "fp8"]).kernel == "gemm"
 
 
-def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
-    """Kernels ran on one of four accelerators whose links were measured."""
-    record = made()
-    assert (record.units, units_of_node(record)) == (1, 4)
-    slopes = {one.name: one.bytes_per_second for one in record_slopes(record)}
-    roofs = {one.name: one.flops for one in record_roofs(record, share=units_of_node(record))}
-    assert slopes["memory"] == pytest.approx(4 * 5e12)
-    # 50 TFLOPS of each, 150 GB/s from each: where they meet, four are as one.
-    assert roofs["GEMM FP32"] / slopes["links inside"] == pytest.approx(50e12 / 150e9)
-    assert "whole node of 4 accelerators" in pages.machine_figure(record).caption
-    assert "200 T" in record_figure(record, title="any")
-    assert units_of_node(replace(record, unit="core", units=8)) == 1
-
-
 def test_arrays_lie_beyond_the_cache_or_memory_is_not_measured() -> None:
     assert theory.memory_sizes("cpu", memory=2**34, cache=2**28) == [2**29]
     assert theory.memory_sizes("cpu", memory=5 * 2**29, cache=2**28) == [2**29]
@@ -250,13 +179,6 @@ def test_sharded_weights_are_gathered_for_each_part_of_a_batch(tmp_path: Path) -
         sent = analytical(sharded, parameters=100)
         assert sent is not None
         assert sent.inside_node == pytest.approx(2 * passes * 1 / 2 * 400)
-
-
-def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
-    point = Placed("single node", "member", 1, 2, 4e12, "GEMM FP32", 1e13, None, (), 1e13,
-                   "computation", "computation", ())  # fmt: skip
-    assert "neither roof holds it; see `ai500 profile`" in pages.sentence(point)
-    assert "neither" not in pages.sentence(replace(point, flops=6e12))
 
 
 def test_caches_and_cores_of_a_machine_are_counted_once(tmp_path: Path) -> None:
@@ -307,39 +229,6 @@ def test_theoretical_peaks() -> None:
     assert all("not derivable" in one.how for one in silent)
 
 
-rates = st.floats(1e8, 1e18)
-
-
-@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
-@given(
-    roofs=st.lists(rates, min_size=1, max_size=14),
-    slopes=st.lists(st.floats(1e6, 1e14), max_size=3),
-    marks=st.lists(st.tuples(st.floats(0.1, 1e9), rates), max_size=3),
-)
-def test_no_labels_of_a_roofline_overlap(
-    roofs: list[float], slopes: list[float], marks: list[tuple[float, float]]
-) -> None:
-    drawn = layout(
-        [Roof(f"GEMM BF{number}", flops) for number, flops in enumerate(roofs)],
-        [Slope(f"links {number}", rate) for number, rate in enumerate(slopes)],
-        [Mark(f"point {number}", coi, flops) for number, (coi, flops) in enumerate(marks)],
-    )
-    for one, other in itertools.combinations(drawn.labels, 2):
-        assert not one.box.meets(other.box), (one.text, other.text)
-    assert len(drawn.labels) == len(roofs) + len(slopes) + len(marks)
-    for label in drawn.labels:
-        assert label.box.left >= drawn.frame.left
-        assert label.box.right <= svg.WIDTH + 1e-6
-        assert label.box.top >= 0
-        assert label.box.bottom <= drawn.frame.bottom + 10
-
-
-def test_a_point_that_sends_nothing_stands_at_the_right_edge() -> None:
-    drawn = layout([Roof("GEMM", 1e12)], [], [Mark("member, COI ∞", None, 1e11)])
-    assert drawn.dots[0][0] == drawn.frame.right
-    assert math.isfinite(drawn.dots[0][1])
-
-
 def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "roofline.json"
     rundir.write(path, made())
@@ -349,17 +238,6 @@ def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> No
     with pytest.raises(AI500Error, match="extra: unknown key"):
         rundir.read(RooflineRecord, path)
     assert schema.decode(RooflineRecord, there) == made()
-
-
-def test_pages_escape_what_machines_are_called(tmp_path: Path) -> None:
-    pages.write_page(tmp_path / "page.html", made(complete=False), None)
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<b>GPU</b>" not in text
-    assert "&lt;b&gt;GPU&lt;/b&gt;" in text
-    assert "Partial" in text
-    assert "not derivable" in text
-    assert "it is a test" in text
-    assert "peak BF16" in record_figure(made(), title="any")
 
 
 def test_an_unknown_precision_gets_the_nearest_known() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ai500 import config as configuration
 from ai500 import rundir
 from ai500.atomic import write_text
 from ai500.bagging.member_views import MemberView
+from ai500.config_toml import to_toml
 from ai500.errors import JobError, RunFolderError
 from ai500.study.conduct import conduct, draw
 from ai500.study.definition import Choices
@@ -34,7 +34,7 @@ def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
     whole = prepared("scaling", tmp_path, choices=Choices(max_members=3))
     for point in whole.plan.points:
         pretend_finished(folder.run_path(str(point.run)), whole.ground.configured(point.overrides))
-    write_text(folder.config, configuration.to_toml(whole.ground.config))
+    write_text(folder.config, to_toml(whole.ground.config))
     rundir.write(folder.plan, whole.plan)
     drawn = draw(folder, whole.study)
     assert [one.name for one in drawn.points] == ["m1", "m2", "m3"]

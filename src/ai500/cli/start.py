@@ -11,7 +11,7 @@ import typer
 
 import ai500
 from ai500 import config as configuration
-from ai500 import pipeline, schema
+from ai500 import config_toml, pipeline, schema
 from ai500.atomic import write_text
 from ai500.bagging.setting import preview
 from ai500.cli.terminal import console, rows
@@ -76,7 +76,7 @@ def init(
     """
     if path.exists() and not force:
         raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
-    write_text(path, configuration.template())
+    write_text(path, config_toml.template())
     print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
 
 

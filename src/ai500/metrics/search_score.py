@@ -20,8 +20,9 @@ from statistics import fmean
 from typing import Any, Literal
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Present, Work
+from ai500.automl.records import Improvement, SearchScore
 from ai500.errors import JobError
-from ai500.records import EnsembleResult, Improvement, SearchScore
+from ai500.records import EnsembleResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ai500
-from ai500 import events, pipeline, plugins, rundir
+from ai500 import data_stages, events, pipeline, plugins, rundir
 from ai500.atomic import explaining_write_errors
 from ai500.bagging.job_controller import ACTIVE, job_spec, log_tail
 from ai500.bagging.launchers import Wrap
@@ -46,6 +46,7 @@ from ai500.profile.trace import RankTrace, load, read
 from ai500.randomness import Stream, derive
 from ai500.records import Plan, Profiling, Task
 from ai500.rundir import MemberFolder
+from ai500.session import Observer, Session
 
 TRIAL, MEMBER = 1, 0
 NEVER_SECONDS = 1e9
@@ -80,7 +81,7 @@ class Request:
         return self.out / "profile.html"
 
 
-def profile(request: Request, observer: pipeline.Observer) -> Profile:
+def profile(request: Request, observer: Observer) -> Profile:
     """Every precision in turn; the record and the timeline are written, nothing else is left."""
     if request.steps < 1:
         raise InputError(f"--steps {request.steps}: at least one step has to be profiled.")
@@ -142,7 +143,7 @@ class _Captured:
 
 
 def _of_precision(
-    config: Config, work: Path, request: Request, observer: pipeline.Observer, timeline: Timeline
+    config: Config, work: Path, request: Request, observer: Observer, timeline: Timeline
 ) -> tuple[PrecisionProfile, list[RankCapture]]:
     job = _Job(config, work, observer)
     precision = job.plan.hyperparameters.precision
@@ -200,7 +201,7 @@ def _counted(
     traces: Sequence[RankTrace],
     config: Config,
     work: Path,
-    observer: pipeline.Observer,
+    observer: Observer,
 ) -> PrecisionProfile:
     """One rank alone under ncu, where it is allowed; whatever fails, the profile is kept."""
     observer.stage(f"hardware counters of {found.precision}: a minute or so")
@@ -226,7 +227,7 @@ def _counted(
     return with_counters(found, counted)
 
 
-def _run_under_ncu(config: Config, work: Path, log: Path, observer: pipeline.Observer) -> None:
+def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) -> None:
     alone = replace(
         config,
         parallel=replace(config.parallel, degree=1, mode="data", sharded=False),
@@ -246,11 +247,11 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: pipeline.Obs
 class _Job:
     """One member's job in a run folder of its own."""
 
-    def __init__(self, config: Config, path: Path, observer: pipeline.Observer) -> None:
+    def __init__(self, config: Config, path: Path, observer: Observer) -> None:
         self._run = pipeline.prepare(config, path)
         self._config = config
         self.plan = rundir.read(Plan, self._run.plan)
-        self._session = pipeline.Session(
+        self._session = Session(
             run=self._run,
             config=config,
             plan=self.plan,
@@ -308,13 +309,13 @@ class _Job:
     def _task(self, profiling: Profiling) -> Task:
         session, trial = self._session, self._run.trial(TRIAL)
         seed = derive(self.plan.seed, Stream.TRIAL, TRIAL)
-        store = pipeline.open_store(session)
+        store = data_stages.open_store(session)
         self._store = store.path
-        bootstraps = pipeline.sample(session, trial, seed=seed)
-        placements = pipeline.place(session, trial, store=store, bootstraps=bootstraps)
+        bootstraps = data_stages.sample(session, trial, seed=seed)
+        placements = data_stages.place(session, trial, store=store, bootstraps=bootstraps)
         [task] = member_tasks(
             self._run,
-            pipeline.on_data(self.plan, store),
+            data_stages.on_data(self.plan, store),
             trial=TRIAL,
             seed=seed,
             bootstraps=bootstraps,

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from markupsafe import Markup
 
 from ai500.automl.history import History, Model
+from ai500.automl.records import SearchScore
 from ai500.metrics.search_score import Chunk, Search, idle
 from ai500.metrics.search_trials import spans
-from ai500.records import Score, SearchScore
+from ai500.records import Score
 from ai500.report import search_figures
 from ai500.report.contents import Contents
 from ai500.report.figures import Figure

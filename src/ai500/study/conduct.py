@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import ai500
-from ai500 import config as configuration
 from ai500 import pipeline, rundir
 from ai500.atomic import explaining_write_errors, write_text
+from ai500.config_toml import to_toml
 from ai500.errors import (
     AI500Error,
     InputError,
@@ -19,10 +19,10 @@ from ai500.errors import (
     RunFolderError,
     RunLeftError,
 )
-from ai500.pipeline import Observer
 from ai500.records import Plan, System
 from ai500.report.headline import hardware_of
 from ai500.rundir import RunFolder
+from ai500.session import Observer
 from ai500.study import doubts
 from ai500.study.collect import collect
 from ai500.study.definition import Study
@@ -44,7 +44,7 @@ def conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> Stud
 
 def _conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> StudyResult:
     _earlier(folder, prepared.plan)  # what can't be kept is told now, not after hours
-    write_text(folder.config, configuration.to_toml(prepared.ground.config))
+    write_text(folder.config, to_toml(prepared.ground.config))
     rundir.write(folder.plan, prepared.plan)
     waiting, took = prepared.waiting(), dict[str, float]()
     failures: dict[str, str] = {}

@@ -8,10 +8,10 @@ from statistics import fmean
 
 from markupsafe import Markup
 
+from ai500.automl.records import Improvement, SearchScore
 from ai500.errors import InputError
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
-from ai500.records import Improvement, SearchScore
 from ai500.report.figures import Figure
 from ai500.report.headline import flops, quality
 from ai500.report.sections import Table, flop, share

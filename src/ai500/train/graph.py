@@ -82,15 +82,3 @@ class Graphed:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._result = self._step(*self._inputs)
         self._graph = graph
-
-
-def rate_on_device(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """The learning rate as a tensor, which `set_rate` fills between replays."""
-    for group in optimizer.param_groups:
-        group["lr"] = torch.tensor(float(group["lr"]), device=device)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Of the next step."""
-    for group in optimizer.param_groups:
-        group["lr"].fill_(rate)

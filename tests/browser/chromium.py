@@ -1,0 +1,58 @@
+"""Debian's Chromium, and what is asked of every page in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+TEXT_COLLISIONS = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')]
+      .map(text => [text.textContent, text.getBoundingClientRect()])
+      .filter(([content]) => content);
+    for (const [content, box] of texts)
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+          box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+        found.push(`${content} leaves its figure`);
+    texts.forEach(([one, a], index) => texts.slice(index + 1).forEach(([other, b]) => {
+      // Line boxes are taller than their letters: a pixel or two of them may touch.
+      const beside = a.right <= b.left || b.right <= a.left;
+      if (!beside && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2)
+        found.push(`${one} over ${other}`);
+    }));
+  }
+  return found;
+}"""
+
+
+def opened(browser: Browser, report: Path, **options: Any) -> Page:
+    page = browser.new_page(**options)
+    page.goto(report.as_uri())
+    return page
+
+
+def luminance(colour: str) -> float:
+    """WCAG's relative luminance of `rgb(r, g, b)`."""
+    channels = [int(part) / 255 for part in colour[4:-1].split(",")]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's ratio of contrast."""
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
