@@ -1,7 +1,7 @@
 """Pages that say what the code says: `python docs/generate.py` writes them, a test holds them.
 
 commands.md from the command line, configuration.md from `config.py`, rules.md from the rules; of
-adding-a-workload.md and plugins.md the parts between marks.
+adding-a-workload.md, glossary.md and plugins.md the parts between marks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ai500 import plugins
 from ai500.cli import app
 from ai500.config import Config, documented_keys
 from ai500.rules import document
+from ai500.rules.decisions import DECISIONS
 
 DOCS = Path(__file__).parent
 NOT_RUN = {
@@ -60,7 +61,7 @@ WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true 
 
 def pages() -> dict[Path, str]:
     """Every generated page with its text."""
-    mixed = [DOCS / name for name in ("adding-a-workload.md", "plugins.md")]
+    mixed = [DOCS / name for name in ("adding-a-workload.md", "glossary.md", "plugins.md")]
     return {
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
@@ -194,7 +195,7 @@ def _cell(text: str) -> str:
 
 
 def with_generated(page: str) -> str:
-    """A page whose marked parts are as the code is now: the plugin points, or a file's text."""
+    """A page whose marked parts are as the code is now: points, decisions, or a file's text."""
     return re.sub(
         r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)",
         lambda found: found[1] + _generated(found[2]) + found[3],
@@ -206,6 +207,9 @@ def with_generated(page: str) -> str:
 def _generated(what: str) -> str:
     if what == "plugin points":
         return "".join(_points())
+    if what == "decisions":
+        rows = (f"| {name} | {text} |\n" for name, text in DECISIONS.items())
+        return "".join(("\n| | decision |\n|---|---|\n", *rows, "\n"))
     code = (DOCS / what).read_text(encoding="utf-8")
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"

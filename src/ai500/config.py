@@ -51,7 +51,7 @@ class EnsembleConfig:
     )
     members_per_accelerator: int = option(
         1,
-        "members that share one accelerator [D11]; M = k × Sys_scale / P_degree",
+        "members that share one accelerator (decision D11); M = k × Sys_scale / P_degree",
         minimum=1,
         less_than=1000,
     )
@@ -107,7 +107,10 @@ class SystemConfig:
     device: str | None = option(None, "torch's device type: cpu, cuda, xpu, …")
     nodes: int | None = option(None, "number of nodes", minimum=1, less_than=MOST)
     accelerators_per_node: int | None = option(
-        None, "accelerators of one node; without any: CPU slots [D8]", minimum=1, less_than=1000
+        None,
+        "accelerators of one node; without any: CPU slots (decision D8)",
+        minimum=1,
+        less_than=1000,
     )
     scale: int | None = option(
         None, "Sys_scale of V3 Eq. 5, in accelerators; left out: all of the system", minimum=1
@@ -170,7 +173,9 @@ class TrainConfig:
     precision: str | None = option(
         None, "fp32 (the reference), tf32, mixed-bf16, mixed-fp16, fp16, fp8 or int8"
     )
-    evaluate_every_epochs: int | None = option(None, "epochs between evaluations [D14]", minimum=1)
+    evaluate_every_epochs: int | None = option(
+        None, "epochs between evaluations (decision D14)", minimum=1
+    )
     checkpoint_minutes: float = option(
         5.0, "besides one each epoch, a checkpoint this often", more_than=0
     )
@@ -337,6 +342,10 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. `ai500 init` writes one.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not valid TOML: it is no text in UTF-8. `ai500 init` writes an example."
+        ) from error
     except (ValueError, RecursionError) as error:  # TOML's own errors are ValueErrors, too
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except OSError as error:

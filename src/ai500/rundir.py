@@ -37,6 +37,9 @@ from ai500.records import RunState
 
 T = TypeVar("T")
 FORMAT = 1
+RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
+"""Where runs are below a folder: first, runs/first, study-…/runs/m1-…."""
+RUNS_NAMED = 3
 
 
 class MemberFolder:
@@ -138,7 +141,7 @@ class RunFolder:
         """An existing run folder."""
         run = cls(path)
         if not run.state.exists():
-            raise RunFolderError(f"{path} is not a run folder (it has no run.json).")
+            raise RunFolderError(f"{path} is not a run folder ({_what_instead(path)}")
         state = read(RunState, run.state)
         if state.format != FORMAT:
             raise RunFolderError(
@@ -161,6 +164,20 @@ class RunFolder:
     def holder(self) -> tuple[str, int] | None:
         """Host and process id of the controller at work, None when there is none."""
         return holder_of(self.lock_file)
+
+
+def _what_instead(path: Path) -> str:
+    """Why a path is no run folder, and what to do; ends the sentence in the parenthesis."""
+    if path.is_file():
+        return "it is a file). Of a submission there are `ai500 check` and `ai500 verify`."
+    if not path.is_dir():
+        return "there is no such folder). `ai500 run --out FOLDER` makes one."
+    inside = {file.parent for pattern in RUNS_IN for file in path.glob(pattern)}
+    if not inside:
+        return "it has no run.json). `ai500 run --out FOLDER` makes one."
+    named = ", ".join(map(str, sorted(inside)[:RUNS_NAMED]))
+    more = f", and {len(inside) - RUNS_NAMED} more" if len(inside) > RUNS_NAMED else ""
+    return f"it has no run.json), but there are run folders in it: {named}{more}. Name one."
 
 
 @contextlib.contextmanager

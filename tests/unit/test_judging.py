@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,57 @@ def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: s
     code, _, err = ai500(*(one.format(run=made) for one in arguments))
     assert code == 2
     assert says in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", "an empty file"),
+        ("Größe\n".encode() * 200, "a text file"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(600), "a picture (PNG)"),
+        (b"PK\x03\x04" + bytes(range(256)) * 3, "a zip archive"),
+        (bytes(range(256)) * 3, "a file of another kind"),
+    ],
+)
+def test_a_file_that_is_no_submission_is_one_error(
+    ai500: Run, tmp_path: Path, content: bytes, kind: str
+) -> None:
+    path = tmp_path / "given"
+    path.write_bytes(content)
+    for arguments in (["check", path], ["check", path, "--json"], ["verify", path]):
+        code, out, err = ai500(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(f"error: given: not a submission but {kind}. Expected is a file that")
+
+
+def test_a_tar_of_another_program_is_told_so(ai500: Run, clean: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        tar.add(clean, "run")
+    code, out, err = ai500("check", path)
+    assert (code, out) == (2, "")
+    assert "a tar archive of another program's" in err
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        tar.add(clean, ".")
+    code, out, _ = ai500("check", path)
+    assert code == 1
+    assert "more; --json lists all" in out
+    assert len(out.splitlines()) < 50
+
+
+def test_a_folder_of_runs_names_some_of_them(ai500: Run, clean: Path, tmp_path: Path) -> None:
+    for name in ("runs/a", "runs/b", "runs/study-x/runs/m1", "runs/z"):
+        (tmp_path / name).mkdir(parents=True)
+        shutil.copy(clean / "run.json", tmp_path / name)
+    runs = tmp_path / "runs"
+    code, _, err = ai500("check", runs)
+    assert code == 2
+    first = ", ".join(str(runs / name) for name in ("a", "b", "study-x/runs/m1"))
+    assert f"there are run folders in it: {first}, and 1 more. Name one." in err
+    assert f"in it: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
+    (tmp_path / "empty").mkdir()
+    assert "`ai500 run --out FOLDER` makes one" in ai500("status", tmp_path / "empty")[2]
+    assert "it is a file" in ai500("status", clean / "run.json")[2]
 
 
 def test_a_run_without_a_result_is_told_so(ai500: Run, clean: Path) -> None:

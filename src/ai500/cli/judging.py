@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ai500 import rundir, scoring
 from ai500.cli.start import AsJson
-from ai500.cli.terminal import console, rows
+from ai500.cli.terminal import console, rows, show_problems
 from ai500.errors import InputError, RuleError
 from ai500.records import Plan, Score
 from ai500.rules.comparison import Comparison, Difference, compare
@@ -75,8 +75,12 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
             yield Subject(path, RunFolder.open(path), level=None, signature=None)
         return
     if not path.exists():
-        raise InputError(f"{path}: no such run folder or submission.")
+        raise InputError(
+            f"{path}: no such run folder or submission. "
+            "`ai500 run` makes a run folder, `ai500 submit` a submission of it."
+        )
     with submission.opened(path, trusted_keys=trusted_keys) as found:
+        found.refuse_foreign()
         level = found.info.level if found.info else None
         with submission.explaining(str(path)):
             problems = list(found.problems)
@@ -199,7 +203,7 @@ def _show_problems(subject: Subject, *, as_json: bool) -> None:
         print(json.dumps(told | {"signature": subject.signature}, indent=2))
         return
     _title(f"{subject.path}: not whole or not consistent, so nothing in it was judged")
-    rows("Problems", [("", problem) for problem in subject.problems])
+    show_problems(subject.problems)
     console.print(f"  {subject.signature}", markup=False)
 
 

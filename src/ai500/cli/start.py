@@ -180,7 +180,7 @@ def show_plan(plan: Plan) -> None:
         f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} "
         f"{'member' if plan.ensemble_size == 1 else 'members'} × P_degree {plan.parallel_degree}"
     )
-    waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves [D13]"
+    waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves (decision D13)"
     hyper = plan.hyperparameters
     seconds = plan.estimated_seconds
     rows(

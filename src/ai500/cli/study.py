@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,165 +62,87 @@ Seeds = Annotated[
     int | None,
     typer.Option("--seeds", help="How many. Default: the least runs of the class.", min=1),
 ]
+CONFIGURING: dict[str, Any] = {
+    "config": ConfigPath, "workload": WorkloadName, "problem_class": ClassName, "data": DataPath,
+    "scheduler": SchedulerName, "settings": Settings,
+}  # fmt: skip
+CONDUCTING: dict[str, Any] = {
+    "points": Points, "out": Out, "reuse": Reuse, "dry_run": DryRun, "as_json": AsJson,
+}  # fmt: skip
+COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
+    "scaling": (
+        {"runs": Runs, "max_members": MaxMembers},
+        """M = 1, 2, … members at a fixed P_degree.
+
+        V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+
+        Example: ai500 study scaling --class smoke --max-members 4 --dry-run""",
+    ),
+    "tradeoff": (
+        {"runs": Runs},
+        """Every (M, P_degree): speed against quality.
+
+        V3 Fig. 7: all those that fill the system.
+
+        Example: ai500 study tradeoff --class smoke""",
+    ),
+    "optimizations": (
+        {"runs": Runs},
+        """Precision, compression, learning rate: gain and cost.
+
+        V3 Fig. 8, V2 Figs. 4 and 7.
+
+        Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both""",
+    ),
+    "data-parallel": (
+        {"runs": Runs, "max_members": MaxMembers},
+        """The ensemble's scaling against one large model's.
+
+        V3 Fig. 9: one model over all accelerators, by data parallelism.
+
+        Example: ai500 study data-parallel --class smoke""",
+    ),
+    "repeatability": (
+        {"seeds": Seeds},
+        """The same work from several seeds: what varies, how much.
+
+        V2 Table 2, V3 Fig. 2. Of bagging, or with --workload automl of a search.
+
+        Example: ai500 study repeatability --class smoke --seeds 3""",
+    ),
+}
+"""Of each study the options that not all have, and its help."""
 
 
-@app.command()
-def scaling(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    runs: Runs = None,
-    max_members: MaxMembers = None,
-    points: Points = None,
-    out: Out = None,
-    reuse: Reuse = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """M = 1, 2, … members at a fixed P_degree.
+def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
+    """A study's command: what configures it, its own options, what all studies are asked."""
 
-    V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+    def command(**asked: Any) -> None:
+        given = [key for key in (*CONFIGURING, "runs") if key in asked and key != "config"]
+        config = load_config(asked["config"], **{key: asked[key] for key in given})
+        choices = {key: asked[key] for key in ("max_members", "seeds") if key in asked}
+        _study(name, config, Choices(**choices), **{key: asked[key] for key in CONDUCTING})
 
-    Example: ai500 study scaling --class smoke --max-members 4 --dry-run
-    """
-    resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
-        scheduler=scheduler, settings=settings,
-    )  # fmt: skip
-    choices = Choices(max_members=max_members)
-    _study(
-        "scaling", resolved, choices, points=points, out=out, reuse=reuse, dry_run=dry_run,
-        as_json=as_json,
-    )  # fmt: skip
+    options = CONFIGURING | own | CONDUCTING
+    # Typer reads a command's options from its signature; five functions with twelve equal
+    # parameters each would say the same.
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                key,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if kind in (DryRun, AsJson) else None,
+                annotation=kind,
+            )
+            for key, kind in options.items()
+        ]
+    )
+    command.__annotations__ = dict(options)
+    return command
 
 
-@app.command()
-def tradeoff(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    runs: Runs = None,
-    points: Points = None,
-    out: Out = None,
-    reuse: Reuse = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Every (M, P_degree): speed against quality.
-
-    V3 Fig. 7: all those that fill the system.
-
-    Example: ai500 study tradeoff --class smoke
-    """
-    resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
-        scheduler=scheduler, settings=settings,
-    )  # fmt: skip
-    _study(
-        "tradeoff", resolved, Choices(), points=points, out=out, reuse=reuse, dry_run=dry_run,
-        as_json=as_json,
-    )  # fmt: skip
-
-
-@app.command()
-def optimizations(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    runs: Runs = None,
-    points: Points = None,
-    out: Out = None,
-    reuse: Reuse = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Precision, compression, learning rate: gain and cost.
-
-    V3 Fig. 8, V2 Figs. 4 and 7.
-
-    Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
-    """
-    resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
-        scheduler=scheduler, settings=settings,
-    )  # fmt: skip
-    _study(
-        "optimizations", resolved, Choices(), points=points, out=out, reuse=reuse,
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
-
-
-@app.command("data-parallel")
-def data_parallel(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    runs: Runs = None,
-    max_members: MaxMembers = None,
-    points: Points = None,
-    out: Out = None,
-    reuse: Reuse = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """The ensemble's scaling against one large model's.
-
-    V3 Fig. 9: one model over all accelerators, by data parallelism.
-
-    Example: ai500 study data-parallel --class smoke
-    """
-    resolved = load_config(
-        config, workload=workload, problem_class=problem_class, runs=runs, data=data,
-        scheduler=scheduler, settings=settings,
-    )  # fmt: skip
-    choices = Choices(max_members=max_members)
-    _study(
-        "data-parallel", resolved, choices, points=points, out=out, reuse=reuse,
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
-
-
-@app.command()
-def repeatability(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    seeds: Seeds = None,
-    points: Points = None,
-    out: Out = None,
-    reuse: Reuse = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """The same work from several seeds: what varies, how much.
-
-    V2 Table 2, V3 Fig. 2. Of bagging, or with --workload automl of a search.
-
-    Example: ai500 study repeatability --class smoke --seeds 3
-    """
-    resolved = load_config(
-        config, workload=workload, problem_class=problem_class, data=data, scheduler=scheduler,
-        settings=settings,
-    )  # fmt: skip
-    _study(
-        "repeatability", resolved, Choices(seeds=seeds), points=points, out=out, reuse=reuse,
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
+for _name, (_own, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(_command(_name, _own))
 
 
 @app.command()

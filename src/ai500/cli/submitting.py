@@ -15,7 +15,7 @@ from ai500 import config as configuration
 from ai500 import pipeline, plugins, rundir, schema, scoring
 from ai500.cli.runs import RunPath
 from ai500.cli.start import AsJson, DataPath, SchedulerName, Settings
-from ai500.cli.terminal import Terminal, console, rows
+from ai500.cli.terminal import Terminal, console, rows, show_problems
 from ai500.config import Config
 from ai500.errors import InputError, RunFolderError
 from ai500.records import Plan, Score
@@ -142,6 +142,7 @@ def verify(
         raise InputError("--rerun and --out FOLDER go together: the new runs are kept there.")
     replication.check_margin(margin)
     with opened(path, trusted_keys=trusted_keys) as submission:
+        submission.refuse_foreign()
         result = recompute(submission)
         told: dict[str, Any] = {
             "submission": str(path),
@@ -219,7 +220,7 @@ def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
 def _show_verification(submission: Submission, result: Verification) -> None:
     rows(submission.path.name, [("signature", submission.signature)])
     if result.problems:
-        rows("Problems", [("", text) for text in result.problems])
+        show_problems(result.problems)
     if result.differences:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for title in ("what does not follow from the events", "claimed", "recomputed"):

@@ -23,6 +23,7 @@ from ai500.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16
+PROBLEMS_SHOWN = 20
 
 
 def shown(text: str) -> str:
@@ -47,6 +48,13 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
         console.print(table)
     for line in drawn.get().splitlines():
         console.out(line.rstrip(), highlight=False)  # a log file needs no padding
+
+
+def show_problems(problems: Sequence[str]) -> None:
+    """What is wrong with a file, never a wall of it."""
+    rows("Problems", [("", text) for text in problems[:PROBLEMS_SHOWN]])
+    if (more := len(problems) - PROBLEMS_SHOWN) > 0:
+        console.print(f"  … and {more} more; --json lists all")
 
 
 class Terminal:

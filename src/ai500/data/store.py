@@ -273,7 +273,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         manifest = json.loads(file.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         unfinished = any(path.glob("*.images.npy"))
         raise DataError(
             f"{file}: missing: {path} is {'an unfinished' if unfinished else 'no'} store. "

@@ -36,7 +36,7 @@ def decide(
     if wish == "process" and reason:
         raise ConfigError(
             f"ensemble.sharing = 'process': {reason}. Set ensemble.sharing = 'auto': members then "
-            "share the device as processes [D11]."
+            "share the device as processes (decision D11)."
         )
     if wish == "auto" and not reason and device != "cuda":
         reason = f"steps are recorded as CUDA graphs, and the device is {device}"

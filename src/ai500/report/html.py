@@ -25,6 +25,7 @@ from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
 from ai500.report.picture_sections import gallery
 from ai500.report.profile_page import view_of
+from ai500.rules.decisions import DECISIONS
 from ai500.rundir import RunFolder
 from ai500.train import learning_rate
 from ai500.units import human_seconds
@@ -62,6 +63,7 @@ def render(contents: Contents) -> str:
         rows_shown=ROWS_SHOWN,
         expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
         began=_date(contents.began),
+        decisions=DECISIONS,
     )
 
 

@@ -88,12 +88,12 @@ def score_table(contents: Contents) -> Table:
         ("Regulated score", flops(found.regulated_score),
          f"−ln(error) × FLOPS, highest at {human_seconds(found.regulated_at_seconds)}",
          "AIPerf Eq. 3"),
-        ("Mean FLOPS", flops(found.mean_flops), "over the whole search", "[D6]"),
+        ("Mean FLOPS", flops(found.mean_flops), "over the whole search", "decision D6"),
         (f"Best {score.quality_name}", quality(score.ensemble_quality),
          f"of all models, on the validation set: {found.best_model}", "AIPerf §IV-D"),
         ("Initial model's", NOT_MEASURED if initial is None else f"{initial:.4f}",
          "the best of the workers' first rounds", "AIPerf Table IV"),
-        ("Largest error", f"{score.target_quality:g}", "fixed by the problem class", "[D7]"),
+        ("Largest error", f"{score.target_quality:g}", "fixed by the problem class", "decision D7"),
         ("Time to it", reached, "until the best error was at most that", "V3 Fig. 2"),
         ("Operations to it", "not reached" if spent is None else flop(spent),
          "of all workers until then", "V3 Fig. 2"),
@@ -112,10 +112,10 @@ def score_table(contents: Contents) -> Table:
          f"{found.tuned:,} tuned by TPE, {found.lost:,} lost", "AIPerf §IV-B"),
         ("Unreadable lines", f"{found.unreadable_lines:,}", "of histories, passed over", ""),
         ("Sum of the workers' rates", flops(score.members_flops_sum),
-         "each worker's operations / its own time, summed", "[D6]"),
+         "each worker's operations / its own time, summed", "decision D6"),
         ("Start skew", human_seconds(score.start_skew_seconds),
-         "between the workers' first batches", "[D6]"),
-        ("Clock", score.clock, "of one host, or of several with their offsets", "[D6]"),
+         "between the workers' first batches", "decision D6"),
+        ("Clock", score.clock, "of one host, or of several with their offsets", "decision D6"),
     ]  # fmt: skip
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
 

@@ -51,35 +51,37 @@ def score_table(contents: Contents) -> Table:
     rows = [
         ("VFLOPS", flops(score.vflops), "FLOPS × penalty coefficient", "V3 Eq. 7"),
         ("FLOPS", flops(score.flops), "operations of all members / (last end − first start)",
-         "V3 Eq. 6, [D6]"),
+         "V3 Eq. 6, decision D6"),
         ("Penalty coefficient", f"{score.penalty_coefficient:.4f}", _penalty(contents), "V3 Eq. 8"),
         (f"Ensemble's {score.quality_name}", quality(score.ensemble_quality),
          "of the members' predictions, combined", "V3 §3.3"),
-        ("Target", f"{score.target_quality:g}", "fixed by the problem class", "V2 Table 6, [D4]"),
+        ("Target", f"{score.target_quality:g}", "fixed by the problem class",
+         "V2 Table 6, decision D4"),
         ("Members' mean", quality(score.members_mean_quality),
-         f"each member's own {score.quality_name}, averaged", "[D6]"),
+         f"each member's own {score.quality_name}, averaged", "decision D6"),
         ("Out of bag", quality(score.out_of_bag_quality),
          "each training sample judged only by members that never saw it", "not in the papers"),
         ("Time to quality", human_seconds(score.time_to_quality_seconds),
          "last end − first start, with the quality above", "V2 §4.4"),
         ("Time to target", "not reached" if target is None else human_seconds(target),
-         "until the members' mean first met the target at an evaluation", "[D6]"),
+         "until the members' mean first met the target at an evaluation", "decision D6"),
         ("Variation of the score", share(score.score_variation),
          "sample standard deviation / mean of VFLOPS, all complete trials", "V2 §2.3"),
         ("Variation of the epochs to target", share(score.epochs_to_target_variation),
          "the same of the epochs at which the members' mean met the target", "V2 Table 2"),
         ("Operations", flop(score.operations),
-         f"training, all members, convention {score.convention}", "AIPerf Tables I, II; [D12]"),
+         f"training, all members, convention {score.convention}",
+         "AIPerf Tables I, II; decision D12"),
         ("Operations of validation", flop(score.validation_operations),
-         "inside the time, not counted in FLOPS", "[D14]"),
+         "inside the time, not counted in FLOPS", "decision D14"),
         ("APC", flop(score.apc), _apc(contents), "V3 Eq. 4"),
         ("Sum of the members' rates", flops(score.members_flops_sum),
-         "each member's operations / its own time, summed", "[D6]"),
+         "each member's operations / its own time, summed", "decision D6"),
         ("Start skew", human_seconds(score.start_skew_seconds),
-         "between first and last start of the first wave", "[D6]"),
+         "between first and last start of the first wave", "decision D6"),
         ("Idle", human_seconds(score.idle_seconds),
-         "part of the time in which no member trained", "[D13]"),
-        ("Clock", score.clock, _clock(score), "[D6]"),
+         "part of the time in which no member trained", "decision D13"),
+        ("Clock", score.clock, _clock(score), "decision D6"),
     ]  # fmt: skip
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
 
@@ -241,7 +243,8 @@ def equation_5(contents: Contents) -> list[str]:
     lines = [f"M × P_degree = {members:,} × {degree:,} = {product:,}; Sys_scale = {scale:,}."]
     if k > 1:
         lines.append(
-            f"With k = {k} members on each accelerator, k × Sys_scale = {k * scale:,} [D11]."
+            f"With k = {k} members on each accelerator, k × Sys_scale = {k * scale:,} "
+            "(decision D11)."
         )
         if plan.sharing.how != "alone":  # older versions did not say
             lines += [f"Sharing: {in_words(plan.sharing, k)}.", *contents.ways]
@@ -249,7 +252,7 @@ def equation_5(contents: Contents) -> list[str]:
         at_once = k * scale // degree
         lines.append(
             f"The system holds {counted(at_once, 'member')} at once, so the ensemble runs in "
-            f"{counted(plan.waves, 'wave')} [D13]."
+            f"{counted(plan.waves, 'wave')} (decision D13)."
         )
     elif product == k * scale:
         lines.append("The equation holds: the whole ensemble runs at once.")
@@ -318,7 +321,7 @@ def operations_table(contents: Contents) -> Table:
     rows = [
         ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
         ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
-        ("update, per step", flop(count.update_per_step), "once per optimizer step [D12]"),
+        ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
         ("one step of one member", flop(batch * per_image + count.update_per_step),
          f"{batch:,} images × {flop(per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),

@@ -76,8 +76,8 @@ def place(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
     if not mine:
         raise InputError(
             f"the run trained in {run.plan.hyperparameters.precision}, and the roofline has no "
-            f"ceiling in {kernel_precision} [D10]. Measure one: ai500 roofline --precision "
-            f"{kernel_precision} --out FILE"
+            f"ceiling in {kernel_precision} (decision D10). Measure one: "
+            f"ai500 roofline --precision {kernel_precision} --out FILE"
         )
     ceiling = own_ceiling(mine)
     placed = [_placed(run, record, ceiling, what="member")]

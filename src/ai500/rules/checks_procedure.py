@@ -23,7 +23,7 @@ RECORDED = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), 
 CLOCKS_AGREE_SECONDS, CLOCKS_AGREE_SHARE = 5.0, 0.01
 
 
-@rule(source="V2 §5.3.2, [D3]")
+@rule(source="V2 §5.3.2, decision D3")
 def enough_trials(evidence: Evidence) -> Iterator[Found]:
     """A valid result has at least the least runs of its class."""
     done = sum(trial.complete for trial in evidence.score.trials)
@@ -37,7 +37,7 @@ def enough_trials(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="SPEC §9 [D13]")
+@rule(source="decision D13")
 def one_wave(evidence: Evidence) -> Iterator[Found]:
     """An official entry trains the whole ensemble at once."""
     if evidence.score.waves > 1:
@@ -78,7 +78,7 @@ def unique_seeds(evidence: Evidence) -> Iterator[Found]:
             seen[trial.seed] = trial.trial
 
 
-@rule(source="SPEC §5 Repeatability")
+@rule(source="V2 §3.3")
 def seeds_as_derived(evidence: Evidence) -> Iterator[Found]:
     """Every seed follows from the run's: nobody picked the lucky ones."""
     for trial in evidence.trials:
@@ -98,7 +98,7 @@ def seeds_as_derived(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-@rule(source="SPEC §5, V2 §5.3.3")
+@rule(source="V2 §5.3.3")
 def what_ran_is_recorded(evidence: Evidence) -> Iterator[Found]:
     """The worker of every member recorded what ran: rules judge that, not a configuration."""
     missing = {
@@ -135,7 +135,7 @@ def same_software(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §4, [D5]")
+@rule(source="AIPerf Table I, decision D5")
 def official_convention(evidence: Evidence) -> Iterator[Found]:
     """Operations are counted by the convention of the official score."""
     found = evidence.score.convention
@@ -148,7 +148,7 @@ def official_convention(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="SPEC §4, V3 Eq. 6", of="ensemble")
+@rule(source="V3 Eq. 6, AIPerf Table I", of="ensemble")
 def operations_of_the_graph(evidence: Evidence) -> Iterator[Found]:
     """The operations that were scored are those of the graph that was trained."""
     plan = evidence.plan
@@ -221,7 +221,7 @@ def whole_epochs(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="V2 §5.3.2, SPEC §5 Timing", of="ensemble")
+@rule(source="V2 §5.3.2", of="ensemble")
 def window_in_order(evidence: Evidence) -> Iterator[Found]:
     """Each member's first batch, epochs, evaluations and end were told in this order."""
     for number, record, told_of in finished(evidence):
@@ -247,7 +247,7 @@ def window_in_order(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-@rule(source="SPEC §9 [D6]", severity="note")
+@rule(source="decision D6", severity="note")
 def clocks_agree(evidence: Evidence) -> Iterator[Found]:
     """A host's two clocks measured the same time between a member's first and last event."""
     for (trial, member), told_of in by_member(evidence).items():
@@ -262,7 +262,7 @@ def clocks_agree(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §5 Timing, [D6]")
+@rule(source="V2 §5.3.2, decision D6")
 def clocks_compared(evidence: Evidence) -> Iterator[Found]:
     """Where the window crosses nodes, the offset between their clocks is measured."""
     for trial in evidence.score.trials:
@@ -274,7 +274,7 @@ def clocks_compared(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §9 [D6]", severity="note")
+@rule(source="decision D6", severity="note")
 def start_skew(evidence: Evidence) -> Iterator[Found]:
     """Members that start late lower the score: their wait is in the window."""
     for trial in evidence.score.trials:
@@ -286,7 +286,7 @@ def start_skew(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §9 [D6]", severity="note")
+@rule(source="decision D6", severity="note")
 def idle_time(evidence: Evidence) -> Iterator[Found]:
     """The window counts also where nobody trained: interruptions, start-up of later waves."""
     for trial in evidence.score.trials:
@@ -298,14 +298,14 @@ def idle_time(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §9 [D11]", severity="note")
+@rule(source="decision D11", severity="note")
 def shared_accelerators(evidence: Evidence) -> Iterator[Found]:
     """Several members on one accelerator are reported, never hidden."""
     if evidence.score.members_per_accelerator > 1:
         yield Found(f"{evidence.score.members_per_accelerator} members shared each accelerator")
 
 
-@rule(source="V3 Eq. 8, [D15]", severity="note", of="ensemble")
+@rule(source="V3 Eq. 8, decision D15", severity="note", of="ensemble")
 def target_reached(evidence: Evidence) -> Iterator[Found]:
     """A quality on the wrong side of the target is allowed, and lowers the score by Eq. 8."""
     target = evidence.score.target_quality

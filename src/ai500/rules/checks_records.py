@@ -45,7 +45,7 @@ def finished(evidence: Evidence) -> Iterator[tuple[int, TrainRecord, list[Event]
             yield trial.trial, member, events.get((trial.trial, member.member), [])
 
 
-@rule(layer=9, source="V2 §5.1.1, [D4]")
+@rule(layer=9, source="V2 §5.1.1, decision D4")
 def class_as_registered(evidence: Evidence) -> Iterator[Found]:
     """The plan's class is the registered one in all that does not come from the data."""
     left_out = (*OWN_OF_THE_DATA, *JUDGED_AS_FACTS, *ONLY_AN_ESTIMATE)
@@ -87,7 +87,7 @@ def data_not_known(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="SPEC §9 [D13]")
+@rule(source="decision D13")
 def least_ensemble(evidence: Evidence) -> Iterator[Found]:
     """The ensemble has at least the least M of its class."""
     ours, least = evidence.plan.ensemble_size, evidence.reference.ensemble_size
@@ -100,7 +100,7 @@ def least_ensemble(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="V3 Eq. 5, [D11], [D13]")
+@rule(source="V3 Eq. 5, decisions D11 and D13")
 def scale_as_mapped(evidence: Evidence) -> Iterator[Found]:
     """Sys_scale = M × P_degree / k over the waves, all of it as the members are mapped."""
     plan = evidence.plan
@@ -154,7 +154,7 @@ def scale_as_mapped(evidence: Evidence) -> Iterator[Found]:
         )
 
 
-@rule(source="V3 Eq. 8, SPEC §5", of="ensemble")
+@rule(source="V3 Eq. 8, V2 §5.3.3", of="ensemble")
 def qualities_as_told(evidence: Evidence) -> Iterator[Found]:
     """Qualities can be what they say, and members' are those of their last evaluations."""
     yield from _out_of_range(evidence)
@@ -213,7 +213,7 @@ def _out_of_range(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-@rule(source="SPEC §5, V2 §5.3.3", of="ensemble")
+@rule(source="V2 §5.3.3", of="ensemble")
 def records_as_told(evidence: Evidence) -> Iterator[Found]:
     """Each member's record counts what its events count, and steps of whole batches."""
     batch = evidence.plan.global_batch_size

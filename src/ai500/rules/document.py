@@ -28,6 +28,9 @@ aggregated from predictions that are not submitted; a rerun finds it.
 A search (workload `automl`) is judged by AIPerf's own rules (§IV-E, Table IV) in the place of those
 about an ensemble's model, epochs and bootstraps: the tables below say what each rule is of.
 
+Sources are the papers (V3, V2, AIPerf), or a [decision](glossary.md#decisions) of this project
+where they are silent or contradict themselves: "decision D6".
+
 ## What may change at which level
 
 | layer | what | {" | ".join(f"{level} level" for level in LEVELS)} | source |

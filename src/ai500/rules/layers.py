@@ -58,7 +58,7 @@ ASPECTS: dict[str, Aspect] = {
     "data set": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "the class's own data, whole"),
     "target quality": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "and n of Eq. 8"),
     "epochs": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "over all of a member's samples"),
-    "evaluations": Aspect(9, "fixed", "fixed", "fixed", "SPEC §9 [D14]", "as often as the class"),
+    "evaluations": Aspect(9, "fixed", "fixed", "fixed", "decision D14", "as often as the class"),
     "batch size": Aspect(8, "free", "free", "free", "V2 §5.1.2", "and accumulation"),
     "learning-rate policy": Aspect(
         8, "free", "free", "free", "V2 §5.1.2", "LARS and LAMB count as one; one's own is open"
@@ -81,7 +81,7 @@ ASPECTS: dict[str, Aspect] = {
         6, "fixed", "fixed", "free", "V2 §5.1.4, §5.1.6", "no asynchronous SGD"
     ),
     "AI framework": Aspect(
-        5, "fixed", "free", "free", "V2 §5.1.5, §5.2; [D2]", "PyTorch is the reference"
+        5, "fixed", "free", "free", "V2 §5.1.5, §5.2; decision D2", "PyTorch is the reference"
     ),
     "precision": Aspect(
         4, "free", "free", "free", "V2 §5.1.7, V3 Table 2", "FP32, TF32, FP16, BF16, FP8, INT8"

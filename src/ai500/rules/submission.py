@@ -39,7 +39,7 @@ from ai500.records import (
     TrainRecord,
     TrialRecord,
 )
-from ai500.rules import archive, signing, strangers
+from ai500.rules import archive, foreign, signing, strangers
 from ai500.rules.archive import Digest, Unpacked, printable
 from ai500.rules.judgement import Finding, Judgement
 from ai500.rules.layers import Level
@@ -140,6 +140,8 @@ class Submission:
     """SHA-256 of the public key that signed; None: not signed, or not checked."""
     signer: str | None = None
     """The name under which that key is trusted; None: nobody vouches for it."""
+    foreign: bool = False
+    """It never was a submission: its only problem says what it is."""
 
     @property
     def intact(self) -> bool:
@@ -151,6 +153,11 @@ class Submission:
         if self.info is None:
             raise SubmissionError(f"{self.path}: " + "; ".join(self.problems[:3]))
         return self.info
+
+    def refuse_foreign(self) -> None:
+        """Who gave another file made a mistake; a damaged submission is none of theirs."""
+        if self.foreign:
+            raise InputError(self.problems[0])
 
 
 @contextlib.contextmanager
@@ -169,6 +176,10 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Submissi
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
         unpacked = archive.unpack(path, run.path)
+        if not unpacked.files and (kind := foreign.kind_of(path)):
+            problems = [f"{printable(path.name)}: not a submission but {kind}. {foreign.EXPECTED}"]
+            yield Submission(path, run, None, None, problems, "not signed", foreign=True)
+            return
         opening = _Opening(run.path, unpacked)
         opening.check_contents()
         manifest = opening.check_manifest()

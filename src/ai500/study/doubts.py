@@ -30,10 +30,12 @@ def speed_doubts(
                 "meters and the operating system have none of their own"
             )
     if plan.members_per_accelerator > 1:
-        found.append(f"{plan.members_per_accelerator} members share each accelerator [D11]")
+        shared = f"{plan.members_per_accelerator} members share each accelerator"
+        found.append(f"{shared} (decision D11)")
     if plan.waves > 1:
         found.append(
-            f"the members run in {plan.waves} waves, because the system holds fewer at once [D13]"
+            f"the members run in {plan.waves} waves, because the system holds fewer at once "
+            "(decision D13)"
         )
     hosts, nodes = _boots(events), _nodes_at_once(plan)
     if hosts and nodes > hosts:

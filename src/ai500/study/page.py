@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ai500.atomic import write_text
 from ai500.report.headline import counted
+from ai500.rules.decisions import DECISIONS
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
 from ai500.study.table import common_size, points_table
@@ -44,6 +45,7 @@ def render(result: StudyResult, study: Study) -> str:
         took=took(result.points),
         trials=counted(sum(len(one.score.trials) or 1 for one in result.points), "trial"),
         rows_shown=40,
+        decisions=DECISIONS,
     )
 
 

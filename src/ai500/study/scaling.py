@@ -63,9 +63,10 @@ def view(result: StudyResult) -> View:
     ]
     table = (
         "Skew and stragglers",
-        "Official FLOPS are all operations / (last end − first start) [D6]: a member that starts "
-        "late, or trains longer than the others, makes all accelerators wait for it. Waiting is "
-        "the share of the members' places in the window in which nobody trained there.",
+        "Official FLOPS are all operations / (last end − first start) (decision D6): a member "
+        "that starts late, or trains longer than the others, makes all accelerators "
+        "wait for it. Waiting is the share of the members' places in the window in which nobody "
+        "trained there.",
         stragglers(found),
     )
     return View(sentences(found), figures, [table])

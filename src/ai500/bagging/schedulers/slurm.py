@@ -379,7 +379,7 @@ def _check(config: Config) -> None:
     if config.ensemble.members_per_accelerator > 1 and slurm.start == "array":
         raise ConfigError(
             "ensemble.members_per_accelerator > 1 with slurm.start = 'array': Slurm gives an "
-            "accelerator to one job alone. Set slurm.start = 'gang' [D11]."
+            "accelerator to one job alone. Set slurm.start = 'gang' (decision D11)."
         )
 
 

@@ -19,6 +19,7 @@ from ai500.report.ranking import editions
 from ai500.report.ranking.entries import Entry, Origin, Rejected
 from ai500.report.ranking.standings import ListKey, Standing
 from ai500.report.sections import Table
+from ai500.rules.decisions import DECISIONS
 from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.layers import LAYERS
 from ai500.rules.submission import NOTES, Info
@@ -37,7 +38,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {"headline": headline, "sections": sections, "rows_shown": ROWS_SHOWN}
     environment.globals |= {"system_sections": system_sections, "human_seconds": human_seconds}
-    environment.globals |= {"searched": search_sections}
+    environment.globals |= {"searched": search_sections, "decisions": DECISIONS}
     environment.globals |= {"list_name": list_name, "meters": meter_figures}
     return environment
 
