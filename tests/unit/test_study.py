@@ -14,9 +14,9 @@ import pytest
 from ai500 import rundir
 from ai500.errors import RunFolderError
 from ai500.records import System
-from ai500.study import repeatability
+from ai500.study import doubts, repeatability
 from ai500.study.conduct import draw
-from ai500.study.doubts import speed_doubts
+from ai500.study.doubts import look, speed_doubts
 from ai500.study.folder import StudyFolder
 from ai500.study.page import render
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
@@ -69,6 +69,35 @@ def test_an_interrupted_run_is_no_measure_of_speed() -> None:
         make_plan(shape), make_system(shape), events=[{"event": "resumed"}], conditions=None
     )
     assert any("interrupted" in doubt for doubt in found)
+
+
+@pytest.mark.parametrize(
+    ("device", "percent", "doubted"), [("cuda", 83, True), ("cuda", 4, False), ("cpu", 83, False)]
+)
+def test_an_accelerator_that_others_use_is_no_measure_of_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
+) -> None:
+    monkeypatch.setattr(doubts, "LOOK_SECONDS", 0.0)  # the files of a card do not change
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # NVML has no such folder
+    card = tmp_path / "sys/class/drm/card0/device"
+    (card / "hwmon/hwmon0").mkdir(parents=True)
+    for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", f"{percent}"),
+                       ("hwmon/hwmon0/power1_average", "90000000")):  # fmt: skip
+        (card / name).write_text(text + "\n")
+    seen = look(tmp_path)
+    assert seen == Conditions(None, percent / 100)  # this root has no processors
+    shape = Shape(members=1, slots=1)
+    plan, machine = replace(make_plan(shape), device=device), make_system(shape)
+    found = speed_doubts(plan, replace(machine, cores=8), events=[], conditions=seen)
+    assert any("kept an accelerator busy" in doubt for doubt in found) == doubted
+
+
+def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
+    rundir.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
+    assert rundir.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
+    seen = look()
+    assert seen.busy_share is not None
+    assert 0 <= seen.busy_share <= 1
 
 
 # What a study says
