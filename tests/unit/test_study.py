@@ -149,6 +149,19 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
     assert "Hollow" not in efficiencies.caption
 
 
+def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResult) -> None:
+    whole = result_of("tradeoff", base)
+    first, *others = whole.points
+    unknown = replace(first, images_per_second=None)
+    figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *others))).figures[0]
+    assert f"Images per second were not measured of {first.label}." in figure.caption
+    assert first.label not in str(figure.svg)
+    assert all(one.label in str(figure.svg) for one in others)
+    alone = STUDIES["tradeoff"].view(replace(whole, points=(unknown,))).figures[0]
+    assert alone.svg is None
+    assert first.label in render(replace(whole, points=(unknown,)), STUDIES["tradeoff"])
+
+
 def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:
     for name, published in (("scaling", 0), ("data-parallel", 1)):
         whole = result_of(name, base)
