@@ -68,8 +68,8 @@ def test_the_warning_stands_out(browser: Browser, reports: dict[str, Path], sche
     page.close()
 
 
-FIGURE_TEXTS = """[...document.querySelectorAll('figure svg')].map(
-    svg => [...svg.querySelectorAll('text')].map(text => text.textContent))"""
+FIGURE_TEXTS = """[...document.querySelectorAll('figure:has(svg)')].map(figure =>
+    [...figure.querySelectorAll('svg text, figcaption')].map(text => text.textContent))"""
 MARGIN_POINTS = 15 / 25.4 * 72  # design.css: @page
 
 
