@@ -25,11 +25,11 @@ $(VENV)/.check: pyproject.toml $(VENV)/.run
 
 # What the tests start for real: a browser, a Slurm cluster (with accounting), containers.
 # Daemons that a package starts on installation don't matter: the tests' own are private.
-DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb podman runc
+DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb podman runc pdftotext
 DEBIAN_PACKAGES := chromium fonts-dejavu-core \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps \
   slurmdbd mariadb-server-core mariadb-client-core \
-  podman runc
+  podman runc poppler-utils
 
 debian-packages: export PATH := $(PATH):/usr/sbin:/sbin
 debian-packages: # installs them all as soon as one of the commands is missing

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser
@@ -55,3 +57,43 @@ def test_the_warning_stands_out(browser: Browser, reports: dict[str, Path], sche
     ]
     assert contrast(*colours) >= 4.5  # WCAG AA
     page.close()
+
+
+FIGURE_TEXTS = """[...document.querySelectorAll('figure:has(svg)')].map(figure =>
+    [...figure.querySelectorAll('svg text, figcaption')].map(text => text.textContent))"""
+MARGIN_POINTS = 15 / 25.4 * 72  # design.css: @page
+
+
+@pytest.mark.parametrize("name", ["scaling", "optimizations"])  # the longest
+def test_on_paper_every_figure_is_whole_and_on_one_page(
+    browser: Browser, reports: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    page = opened(browser, reports[f"{name} doubted"])
+    figures, title = page.evaluate(FIGURE_TEXTS), page.locator("h1").inner_text()
+    page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
+    page.close()
+    papers = words_of(tmp_path / "report.pdf")
+    assert 2 <= len(papers) <= 5
+    assert title in " ".join(papers[0])
+    assert len(figures) >= 2
+    for texts in figures:
+        wanted = {word for text in texts for word in text.split()}
+        assert any(wanted <= set(paper) for paper in papers), sorted(wanted)
+
+
+def words_of(pdf: Path) -> list[list[str]]:
+    """Each page's words, none of which lies in a margin or past it."""
+    told = subprocess.run(
+        ["pdftotext", "-bbox", pdf, "-"], check=True, capture_output=True, text=True
+    )
+    html = "{http://www.w3.org/1999/xhtml}"
+    found = []
+    for paper in ElementTree.fromstring(told.stdout).iter(f"{html}page"):
+        words = list(paper.iter(f"{html}word"))
+        right = float(paper.attrib["width"]) - MARGIN_POINTS
+        for word in words:
+            left, end = float(word.attrib["xMin"]), float(word.attrib["xMax"])
+            # Chromium lays out in whole pixels.
+            assert MARGIN_POINTS - 2 < left < end < right + 2, word.text
+        found.append([word.text or "" for word in words])
+    return found

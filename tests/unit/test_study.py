@@ -14,9 +14,9 @@ import pytest
 from ai500 import rundir
 from ai500.errors import RunFolderError
 from ai500.records import System
-from ai500.study import repeatability
+from ai500.study import doubts, repeatability
 from ai500.study.conduct import draw
-from ai500.study.doubts import speed_doubts
+from ai500.study.doubts import look, speed_doubts
 from ai500.study.folder import StudyFolder
 from ai500.study.page import render
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
@@ -71,6 +71,35 @@ def test_an_interrupted_run_is_no_measure_of_speed() -> None:
     assert any("interrupted" in doubt for doubt in found)
 
 
+@pytest.mark.parametrize(
+    ("device", "percent", "doubted"), [("cuda", 83, True), ("cuda", 4, False), ("cpu", 83, False)]
+)
+def test_an_accelerator_that_others_use_is_no_measure_of_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
+) -> None:
+    monkeypatch.setattr(doubts, "LOOK_SECONDS", 0.0)  # the files of a card do not change
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # NVML has no such folder
+    card = tmp_path / "sys/class/drm/card0/device"
+    (card / "hwmon/hwmon0").mkdir(parents=True)
+    for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", f"{percent}"),
+                       ("hwmon/hwmon0/power1_average", "90000000")):  # fmt: skip
+        (card / name).write_text(text + "\n")
+    seen = look(tmp_path)
+    assert seen == Conditions(None, percent / 100)  # this root has no processors
+    shape = Shape(members=1, slots=1)
+    plan, machine = replace(make_plan(shape), device=device), make_system(shape)
+    found = speed_doubts(plan, replace(machine, cores=8), events=[], conditions=seen)
+    assert any("kept an accelerator busy" in doubt for doubt in found) == doubted
+
+
+def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
+    rundir.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
+    assert rundir.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
+    seen = look()
+    assert seen.busy_share is not None
+    assert 0 <= seen.busy_share <= 1
+
+
 # What a study says
 
 
@@ -118,6 +147,19 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
     for figure in view(result_of("scaling", base, doubted=True)).figures[:2]:
         assert "<polyline" not in str(figure.svg)
     assert "Hollow" not in efficiencies.caption
+
+
+def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResult) -> None:
+    whole = result_of("tradeoff", base)
+    first, *others = whole.points
+    unknown = replace(first, images_per_second=None)
+    figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *others))).figures[0]
+    assert f"Images per second were not measured of {first.label}." in figure.caption
+    assert first.label not in str(figure.svg)
+    assert all(one.label in str(figure.svg) for one in others)
+    alone = STUDIES["tradeoff"].view(replace(whole, points=(unknown,))).figures[0]
+    assert alone.svg is None
+    assert first.label in render(replace(whole, points=(unknown,)), STUDIES["tradeoff"])
 
 
 def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:

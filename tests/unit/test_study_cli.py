@@ -77,6 +77,8 @@ def test_time_is_a_sum_only_where_every_part_is_known(study: Run) -> None:
     ("arguments", "says"),
     [
         (["scaling", "--points", "m99", "--dry-run"], "--points m99: no such point here"),
+        (["scaling", "--points", "", "--dry-run"], "--points names no point"),
+        (["scaling", "--points", " ,", "--dry-run"], "--points names no point"),
         (["scaling", "--set", "ensemble.size=2", "--dry-run"], "sets it itself"),
         (["scaling", "--max-members", "0"], "Invalid value for '--max-members'"),
         (["scaling", "--reuse", "nowhere", "--dry-run"], "--reuse nowhere: no such folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,24 @@ def test_what_is_written_out_or_left_out_is_the_same_work() -> None:
     other = replace(ground.machine, cpu="another one")
     assert key(ground.config, left_out, other) != first
     assert digest(ground.config, left_out, ground.machine, source="another") != first
+
+
+def test_thousands_of_members_are_told_apart_as_fast_as_two() -> None:
+    """By calls, not by the clock: the members' map is no part of what makes work the same."""
+    ground = ground_of(configured(ensemble__size=2))
+
+    def calls(members: int) -> int:
+        settings = {"ensemble.size": members}
+        config, plan = ground.configured(settings), ground.planned(settings)
+        made: list[str] = []
+        sys.setprofile(lambda frame, event, argument: made.append(event))
+        try:
+            digest(config, plan, ground.machine, source="")
+        finally:
+            sys.setprofile(None)
+        return len(made)
+
+    assert calls(2000) < 2 * calls(2)
 
 
 @pytest.mark.parametrize(

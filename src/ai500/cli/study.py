@@ -179,6 +179,8 @@ def _study(
         if not path.is_dir():
             raise InputError(f"--reuse {path}: no such folder.")
     only = [one.strip() for one in (points or "").split(",") if one.strip()]
+    if points is not None and not only:
+        raise InputError("--points names no point. Name some (m1,m2), or leave it out for all.")
     finished = finished_runs([Path("runs"), folder.runs, *(reuse or [])])
     prepared = prepare(study, config, choices, only=only, folder=folder, finished=finished)
     if dry_run:

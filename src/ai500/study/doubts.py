@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ai500.events import Event
-from ai500.metrics.meters import Absent
-from ai500.metrics.meters.host import open_meter
+from ai500.metrics.meters import Meter, Reading, open_meters
 from ai500.records import Plan, System
 from ai500.study.records import Conditions
 
 MOST_BUSY_WITH_OTHERS = 0.1
-"""Share of the cores that others may use before a comparison of speeds is one of neighbours."""
+"""Share of cores or of an accelerator's time that others may use before a comparison of speeds
+is one of neighbours."""
 LOOK_SECONDS = 1.0
 
 
@@ -48,20 +48,52 @@ def speed_doubts(
             f"other processes kept more than {MOST_BUSY_WITH_OTHERS:.0%} of the machine's cores "
             "busy just before it began"
         )
+    shared = conditions.accelerator_busy_share if conditions else None
+    if plan.device != "cpu" and shared is not None and shared > MOST_BUSY_WITH_OTHERS:
+        found.append(
+            f"other processes kept an accelerator busy for more than {MOST_BUSY_WITH_OTHERS:.0%} "
+            "of the time just before it began"
+        )
     return tuple(found)
 
 
-def look() -> Conditions:
+def look(root: Path = Path("/")) -> Conditions:
     """How busy others keep this machine: for a second nothing of the study runs."""
-    meter = open_meter(Path("/"))
-    if isinstance(meter, Absent):
-        return Conditions(None)
-    before = {one.quantity: one.value for one in meter.read()}
-    time.sleep(LOOK_SECONDS)
-    after = {one.quantity: one.value for one in meter.read()}
+    meters, _ = open_meters(root)
+    try:
+        before = _told(meters.get("host"))
+        time.sleep(LOOK_SECONDS)
+        after = _told(meters.get("host"))
+        accelerators = [one for one in meters.values() if "accelerators" in one.covers]
+        return Conditions(_cores_busy(before, after), _busiest(accelerators))
+    finally:
+        for meter in meters.values():
+            meter.close()
+
+
+def _told(meter: Meter | None) -> dict[str, float]:
+    return {one.quantity: one.value for one in _read(meter)} if meter else {}
+
+
+def _read(meter: Meter) -> Sequence[Reading]:
+    try:
+        return meter.read()
+    except Exception:  # as for the recorder: a vendor's library may fail in any way
+        return ()
+
+
+def _cores_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    if "cpu_total_seconds" not in before or "cpu_total_seconds" not in after:
+        return None
     total = after["cpu_total_seconds"] - before["cpu_total_seconds"]
     busy = after["cpu_busy_seconds"] - before["cpu_busy_seconds"]
-    return Conditions(busy / total if total > 0 else None)
+    return busy / total if total > 0 else None
+
+
+def _busiest(meters: Sequence[Meter]) -> float | None:
+    """Of the run's accelerators: one that is slower holds up all."""
+    told = (reading for meter in meters for reading in _read(meter))
+    return max((one.value for one in told if one.quantity == "utilization"), default=None)
 
 
 def _cores_at_once(plan: Plan) -> int:

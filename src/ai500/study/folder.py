@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +114,13 @@ def family(config: Config, plan: Plan, machine: System) -> str:
 
 
 def _identity(config: Config, plan: Plan, machine: System) -> dict[str, Any]:
-    slots = [len(slot.cores) for slot in plan.nodes[0].slots]
     # As it comes from disk: there 2 has become 2.0 where a number may have a fraction.
-    plan = decode(Plan, encode(plan))
-    planned = {key: value for key, value in encode(plan).items() if key not in _NOT_OF_THE_WORK}
+    # The map of a large ensemble, which is no part of it, would take seconds.
+    work = decode(Plan, encode(replace(plan, nodes=(), mapping=(), cluster=None)))
+    planned = {key: value for key, value in encode(work).items() if key not in _NOT_OF_THE_WORK}
     return {
         "plan": planned,
-        "slots": slots,
+        "slots": [len(slot.cores) for slot in plan.nodes[0].slots],
         "nodes": len({share.node for one in plan.mapping for share in one.shares}),
         "data": [config.data.path, config.data.scratch],
         "container": None if plan.launcher == "bare" else encode(config.container),

@@ -47,6 +47,8 @@ class Conditions:
 
     busy_share: float | None
     """Of its cores, over a second in which the study itself slept; None: not measured."""
+    accelerator_busy_share: float | None = None
+    """Utilization of the busiest accelerator at the end of that second; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,33 +63,34 @@ def sentences(found: Sequence[PointResult]) -> list[str]:
 def quality_figure(found: Sequence[PointResult]) -> Figure:
     """V3 Fig. 7."""
     title = "Quality against speed"
+    measured = [
+        Labelled(
+            one.label,
+            one.images_per_second,
+            one.score.ensemble_quality,
+            one.score.members_mean_quality,
+            one.trusted,
+        )
+        for one in found
+        if one.images_per_second is not None
+    ]
+    unknown = [one.label for one in found if one.images_per_second is None]
+    missing = f"Images per second were not measured of {'; '.join(unknown)}." if unknown else ""
+    if not measured:
+        return Figure(title, None, missing)
     drawn = places(
-        [
-            Labelled(
-                one.label,
-                per_second(one),
-                one.score.ensemble_quality,
-                one.score.members_mean_quality,
-                one.trusted,
-            )
-            for one in found
-        ],
+        measured,
         title=title,
         x_title="images per second, all members",
         y_title=found[0].score.quality_name,
     )
-    hollow = "" if all(one.trusted for one in found) else " Hollow: the speed is not meaningful."
-    return Figure(
-        title,
-        Markup(drawn),
+    said = [
         "Large, blue: the ensemble. Small, orange, joined to it: the mean of its members; what "
-        f"lies between is the worth of combining them.{hollow}",
-    )
-
-
-def per_second(one: PointResult) -> float:
-    """Images a second of an ensemble."""
-    return one.images_per_second or 0.0
+        "lies between is the worth of combining them.",
+        "" if all(one.trusted for one in measured) else "Hollow: the speed is not meaningful.",
+        missing,
+    ]
+    return Figure(title, Markup(drawn), " ".join(filter(None, said)))
 
 
 def score_figure(found: Sequence[PointResult]) -> Figure:
