@@ -48,8 +48,8 @@ def speed_doubts(
             f"other processes kept more than {MOST_BUSY_WITH_OTHERS:.0%} of the machine's cores "
             "busy just before it began"
         )
-    shared = conditions.accelerator_busy_share if conditions else None
-    if plan.device != "cpu" and shared is not None and shared > MOST_BUSY_WITH_OTHERS:
+    taken = conditions.accelerator_busy_share if conditions else None
+    if plan.device != "cpu" and taken is not None and taken > MOST_BUSY_WITH_OTHERS:
         found.append(
             f"other processes kept an accelerator busy for more than {MOST_BUSY_WITH_OTHERS:.0%} "
             "of the time just before it began"
