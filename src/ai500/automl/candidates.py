@@ -15,13 +15,13 @@ import torch
 
 from ai500.automl.architecture import Architecture
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, History, Model
+from ai500.automl.history import Candidate, Ended, History, Model
 from ai500.automl.morphism import Move, Weights, apply, moves
 from ai500.automl.network import Network
 from ai500.automl.selection import drawn_parents
 from ai500.automl.settings import Search
 from ai500.automl.tuning import Proposed, first_proposal, propose
-from ai500.automl.weights import WeightStore
+from ai500.automl.weights import WeightStore, expected_weights
 from ai500.automl.widening import UnwidenableError
 from ai500.errors import AI500Error
 from ai500.randomness import Stream, derive
@@ -166,13 +166,19 @@ class Candidates:
             # Another thread may end it: looked at once.
             ended, weights = parent.ended, None
             if ended is not None:
-                weights = None if ended.weights is None else self._store.load(ended.weights)
+                weights = self._weights_of(parent, ended)
             if weights is not None or (ended is None and parent.id == training):
                 nobody = False
                 yield parent, weights
         current = self._history.models.get(training or "")
         if nobody and current is not None and current.ended is None:
             yield current, None
+
+    def _weights_of(self, parent: Model, ended: Ended) -> Weights | None:
+        """None: not kept, deleted meanwhile, or unreadable; then another parent is taken."""
+        if ended.weights is None:
+            return None
+        return self._store.load(ended.weights, parent.architecture)
 
     def _child(
         self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
@@ -232,8 +238,7 @@ class Shape:
     @classmethod
     def of(cls, architecture: Architecture) -> Shape:
         """Without a random number drawn."""
-        with torch.device("meta"):
-            return cls(architecture, dict(Network(architecture).state_dict()))
+        return cls(architecture, expected_weights(architecture))
 
     def after(self, steps: Sequence[Move]) -> Architecture | None:
         """The child's layers; None: a step can't be done."""

@@ -74,6 +74,7 @@ class Head:
         self._newest = max((one.round for one in self.past.open.values()), default=0)
         self._round = max([self.past.rounds, *self._named()])
         self._kept_most = task.search.kept_models
+        self._told_unreadable: set[str] = set()
 
     def write(self, entry: Entry) -> None:
         """A line of the history; both threads have some."""
@@ -100,6 +101,7 @@ class Head:
             except SearchSpaceError as error:
                 self.log.emit("search_space_exhausted", reason=str(error))
                 return None
+        self._tell_unreadable()
         self._current = prepared.candidate.model
         self.write(prepared.candidate)
         self.history.look()
@@ -147,7 +149,11 @@ class Head:
     def weights_of(self, model: str) -> Weights | None:
         """Of a model of this worker that is kept."""
         path = self._store.saved(model)
-        return None if path is None else self._store.load(path)
+        if path is None:
+            return None
+        found = self._store.load(path, self.history.models[model].architecture)
+        self._tell_unreadable()
+        return found
 
     def _interrupted(self) -> Prepared | None:
         """The last model of an earlier attempt, if it can go on; what can't is lost."""
@@ -177,6 +183,13 @@ class Head:
             path.unlink()
             return False
         return True
+
+    def _tell_unreadable(self) -> None:
+        """Weights that nobody can inherit: each file once."""
+        for file, why in list(self._store.unreadable.items()):
+            if file not in self._told_unreadable:
+                self._told_unreadable.add(file)
+                self.log.emit("weights_unreadable", file=file, reason=why)
 
     def _named(self) -> Iterator[int]:
         """Numbers of this worker's models that only files or lines without a model tell of."""
