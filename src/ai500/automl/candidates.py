@@ -6,6 +6,7 @@ All of it is the CPU's work and is done while the accelerator trains the model b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from ai500.automl.architecture import Architecture
 from ai500.automl.counting import count_architecture
 from ai500.automl.history import Candidate, Ended, History, Model
+from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.morphism import Move, Weights, apply, moves
 from ai500.automl.network import Network
 from ai500.automl.selection import drawn_parents
@@ -39,6 +41,14 @@ class SearchSpaceError(AI500Error):
 
 class NoParentError(AI500Error):
     """No model was trained that could have children: not one has weights that can be read."""
+
+
+class TooLargeError(AI500Error):
+    """There is no memory for the weights of a candidate."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(f"{candidate.model}: {OUT_OF_MEMORY} while its weights were made.")
+        self.candidate = candidate
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,10 @@ class Candidates:
         a later one where nothing that was trained can have children. In the training's thread."""
         seed = self._seed(number)
         torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
-        weights = Network(self.initial).state_dict()
         proposed = self._proposed(list(self._history.models.values()), number)
         made = self._candidate(self.initial, None, (), proposed, number=number)
+        with _memory_for(made):
+            weights = Network(self.initial).state_dict()
         return Prepared(made, proposed.batch_size, (), seed, weights)
 
     def again(self, candidate: Candidate) -> Prepared:
@@ -115,8 +126,9 @@ class Candidates:
         """The child's weights, by which it computes what its parent computes."""
         generator = torch.Generator().manual_seed(prepared.seed)
         architecture = parent.architecture
-        for move in prepared.moves:
-            architecture, weights = apply(architecture, weights, move, generator=generator)
+        with _memory_for(prepared.candidate):
+            for move in prepared.moves:
+                architecture, weights = apply(architecture, weights, move, generator=generator)
         return dataclasses.replace(prepared, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
@@ -226,6 +238,17 @@ class Candidates:
             validation_images=task.definition.validation_samples,
             epochs=self._search.epochs_of(number, most=task.hyperparameters.epochs),
         )
+
+
+@contextlib.contextmanager
+def _memory_for(candidate: Candidate) -> Iterator[None]:
+    """Whoever runs out of memory here has to do without this candidate."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not of_memory(error):
+            raise
+        raise TooLargeError(candidate) from error
 
 
 @dataclass(frozen=True)

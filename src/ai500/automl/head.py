@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ai500.automl.candidates import Candidates, NoParentError, Prepared, SearchSpaceError
+from ai500.automl.candidates import (
+    Candidates,
+    NoParentError,
+    Prepared,
+    SearchSpaceError,
+    TooLargeError,
+)
 from ai500.automl.history import (
     Candidate,
     Ended,
@@ -95,9 +101,8 @@ class Head:
         other left to try."""
         prepared = self._interrupted()
         if prepared is None:
-            self._round += 1
             try:
-                prepared = self._next()
+                prepared = self._next_that_fits()
             except SearchSpaceError as error:
                 self.log.emit("search_space_exhausted", reason=str(error))
                 return None
@@ -206,6 +211,18 @@ class Head:
     def _unended(self) -> Iterator[tuple[str, Candidate]]:
         while self.past.open:
             yield self.past.open.popitem()
+
+    def _next_that_fits(self) -> Prepared:
+        """Candidates that there is no memory for are told lost, each in a round of its own."""
+        while True:
+            self._round += 1
+            try:
+                return self._next()
+            except TooLargeError as error:
+                self.write(error.candidate)
+                self._end(Ended(error.candidate.model, "lost", None, str(error)))
+                self.log.emit("out_of_memory", model=error.candidate.model, reason=str(error))
+                self.history.look()
 
     def _next(self) -> Prepared:
         """As prepared while the last model trained; a first one, or one after a restart, now.
