@@ -13,7 +13,7 @@ from ai500.rundir import RunFolder
 from tests.conftest import Start, wait_for
 from tests.train.test_automl import operations_once, settings, told
 
-SECONDS = 15.0
+SECONDS = 30.0
 
 
 def spoil(path: Path, *, keep: float) -> None:
