@@ -15,7 +15,7 @@ from ai500.rundir import RunFolder
 from tests.conftest import Start
 from tests.train.test_automl import operations_once, settings
 
-SECONDS = 8.0
+SECONDS = 20.0
 
 
 @pytest.mark.long
