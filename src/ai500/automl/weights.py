@@ -6,6 +6,7 @@ import contextlib
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +67,7 @@ class WeightStore:
         return self._folder / f"{model}.pt"
 
 
-def _whole(path: Path) -> object:
+def _whole(path: Path) -> Any:
     """What is saved there; torch itself does not compare the checksums of its archives."""
     with zipfile.ZipFile(path) as archive:
         if (spoiled := archive.testzip()) is not None:
