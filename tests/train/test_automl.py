@@ -5,21 +5,29 @@ The best model of three seeds against the initial one at equal epochs is a long 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ai500 import events, rundir
-from ai500.automl.history import EXHAUSTED, FILE, Candidate, History, Line, Present, Work
+from ai500.automl.architecture import Architecture
+from ai500.automl.history import EXHAUSTED, FILE, Candidate, Ended, History, Line, Present, Work
+from ai500.automl.morphism import Weights
+from ai500.automl.network import Network
 from ai500.automl.past import past_of
-from ai500.records import Score, TrainRecord
+from ai500.automl.worker import Worker, network
+from ai500.records import Score, Task, TrainRecord
 from ai500.rundir import RunFolder
+from ai500.train.worker import Interrupted, Rank
 from tests.conftest import Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)
@@ -135,6 +143,50 @@ def test_only_the_weights_of_the_best_are_kept(searched: Path) -> None:
     assert kept <= set(history.models)
     best = max(history.models.values(), key=lambda model: model.accuracy or 0)
     assert best.id in kept
+
+
+def unstarted(run: Path, to: Path) -> Task:
+    """Worker 0's task of a run, in a folder where it has not begun and nobody else searches."""
+    shutil.copytree(run, to)
+    task = rundir.read(Task, RunFolder(to).trial(1).member(0).task)
+    for folder in (to / "trials/01/members").iterdir():
+        shutil.rmtree(folder)
+    folder = RunFolder(to).trial(1).member(0).path
+    folder.mkdir()
+    assert task.search is not None
+    search = dataclasses.replace(task.search, minutes=60)
+    return dataclasses.replace(
+        task, run=str(to), folder=str(folder), search=search, staged=None, stage=False
+    )
+
+
+def test_a_model_that_there_is_no_memory_to_build_is_lost_and_the_search_goes_on(
+    searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Architecture] = []
+
+    def too_large(architecture: Architecture, weights: Weights | None) -> Network:
+        built.append(architecture)
+        if len(built) in (2, 3):
+            torch.empty(1 << 50)  # the allocator's own refusal
+        return network(architecture, weights)
+
+    monkeypatch.setattr("ai500.automl.worker.network", too_large)
+    task = unstarted(searched, tmp_path / "run")
+    alone, cpu = Rank.from_environment(), torch.device("cpu")
+    one = Worker(task, rank=alone, device=cpu, stop=lambda: len(built) > 4)
+    with pytest.raises(Interrupted):
+        one.search(ready=lambda: None)
+    history, lines = told(tmp_path / "run")
+    assert not history.unreadable
+    states = [history.models[f"000-{number:04d}"].state for number in (1, 2, 3)]
+    assert states == ["trained", "lost", "lost"]
+    lost = [x.entry for x in lines if isinstance(x.entry, Ended) and x.entry.state == "lost"]
+    assert [entry.reason for entry in lost] == ["out of memory while it was built"] * 2
+    after = history.models["000-0004"]
+    assert (after.state, after.candidate.parent) == ("trained", "000-0001")
+    log = events.read(Path(task.folder) / "events.jsonl")
+    assert [e["model"] for e in log if e["event"] == "model_lost"] == ["000-0002", "000-0003"]
 
 
 @pytest.mark.long

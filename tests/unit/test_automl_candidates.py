@@ -149,14 +149,37 @@ def test_training_a_child_leaves_its_parents_weights_alone(room: Room) -> None:
     assert all(torch.equal(first.weights[name], before[name]) for name in before)
 
 
-def test_a_parent_whose_weights_are_gone_is_passed_over(room: Room, tmp_path: Path) -> None:
+def flipped(whole: bytes, value: torch.Tensor) -> bytes:
+    """One bit of a saved tensor, as a bad disk reads it."""
+    at = whole.find(value.flatten().numpy().tobytes())
+    assert at > 0
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped", "another's"])
+def test_a_parent_whose_weights_can_not_be_read_is_passed_over(
+    how: str, room: Room, tmp_path: Path
+) -> None:
     first = room.candidates.first()
     room.trained(first, 0.3)
     second = room.candidates.next(2)
     room.trained(second, 0.9)
-    (tmp_path / "members/000/weights/000-0002.pt").write_bytes(b"torn")
+    path = tmp_path / "members/000/weights/000-0002.pt"
+    whole = path.read_bytes()
+    assert second.weights is not None
+    some = next(iter(second.weights.values()))
+    path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2]}.get(how, whole))
+    if how == "gone":
+        path.unlink()
+    elif how == "flipped":
+        path.write_bytes(flipped(whole, some))
+    elif how == "another's":
+        path.write_bytes((path.parent / "000-0001.pt").read_bytes())
     made = [room.candidates.next(number).candidate.parent for number in (3, 4)]
     assert made == ["000-0001", "000-0001"]
+    # Its worker may delete a file: only what is there and can't be read is told.
+    expected = set() if how == "gone" else {"members/000/weights/000-0002.pt"}
+    assert set(room.store.unreadable) == expected
 
 
 def test_a_space_too_small_to_move_in_is_told(tmp_path: Path) -> None:
@@ -200,10 +223,13 @@ def test_every_kind_of_step_is_drawn() -> None:
     assert kinds == {"deeper", "wider", "kernel", "skip_add", "skip_concat"}
 
 
-def test_weights_are_kept_and_deleted(room: Room, tmp_path: Path) -> None:
-    weights = {"one": torch.ones(2)}
-    paths = [room.store.save(f"000-{n:04d}", weights) for n in (1, 2, 3)]
+def test_weights_are_kept_and_deleted(room: Room) -> None:
+    first = room.candidates.first()
+    assert first.weights is not None
+    paths = [room.store.save(f"000-{n:04d}", first.weights) for n in (1, 2, 3)]
     room.store.keep({"000-0002"})
-    assert [room.store.load(path) is not None for path in paths] == [False, True, False]
+    loaded = [room.store.load(path, Architecture(first.candidate.architecture)) for path in paths]
+    assert [one is not None for one in loaded] == [False, True, False]
+    assert room.store.unreadable == {}
     assert room.store.saved("000-0002") == "members/000/weights/000-0002.pt"
     assert room.store.saved("000-0003") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from ai500 import events
 from ai500.automl.candidates import Prepared
 from ai500.automl.head import MOST_BEGINNINGS, Head
 from ai500.automl.history import FILE, Epoch, Present, State, Work, Writer
-from ai500.automl.morphism import Weights
-from ai500.automl.settings import Search
+from ai500.automl.morphism import Move, Weights
+from ai500.automl.settings import Initial, Search
 from ai500.errors import AI500Error, DataError
 from ai500.events import EventLog
 from ai500.train import checkpoint
@@ -79,6 +80,36 @@ def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
         end(head, taken(head), "lost")
     with pytest.raises(AI500Error, match="the initial model could not be trained in 3 rounds"):
         head.take()
+
+
+def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
+    """Its widest layer alone has 10^15 bytes: the allocator refuses them on every machine."""
+    head = desk.head(dataclasses.replace(SMALL, initial=Initial("basic", (1, 1), 1 << 22)))
+    with pytest.raises(AI500Error, match=r"could not be trained in 3 rounds.*out of memory"):
+        head.take()
+    states = [model.state for model in head.history.models.values()]
+    assert states == ["lost"] * MOST_BEGINNINGS
+    assert len(desk.told("out_of_memory")) == MOST_BEGINNINGS
+
+
+def test_a_child_too_large_for_any_memory_is_lost_and_the_next_one_taken(desk: Desk) -> None:
+    head = desk.head()
+    first = taken(head)
+    head.look_ahead()
+    (ahead,) = head._ahead
+    prepared = ahead.result()
+    assert prepared.weights is None
+    (added,) = [one for one in prepared.moves if one.kind == "deeper"]
+    huge = dataclasses.replace(prepared, moves=(Move("wider", added.layer - 2, size=1 << 44),))
+    done: Future[Prepared] = Future()
+    done.set_result(huge)
+    head._ahead = [done]
+    end(head, first)
+    after = taken(head)
+    assert after.candidate.model == "000-0003" and after.candidate.parent == "000-0001"
+    assert head.history.models["000-0002"].state == "lost"
+    (told,) = desk.told("out_of_memory")
+    assert told["model"] == "000-0002"
 
 
 def test_what_another_worker_took_up_meanwhile_is_not_taken(desk: Desk) -> None:

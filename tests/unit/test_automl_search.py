@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ai500 import config as configuration
 from ai500.automl.history import Ended, Epoch, Line, Model, Present, Work
+from ai500.automl.memory import of_memory
 from ai500.automl.past import MOST_STARTS, past_of
 from ai500.automl.planned import planned_search
 from ai500.automl.prediction import predicted_accuracy, without_progress
@@ -158,6 +160,18 @@ def test_out_of_memory_costs_the_model_or_says_what_to_lower() -> None:
     assert out_of_memory(64, rank=0, ranks=1)[0] == "lost"
     with pytest.raises(AI500Error, match=r"rank 1: .* 64 images .* smaller automl\.batch_sizes"):
         out_of_memory(64, rank=1, ranks=2)
+
+
+def test_what_allocators_say_is_known() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(1 << 50)
+    assert of_memory(refused.value)
+    assert of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    assert of_memory(RuntimeError("CUDA error: out of memory"))
+    assert of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
+    assert of_memory(MemoryError())
+    assert not of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not of_memory(ValueError("out of memory"))
 
 
 def test_workers_that_share_an_accelerator_are_processes() -> None:

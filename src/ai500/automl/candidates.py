@@ -6,6 +6,7 @@ All of it is the CPU's work and is done while the accelerator trains the model b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ import torch
 
 from ai500.automl.architecture import Architecture
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, History, Model
+from ai500.automl.history import Candidate, Ended, History, Model
+from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.morphism import Move, Weights, apply, moves
 from ai500.automl.network import Network
 from ai500.automl.selection import drawn_parents
 from ai500.automl.settings import Search
 from ai500.automl.tuning import Proposed, first_proposal, propose
-from ai500.automl.weights import WeightStore
+from ai500.automl.weights import WeightStore, expected_weights
 from ai500.automl.widening import UnwidenableError
 from ai500.errors import AI500Error
 from ai500.randomness import Stream, derive
@@ -39,6 +41,14 @@ class SearchSpaceError(AI500Error):
 
 class NoParentError(AI500Error):
     """No model was trained that could have children: not one has weights that can be read."""
+
+
+class TooLargeError(AI500Error):
+    """There is no memory for the weights of a candidate."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(f"{candidate.model}: {OUT_OF_MEMORY} while its weights were made.")
+        self.candidate = candidate
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,10 @@ class Candidates:
         a later one where nothing that was trained can have children. In the training's thread."""
         seed = self._seed(number)
         torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
-        weights = Network(self.initial).state_dict()
         proposed = self._proposed(list(self._history.models.values()), number)
         made = self._candidate(self.initial, None, (), proposed, number=number)
+        with _memory_for(made):
+            weights = Network(self.initial).state_dict()
         return Prepared(made, proposed.batch_size, (), seed, weights)
 
     def again(self, candidate: Candidate) -> Prepared:
@@ -115,8 +126,9 @@ class Candidates:
         """The child's weights, by which it computes what its parent computes."""
         generator = torch.Generator().manual_seed(prepared.seed)
         architecture = parent.architecture
-        for move in prepared.moves:
-            architecture, weights = apply(architecture, weights, move, generator=generator)
+        with _memory_for(prepared.candidate):
+            for move in prepared.moves:
+                architecture, weights = apply(architecture, weights, move, generator=generator)
         return dataclasses.replace(prepared, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
@@ -166,13 +178,19 @@ class Candidates:
             # Another thread may end it: looked at once.
             ended, weights = parent.ended, None
             if ended is not None:
-                weights = None if ended.weights is None else self._store.load(ended.weights)
+                weights = self._weights_of(parent, ended)
             if weights is not None or (ended is None and parent.id == training):
                 nobody = False
                 yield parent, weights
         current = self._history.models.get(training or "")
         if nobody and current is not None and current.ended is None:
             yield current, None
+
+    def _weights_of(self, parent: Model, ended: Ended) -> Weights | None:
+        """None: not kept, deleted meanwhile, or unreadable; then another parent is taken."""
+        if ended.weights is None:
+            return None
+        return self._store.load(ended.weights, parent.architecture)
 
     def _child(
         self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
@@ -222,6 +240,17 @@ class Candidates:
         )
 
 
+@contextlib.contextmanager
+def _memory_for(candidate: Candidate) -> Iterator[None]:
+    """Whoever runs out of memory here has to do without this candidate."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not of_memory(error):
+            raise
+        raise TooLargeError(candidate) from error
+
+
 @dataclass(frozen=True)
 class Shape:
     """An architecture with weights that have shapes only: morphisms of it cost next to nothing."""
@@ -232,8 +261,7 @@ class Shape:
     @classmethod
     def of(cls, architecture: Architecture) -> Shape:
         """Without a random number drawn."""
-        with torch.device("meta"):
-            return cls(architecture, dict(Network(architecture).state_dict()))
+        return cls(architecture, expected_weights(architecture))
 
     def after(self, steps: Sequence[Move]) -> Architecture | None:
         """The child's layers; None: a step can't be done."""

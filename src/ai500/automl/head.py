@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ai500.automl.candidates import Candidates, NoParentError, Prepared, SearchSpaceError
+from ai500.automl.candidates import (
+    Candidates,
+    NoParentError,
+    Prepared,
+    SearchSpaceError,
+    TooLargeError,
+)
 from ai500.automl.history import (
     Candidate,
     Ended,
@@ -74,6 +80,7 @@ class Head:
         self._newest = max((one.round for one in self.past.open.values()), default=0)
         self._round = max([self.past.rounds, *self._named()])
         self._kept_most = task.search.kept_models
+        self._told_unreadable: set[str] = set()
 
     def write(self, entry: Entry) -> None:
         """A line of the history; both threads have some."""
@@ -94,12 +101,12 @@ class Head:
         other left to try."""
         prepared = self._interrupted()
         if prepared is None:
-            self._round += 1
             try:
-                prepared = self._next()
+                prepared = self._next_that_fits()
             except SearchSpaceError as error:
                 self.log.emit("search_space_exhausted", reason=str(error))
                 return None
+        self._tell_unreadable()
         self._current = prepared.candidate.model
         self.write(prepared.candidate)
         self.history.look()
@@ -147,7 +154,11 @@ class Head:
     def weights_of(self, model: str) -> Weights | None:
         """Of a model of this worker that is kept."""
         path = self._store.saved(model)
-        return None if path is None else self._store.load(path)
+        if path is None:
+            return None
+        found = self._store.load(path, self.history.models[model].architecture)
+        self._tell_unreadable()
+        return found
 
     def _interrupted(self) -> Prepared | None:
         """The last model of an earlier attempt, if it can go on; what can't is lost."""
@@ -178,6 +189,13 @@ class Head:
             return False
         return True
 
+    def _tell_unreadable(self) -> None:
+        """Weights that nobody can inherit: each file once."""
+        for file, why in list(self._store.unreadable.items()):
+            if file not in self._told_unreadable:
+                self._told_unreadable.add(file)
+                self.log.emit("weights_unreadable", file=file, reason=why)
+
     def _named(self) -> Iterator[int]:
         """Numbers of this worker's models that only files or lines without a model tell of."""
         worker = self._task.member
@@ -193,6 +211,18 @@ class Head:
     def _unended(self) -> Iterator[tuple[str, Candidate]]:
         while self.past.open:
             yield self.past.open.popitem()
+
+    def _next_that_fits(self) -> Prepared:
+        """Candidates that there is no memory for are told lost, each in a round of its own."""
+        while True:
+            self._round += 1
+            try:
+                return self._next()
+            except TooLargeError as error:
+                self.write(error.candidate)
+                self._end(Ended(error.candidate.model, "lost", None, str(error)))
+                self.log.emit("out_of_memory", model=error.candidate.model, reason=str(error))
+                self.history.look()
 
     def _next(self) -> Prepared:
         """As prepared while the last model trained; a first one, or one after a restart, now.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
+from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.automl.settings import Search
 from ai500.errors import AI500Error
@@ -146,7 +147,9 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
         return "out_of_time", "the search's time is up"
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if not of_memory(error):
+            raise
         return out_of_memory(member.feed.global_batch_size, rank=mesh.rank, ranks=mesh.size)
     return "trained", ""
 
@@ -159,7 +162,7 @@ def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
             "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.most_growth, in "
             "a new run."
         )
-    return "lost", "out of the accelerator's memory"
+    return "lost", OUT_OF_MEMORY
 
 
 def _asked(limits: Limits) -> Wish:

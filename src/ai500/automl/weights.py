@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ai500 import atomic
+from ai500.automl.architecture import Architecture
 from ai500.automl.morphism import Weights
+from ai500.automl.network import Network
 
 
 class WeightStore:
@@ -18,6 +23,8 @@ class WeightStore:
     def __init__(self, trial: Path, worker: Path) -> None:
         self._trial = trial
         self._folder = worker / "weights"
+        self.unreadable: dict[str, str] = {}
+        """Files that are there and of no use, and why; two threads find them, one tells."""
 
     def save(self, model: str, weights: Weights) -> str:
         """Whole or not at all; where, relative to the trial's folder."""
@@ -28,15 +35,21 @@ class WeightStore:
         atomic.write_bytes(path, buffer.getbuffer())
         return str(path.relative_to(self._trial))
 
-    def load(self, relative: str) -> Weights | None:
-        """None: its worker has deleted it meanwhile, or it can't be read."""
+    def load(self, relative: str, architecture: Architecture) -> Weights | None:
+        """None: its worker has deleted it meanwhile, or it has not this architecture's weights."""
         try:
-            found: Weights = torch.load(
-                self._trial / relative, map_location="cpu", weights_only=True
-            )
-        except Exception:  # the unpickler of a torn file raises anything
+            found = _whole(self._trial / relative)
+        except FileNotFoundError:
             return None
-        return found
+        except Exception as error:  # the unpickler of a torn file raises anything
+            why = str(error).partition("\n")[0][:200]
+            self.unreadable[relative] = why or type(error).__name__
+            return None
+        if _shapes(found) != _shapes(expected_weights(architecture)):
+            self.unreadable[relative] = "it has the weights of another architecture"
+            return None
+        weights: Weights = found
+        return weights
 
     def saved(self, model: str) -> str | None:
         """Where a model of this worker lies; None: it was not saved."""
@@ -52,3 +65,27 @@ class WeightStore:
 
     def _path(self, model: str) -> Path:
         return self._folder / f"{model}.pt"
+
+
+def _whole(path: Path) -> Any:
+    """What is saved there; torch itself does not compare the checksums of its archives."""
+    with zipfile.ZipFile(path) as archive:
+        if (spoiled := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of {spoiled} is wrong")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def expected_weights(architecture: Architecture) -> Weights:
+    """Names and shapes without values; no random number is drawn."""
+    with torch.device("meta"):
+        return dict(Network(architecture).state_dict())
+
+
+def _shapes(weights: object) -> dict[str, tuple[int, ...]] | None:
+    if not isinstance(weights, dict):
+        return None
+    return {
+        str(name): tuple(value.shape)
+        for name, value in weights.items()
+        if isinstance(value, Tensor)
+    }

@@ -20,9 +20,10 @@ from ai500.automl.candidates import Prepared
 from ai500.automl.finish import leave_record
 from ai500.automl.head import Head
 from ai500.automl.history import EXHAUSTED, State
+from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.morphism import Weights
 from ai500.automl.network import Network
-from ai500.automl.training import Limits, ModelLog, model_task, train
+from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
 from ai500.automl.tuning import imported_optuna
 from ai500.errors import AI500Error
 from ai500.parallel.engines.mesh import make_mesh
@@ -119,13 +120,38 @@ class Worker:
                 log.begin()
 
         self._trained = None  # its memory is needed
-        member = self._member(prepared, log=log, on_ready=on_ready)
+        member = self._built(prepared, log=log, on_ready=on_ready)
+        if member is None:
+            self._lost(prepared, f"{OUT_OF_MEMORY} while it was built")
+            return
         self._trained = member, log
         if self._head is not None:
             self._head.look_ahead()
         limits = Limits(self._search, deadline=self._deadline_now, asked_to_stop=self._stop)
         state, reason = train(member, log, limits)
-        self._put_away(prepared, member, state, reason)
+        if state == "lost":
+            self._lost(prepared, reason)
+        else:
+            self._put_away(prepared, member, state, reason)
+
+    def _built(
+        self, prepared: Prepared, *, log: ModelLog | None, on_ready: Callable[[], None]
+    ) -> Member | None:
+        """None: there is no memory for it. What was built of it is freed on return."""
+        try:
+            return self._member(prepared, log=log, on_ready=on_ready)
+        except (RuntimeError, MemoryError) as error:
+            if not of_memory(error):
+                raise
+            out_of_memory(
+                prepared.candidate.batch_size, rank=self._mesh.rank, ranks=self._mesh.size
+            )
+            return None
+
+    def _lost(self, prepared: Prepared, reason: str) -> None:
+        if self._head is not None:
+            self.emit("model_lost", model=prepared.candidate.model, reason=reason)
+            self._head.ended(prepared.candidate, "lost", reason, {})
 
     def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
         weights = whole_weights(member.engine.module, member.engine.layout)

@@ -1,0 +1,55 @@
+"""Several trials of one real search: own seed, own history, own score; the report has all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from ai500 import rundir
+from ai500.automl.history import History
+from ai500.records import Score
+from ai500.rundir import RunFolder
+from tests.conftest import Start
+from tests.train.test_automl import operations_once, settings
+
+SECONDS = 20.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_trial_is_a_search_of_its_own(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    chosen = settings(tiny_store, seconds=SECONDS, workers=1)
+    command = start("run", "--out", run, "--runs", "2", *chosen)
+    assert command.wait(timeout=500) == 0, command.err
+    whole = rundir.read(Score, RunFolder(run).score)
+    assert whole.search is not None and len(whole.trials) == 2
+    initial = []
+    for number, score in enumerate(whole.trials, start=1):
+        history = History(RunFolder(run).trial(number).path / "members")
+        lines = history.look()
+        assert not history.unreadable and score.search is not None
+        assert score.trial == number and score.seconds >= SECONDS
+        assert score.operations + score.validation_operations == operations_once(lines)
+        best = max(model.accuracy or 0.0 for model in history.models.values())
+        assert score.ensemble_quality == pytest.approx(1 - best)
+        assert score.search.models == len(history.models)
+        # Parents come from the trial's own history alone.
+        parents = {model.candidate.parent for model in history.models.values()}
+        assert None in parents and parents - {None} <= set(history.models)
+        initial.append(history.models["000-0001"].epochs[1].loss)
+    assert whole.trials[0].seed != whole.trials[1].seed
+    assert initial[0] != initial[1]  # other first weights, another order of the images
+    kept = [one.flops for one in whole.trials if one.trial in whole.kept_trials]
+    assert whole.flops == pytest.approx(fmean(kept))
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "searched architectures 2 times" in page
+    assert all(
+        f"{one.seed}" in page and f"{one.ensemble_quality:.4f}" in page for one in whole.trials
+    )
+    told = start("score", run, "--json")
+    assert told.wait() == 0, told.err
+    assert len(json.loads(told.out)["trials"]) == 2
