@@ -23,6 +23,7 @@ from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.trace import read
 from tests.conftest import SOURCE, Start, processes_of
 from tests.unit.profile_traces import accelerator_step
+from tests.unit.synthetic_run import Shape, write_synthetic_run
 from tests.unit.test_profile import check_timeline, profile_of
 
 DELAY_SECONDS = 0.1
@@ -129,6 +130,21 @@ def test_a_run_is_profiled_into_its_folder_and_its_report(
     page = (run / "report.html").read_text()
     assert "Kernels by category (V2 Fig. 10)" in page
     assert "mixed-bf16" in page
+
+
+def test_a_run_with_a_failed_member_is_profiled_all_the_same(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    """Its configuration and data are enough, whatever became of its members."""
+    run = write_synthetic_run(tmp_path / "run", Shape(members=2, failed=frozenset({1})))
+    command = start(
+        "profile", run.path, "--data", tiny_store, "--steps", "1", "--set", "train.batch_size=8",
+    )  # fmt: skip
+    assert command.wait() == 0, command.err
+    (found,) = rundir.read(Profile, run.path / "profile" / "profile.json").precisions
+    check(found)
+    assert "configuration of run" in command.out
+    assert "Kernels by category (V2 Fig. 10)" in run.report.read_text()
 
 
 def test_an_interrupted_profile_leaves_nothing_behind(

@@ -76,3 +76,20 @@ def test_without_torch_it_says_what_is_missing(start: Start, tmp_path: Path) -> 
     command.out, command.err = command.process.communicate(timeout=120)
     assert command.process.returncode == 3
     assert "is torch installed here" in command.err
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [("gpu0", "torch knows no such device"), ("cuda:4711", ".")],
+)
+def test_a_device_that_is_not_here_is_one_message(
+    start: Start, tmp_path: Path, device: str, why: str
+) -> None:
+    command = start("roofline", "--out", tmp_path / "a.json", "--device", device)
+    assert command.wait() == 2
+    said = " ".join(command.err.split())
+    assert f"--device {device}: " in said
+    assert why in said
+    assert "Devices that torch can use here: cpu" in said
+    assert "Traceback" not in command.err
+    assert not (tmp_path / "a.json").exists()

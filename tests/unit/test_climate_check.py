@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,30 @@ def with_nan(folder: Path, **layout: Any) -> None:
     write_year(folder, 1980, frames=frames, **layout)
 
 
+def damage(folder: Path, *, signature: bytes, first: int = 0, **layout: Any) -> None:
+    """Overwrite a signature of HDF5 wherever it stands, but for the `first` times."""
+    path = write_year(folder, 1980, **layout)
+    whole = path.read_bytes()
+    places = [found.start() for found in re.finditer(signature, whole)][first:]
+    assert places
+    for place in places:
+        whole = whole[:place] + b"lost" + whole[place + 4 :]
+    path.write_bytes(whole)
+
+
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing year": (lambda f: (f / "climo_1980.h5").unlink(), "the year 1980 is missing"),
     "truncated": (truncate, r"climo_1980.h5: is truncated: its end is missing"),
     "no HDF5": (
         lambda f: (f / "climo_1980.h5").write_bytes(b"GRIB" * 99), "climo_1980.h5: is no HDF5 file"
+    ),
+    "damaged chunk index": (
+        # The first tree is the group's, the others are the chunks'.
+        lambda f: damage(f, signature=b"TREE", first=1, **LAYOUTS["gzip"]),
+        r"climo_1980.h5: its chunk index is corrupt \(.*B-tree.*\)\. Copy the file again\.",
+    ),
+    "damaged contents": (
+        lambda f: damage(f, signature=b"SNOD"), "climo_1980.h5: its table of contents is corrupt"
     ),
     "wrong channels": (
         lambda f: write_year(f, 1980, frames=frames_of(1)[:, :3]), r"`images` is \[7, 3, 12, 20\]"
@@ -111,8 +131,10 @@ def test_check_names_what_is_wrong(fault: str, three: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["missing year", "truncated", "no HDF5", "wrong channels", "fewer boxes", "other size"]
-)
+    "fault",
+    ["missing year", "truncated", "no HDF5", "damaged contents", "wrong channels", "fewer boxes",
+     "other size"],
+)  # fmt: skip
 def test_training_refuses_the_same_with_a_clear_message(fault: str, three: Path) -> None:
     spoil, message = BAD[fault]
     spoil(three)
@@ -169,6 +191,18 @@ def test_boxes_that_cannot_be_unpacked_are_named(three: Path) -> None:
     assert str(problem).startswith("climo_1980.h5: `boxes` cannot be read (")
     with pytest.raises(DataError, match="`boxes` cannot be read"):
         ClimateStore.open(three).make_index()
+
+
+def test_a_damaged_year_hides_nothing_of_the_others(three: Path) -> None:
+    damage(three, signature=b"TREE", first=1, **LAYOUTS["gzip"])
+    frames = frames_of(1981)
+    frames[3, CHANNELS.index("TMQ"), 0, 0] = np.nan
+    write_year(three, 1981, frames=frames, **LAYOUTS["gzip"])
+    damaged, other = map(str, check_years(three).problems)
+    assert damaged.startswith("climo_1980.h5: its chunk index is corrupt (")
+    assert other == "climo_1981.h5: frame 3: TMQ: 1 value is NaN or infinite"
+    with pytest.raises(DataError, match=r"climo_1980\.h5: its chunk index is corrupt"):
+        ClimateStore.open(three).splits["train"].rows(np.array([8]))
 
 
 def test_frames_without_boxes_are_no_problem(three: Path) -> None:

@@ -241,6 +241,26 @@ def test_curves_are_rates_and_shares_with_a_band_over_devices(tmp_path: Path) ->
     assert curves["accelerator memory"].points[0].high == pytest.approx(0.7)
 
 
+def test_curves_take_each_part_of_a_node_from_one_meter(tmp_path: Path) -> None:
+    """A processor's own graphics idle beside the card that trains; a node's power is told twice."""
+    columns = [("drm", "0000:00:02.0", "utilization", None), ("drm", "0000:00:02.0", "watts", None),
+               ("nvml", "GPU-0", "utilization", None), ("nvml", "GPU-0", "watts", None),
+               ("slurm", "node", "watts", None), ("ipmi", "node", "watts", None)]  # fmt: skip
+    covers = {"drm": ["accelerators"], "nvml": ["accelerators"], "slurm": ["node"],
+              "ipmi": ["node"]}  # fmt: skip
+    write_log(tmp_path, covers=covers, columns=columns, times=seconds(0, 100),
+              values=lambda _: [0.0, 5.0, 0.9, 700.0, 990.0, 1000.0])  # fmt: skip
+    write_log(tmp_path, host="b", boot="b", member=1, covers={"drm": ["accelerators"]},
+              columns=columns[:2], times=seconds(0, 100),
+              values=lambda _: [0.5, 300.0])  # fmt: skip
+    curves = meter_curves(read_meters(tmp_path), Window(0.0, 100.0, wall))
+    busy, power = curves["accelerator utilization"], curves["power of accelerators"]
+    assert (busy.sources, power.sources) == (2, 2)
+    assert (busy.points[0].low, busy.points[0].high) == (0.5, 0.9)
+    assert (power.points[0].low, power.points[0].high) == (300, 700)
+    assert curves["power of node"].mean == pytest.approx(1000)
+
+
 def test_the_integral_of_a_gauge_ends_with_its_samples() -> None:
     assert integral([(0.0, 10.0), (10.0, 30.0)], -5, 5) == (pytest.approx(75.0), 5.0)
     assert integral([(0.0, 10.0)], 0, 10) == (0.0, 0.0)

@@ -76,9 +76,10 @@ def test_operators_of_a_cpu_have_their_own_time_only() -> None:
     made.operator("aten::empty", 22, 25)
     made.operator("_AFunctionOfPython", 60, 70)  # it waits for somebody
     made.operator("mylibrary::mystery", 70, 80)
-    found = profile_of([read(made.events)])
+    found = profile_of([read(made.events)], convolution=10**6)
     shares = {one.category: one.seconds_per_step for one in found.categories}
     assert shares["convolution"] == pytest.approx(30 * MICROSECOND)
+    assert found.categories[0].flops == pytest.approx(1e6 / 30e-6)
     assert found.kernel_seconds_per_step == pytest.approx(40 * MICROSECOND)
     assert found.unknown_share == pytest.approx(0.25)
     assert [one.name for one in found.unknown] == ["mylibrary::mystery"]
@@ -186,6 +187,19 @@ def test_nor_are_those_of_a_fused_step() -> None:
     )
     assert all(one.flops is None for one in found.categories)
     assert found.products_flops == pytest.approx(1e9 / 130e-6)
+
+
+@pytest.mark.parametrize(("replayed", "told"), [(20, True), (200, False)])
+def test_nor_are_those_of_a_recorded_step(replayed: int, told: bool) -> None:
+    """A CUDA graph's kernels have one launch and no operator; names alone would say GEMM."""
+    made = accelerator_step(ready=200, enter=220, all_in=220)
+    made.kernel("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", 80, 400, 400 + replayed)
+    found = profile_of([read(made.events)], convolution=10**9, dense=6 * 10**6)
+    times = {one.category: one for one in found.categories}
+    assert times["GEMM"].seconds_per_step == pytest.approx((30 + replayed) * MICROSECOND)
+    assert (times["convolution"].flops is not None) == told
+    assert (times["GEMM"].flops is not None) == told
+    assert found.products_flops == pytest.approx(1.006e9 / ((130 + replayed) * MICROSECOND))
 
 
 def test_the_record_is_read_back_as_it_was_written() -> None:

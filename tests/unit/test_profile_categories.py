@@ -41,6 +41,9 @@ CERTAIN = {
     "Memcpy HtoD (Pinned -> Device)": "memcpy",
     "Memcpy DtoD (Device -> Device)": "memcpy",
     "Memset (Device)": "memcpy",
+    "memset32": "memcpy",
+    "memset32_post": "memcpy",
+    "memcpy32_post": "memcpy",
 }  # fmt: skip
 
 BY_OPERATOR = [

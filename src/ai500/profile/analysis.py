@@ -34,6 +34,7 @@ REROUTED = ("fp8", "int8")
 """Precisions in which convolutions run as matrix products: one can't be told from the other."""
 FUSED_KERNEL = "linear_normal"
 """Nor in a step of ours (workloads/kernels), of which this one is always a part."""
+PRODUCTS: tuple[Category, ...] = ("convolution", "GEMM")
 
 
 @dataclass(slots=True)
@@ -65,7 +66,13 @@ def precision_profile(
     windows = [trace.window for trace in traces]
     found, missing = _communication(captures, traces, steps=steps, parallel=parallel)
     operations = captures[0].operations_per_step
-    categories = _categories(kernels, operations, precision=precision, ranks=len(traces))
+    apart = (
+        precision not in REROUTED
+        and not any(one.name == FUSED_KERNEL for one in kernels)
+        # On a CPU operators are what is timed.
+        and not (any(one.on_accelerator for one in traces) and _mostly_replayed(kernels))
+    )
+    categories = _categories(kernels, operations, apart=apart, ranks=len(traces))
     return PrecisionProfile(
         precision=precision,
         seconds_per_step=seconds,
@@ -131,15 +138,15 @@ def _kernel_time(
 
 
 def _categories(
-    kernels: Sequence[KernelTime], operations: Mapping[str, int], *, precision: str, ranks: int
+    kernels: Sequence[KernelTime], operations: Mapping[str, int], *, apart: bool, ranks: int
 ) -> tuple[CategoryTime, ...]:
+    """`apart`: convolutions can be told from matrix products."""
     found = []
-    rerouted = precision in REROUTED or any(one.name == FUSED_KERNEL for one in kernels)
     for category in CATEGORIES:
         mine = [one for one in kernels if one.category == category]
         seconds = sum(one.seconds_per_step for one in mine)
         counted = sum(n for kind, n in operations.items() if COUNTED.get(kind) == category)
-        told = bool(counted) and not rerouted
+        told = bool(counted) and apart
         found.append(
             CategoryTime(
                 category=category,
@@ -153,12 +160,21 @@ def _categories(
     return tuple(found)
 
 
+def _mostly_replayed(kernels: Sequence[KernelTime]) -> bool:
+    """Do most products come from a recorded step (a CUDA graph)?
+
+    No operator launches its kernels, and by their names alone a convolution that cuDNN computes by
+    `nvjet` or CUTLASS is a matrix product.
+    """
+    products = [one for one in kernels if one.category in PRODUCTS]
+    named = sum(one.seconds_per_step for one in products if one.operator is not None)
+    return 2 * named < sum(one.seconds_per_step for one in products)
+
+
 def _products_flops(
     categories: Sequence[CategoryTime], operations: Mapping[str, int], *, ranks: int
 ) -> float | None:
-    seconds = sum(
-        one.seconds_per_step for one in categories if one.category in ("convolution", "GEMM")
-    )
+    seconds = sum(one.seconds_per_step for one in categories if one.category in PRODUCTS)
     counted = sum(number for kind, number in operations.items() if kind in COUNTED)
     return counted / (seconds * ranks) if seconds and counted else None
 

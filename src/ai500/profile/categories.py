@@ -55,7 +55,7 @@ Table = tuple[tuple[Category, str], ...]
 
 CERTAIN_KERNELS: Table = (
     ("all-reduce", r"^nccl|^rccl|^oneccl|^gloo:|::ncclDev"),
-    ("memcpy", r"^Memcpy|^Memset|\bmemcpy\b|\bmemset\b|^copyBuffer|^fillBuffer"),
+    ("memcpy", r"^Memcpy|^Memset|\b(memcpy|memset)(\d+\w*)?\b|^copyBuffer|^fillBuffer"),
     # Layouts: cuDNN converts for itself, inside convolutions too.
     ("transformation", r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|nhwcAddPadding"),
     ("transformation", r"nhwcToFoldedNhwc|foldedNhwcToNhwc|tensorTransform|TensorTransform"),

@@ -178,6 +178,11 @@ def _worker(
         assert process.stdout is not None
         for line in process.stdout:
             told: dict[str, Any] = json.loads(line)
+            if "refused" in told:
+                raise InputError(
+                    f"--device {found.record.device}: {told['refused']}. Devices that torch can "
+                    f"use here: {', '.join(told['devices'])}."
+                )
             if "device" in told:
                 _describe(found, told["device"])
             elif "begin" in told:
@@ -246,7 +251,8 @@ def _links(found: Measurement, *, ranks: int | None, observer: Observer) -> None
         return
     observer.stage(f"links between {count} processes of this node")
     seconds = found.record.seconds * LINKS_SHARE
-    times = link_jobs.inside_node(device=found.record.device, ranks=count, seconds=seconds)
+    kind = found.record.device.partition(":")[0]  # each process has an accelerator of its own
+    times = link_jobs.inside_node(device=kind, ranks=count, seconds=seconds)
     found.add(links=tuple(times))
 
 

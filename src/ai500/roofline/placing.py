@@ -7,6 +7,7 @@ Needs no torch for the built-in problem classes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -316,11 +317,15 @@ def _other_ceilings(
 
 
 def _hierarchical(run: Run, standing: Standing) -> Standing | None:
-    """Where that mode would stand; None: it is in use, or a member stays inside one node."""
+    """Where that mode would stand; None: it is in use, or the member's nodes can't have it."""
     plan = run.plan
     nodes = traffic.nodes_of_ranks(plan)
     flat = plan.communication.mode == "all_reduce" and not plan.parallel.sharded
-    if not flat or len(set(nodes)) in (1, len(nodes)) or len(standing.channels) < 2:
+    only_data = plan.parallel.data_degree == len(nodes)
+    if not flat or not only_data or len(standing.channels) < 2:
+        return None
+    ranks_of_nodes = set(Counter(nodes).values())
+    if len(set(nodes)) == 1 or len(ranks_of_nodes) > 1 or ranks_of_nodes == {1}:
         return None
     now = traffic.on_grid(nodes, mode="all_reduce", gradient_bytes=1.0)
     then = traffic.on_grid(nodes, mode="hierarchical", gradient_bytes=1.0)

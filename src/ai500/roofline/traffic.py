@@ -71,8 +71,8 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
 
 def nodes_of_ranks(plan: Plan) -> list[int]:
     """The node of each rank of a member, numbered node by node."""
-    per_node = len(plan.mapping[0].shares[0].slots)
-    return [rank // per_node for rank in range(plan.parallel_degree)]
+    shares = plan.mapping[0].shares
+    return [node for node, share in enumerate(shares) for _ in share.slots]
 
 
 def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:

@@ -26,14 +26,14 @@ def main() -> int:
     if device_name.startswith("cpu"):
         # As the workers that train: oneDNN dies of its AMX kernels (train/precision/modes.py).
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    import torch
-
-    device = torch.device(device_name)
-    if device.type == "cpu":
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-    elif device.index is None:
-        device = torch.device(device.type, 0)
-    _tell(told, device=_described(device))
+    try:
+        device = _device(device_name)
+        description = _described(device)
+    except (RuntimeError, AssertionError, AttributeError, ValueError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        _tell(told, refused=why, devices=_devices())
+        return 1
+    _tell(told, device=description)
     reasons = {job: _why_not(job, device) for job in jobs}
     each = float(seconds) / max(1, sum(reason is None for reason in reasons.values()))
     for job, reason in reasons.items():
@@ -45,6 +45,30 @@ def main() -> int:
         if not _still_works(device):
             return 1  # a new worker goes on
     return 0
+
+
+def _device(name: str) -> Any:
+    """By torch's name, with all cores that this process has, or its first of several."""
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError("torch knows no such device") from error  # its list is of all vendors
+    if device.type == "cpu":
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        return device
+    return device if device.index is not None else torch.device(device.type, 0)
+
+
+def _devices() -> list[str]:
+    """Those that torch can use here."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    kind = torch.accelerator.current_accelerator()
+    return ["cpu", *(f"{kind}:{index}" for index in range(torch.accelerator.device_count()))]
 
 
 def _why_not(job: str, device: Any) -> str | None:

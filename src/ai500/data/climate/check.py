@@ -107,7 +107,10 @@ def _content_problems(
         elif known is not None and kept is not None and kept.origin is None:
             # A person may change their own files; the next run reads them anew.
             known = known if known.is_of(year) else None
-        jobs += _jobs(year, boxes.get(year), known)
+        try:
+            jobs += _jobs(year, boxes.get(year), known)
+        except DataError as error:
+            yield Problem(year.path.name, -1, _without_path(str(error), year.path))
     pool = concurrent.futures.ThreadPoolExecutor(threads_for(years))
     try:
         waiting = {pool.submit(job) for job in jobs}

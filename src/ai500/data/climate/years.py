@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -137,7 +138,7 @@ class Year:
         """The chunks of the frames from each of `firsts` on, in the order they have on disk."""
         sizes = (channels, range(self.height), range(self.width))
         steps = [size[::step] for size, step in zip(sizes, layout.shape[1:], strict=True)]
-        with opened(self.path) as file:
+        with opened(self.path) as file, _intact(self.path, "its chunk index"):
             lookup = file["images"].id.get_chunk_info_by_coord
             found = []
             for corner in (corner for first in firsts for corner in product([first], *steps)):
@@ -226,9 +227,18 @@ def opened(path: Path) -> Any:
         raise DataError(f"{path}: {why}. Copy or download it again.") from error
 
 
+@contextmanager
+def _intact(path: Path, what: str) -> Iterator[None]:
+    """What the library says of damage inside a file, in many classes, as one error."""
+    try:
+        yield
+    except (RuntimeError, OSError, KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: {what} is corrupt ({error}). Copy the file again.") from error
+
+
 def open_year(path: Path) -> Year:
     """A file of the data set, its two data sets held against the schema."""
-    with opened(path) as file:
+    with opened(path) as file, _intact(path, "its table of contents"):
         problems = list(_schema_problems(file))
         if problems:
             raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
@@ -250,7 +260,7 @@ def open_year(path: Path) -> Year:
 def _schema_problems(file: Any) -> Iterator[str]:
     for name in ("images", "boxes"):
         if not hasattr(file.get(name), "shape"):
-            yield f"has no data set {name!r}, only {sorted(file)}."
+            yield f"has no data set {name!r}, only {sorted(map(str, file))}."
             return
     images, boxes = file["images"], file["boxes"]
     if images.ndim != 4 or images.shape[1] != len(CHANNELS):

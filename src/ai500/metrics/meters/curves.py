@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ai500.metrics.energy import Window
+from ai500.metrics.energy import PREFERRED, Window
 from ai500.metrics.meters import COUNTERS
 from ai500.metrics.meters.log import Column, NodeLog, Point, series
 from ai500.metrics.meters.network import INSIDE
@@ -71,9 +71,12 @@ def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Val
         column: _binned(column, points, window, bins)
         for column, points in series(log, window.time_of).items()
     }
+    beside = _beside(covers, {column.meter for column in told})
     found: list[tuple[str, Values]] = []
     sums: dict[str, list[Values]] = {}
     for column, values in told.items():
+        if column.meter in beside:
+            continue
         parts = covers.get(column.meter, ())
         if column.quantity in NODE_SUMS:
             inside = column.device == INSIDE
@@ -97,6 +100,17 @@ def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Val
                 found.append(("host processors", _divide(values, told[total])))
     found += [(name, _sum(many)) for name, many in sums.items()]
     return found
+
+
+def _beside(covers: Mapping[str, tuple[str, ...]], meters: set[str]) -> set[str]:
+    """Meters of what a better one covers too, as in the energy score: a board's own graphics
+    beside the cards that train, Slurm's word beside the sensor it comes from."""
+    place = {meter: number for number, meter in enumerate(PREFERRED)}
+    best: dict[tuple[str, ...], str] = {}
+    for meter in sorted(meters, key=lambda one: (place.get(one, len(place)), one)):
+        if covers.get(meter):
+            best.setdefault(covers[meter], meter)
+    return {meter for meter in meters if covers.get(meter)} - set(best.values())
 
 
 def _tells_power(column: Column, told: Mapping[Column, Values]) -> bool:
