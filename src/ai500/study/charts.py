@@ -13,6 +13,8 @@ from ai500.report.figures import Level, right_labels
 from ai500.report.svg import Frame, Point, Scale, Ticks
 
 ROOM_FOR_LABELS = 158
+CHARACTER = 7.6
+"""Width of one in a row's name."""
 ROW_HEIGHT = 30.0
 
 
@@ -163,10 +165,9 @@ def _names(frame: Frame, named: Sequence[tuple[Point, str, str]]) -> list[str]:
     return parts
 
 
-def strips(
-    rows: Sequence[Strip], *, title: str, x_title: str, reference: float | None, room: int = 244
-) -> str:
+def strips(rows: Sequence[Strip], *, title: str, x_title: str, reference: float | None) -> str:
     """Rows of dots over one axis, and a reference across them."""
+    room = 20 + CHARACTER * max(len(row.name) for row in rows)
     values = [value for row in rows for value in (*row.values, *row.others)]
     known = values if reference is None else [*values, reference]
     bottom = 16 + ROW_HEIGHT * len(rows)

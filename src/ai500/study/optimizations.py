@@ -172,7 +172,7 @@ def speed_figure(
     ]
     published = SPEEDUPS.get(workload, ())
     rows += [Strip(f"{one.source[:2]}: {one.what}", [one.ratio], "member") for one in published]
-    drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0, room=250)
+    drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0)
     hollow = all(one.trusted for one in (baseline, *compared))
     return Figure(
         title,
@@ -194,7 +194,6 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
         title=title,
         x_title=baseline.score.quality_name,
         reference=baseline.score.target_quality,
-        room=250,
     )
     return Figure(title, Markup(drawn), "Each trial's ensemble. Dashed: the target.")
 
@@ -282,7 +281,7 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
         ]
         caption += " Grey: V2 Fig. 7b, ResNet-50 on ImageNet at batch 8192."
     target = policies[0].score.target_quality
-    drawn = strips(rows, title=title, x_title=name, reference=target, room=190)
+    drawn = strips(rows, title=title, x_title=name, reference=target)
     return Figure(title, Markup(drawn), caption)
 
 

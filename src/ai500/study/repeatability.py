@@ -59,7 +59,12 @@ def _of_search(value: Callable[[SearchScore], Value]) -> Callable[[PointResult],
 
 OF_A_SEARCH = (
     Quantity("operations to target", _of_search(lambda one: one.operations_to_target), flop),
-    Quantity("operations in all", lambda one: one.score.operations, flop, is_speed=True),
+    Quantity(
+        "operations in all",
+        lambda one: one.score.operations + one.score.validation_operations,
+        flop,
+        is_speed=True,
+    ),
     Quantity("models taken up", _of_search(lambda one: one.models), _plain, is_speed=True),
     Quantity("regulated score", _of_search(lambda one: one.regulated_score), flops, is_speed=True),
 )
@@ -196,7 +201,7 @@ def spread_figure(workload: str, found: Sequence[PointResult]) -> Figure:
             rows.append(Strip(quantity.name, [v / fmean(values) for v in values], trusted=trusted))
     if not rows:
         return Figure(title, None, "Not measured: no quantity is known of every seed.")
-    drawn = strips(rows, title=title, x_title="value / mean of the seeds", reference=1.0, room=150)
+    drawn = strips(rows, title=title, x_title="value / mean of the seeds", reference=1.0)
     hollow = "" if all(row.trusted for row in rows) else " Hollow: speed, not meaningful here."
     return Figure(title, Markup(drawn), f"A dot is a seed.{hollow}")
 

@@ -100,7 +100,7 @@ def score_figure(found: Sequence[PointResult]) -> Figure:
     if best == 0:
         return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
     rows = [Strip(one.label, [one.score.vflops / best], trusted=one.trusted) for one in found]
-    drawn = strips(rows, title=title, x_title="VFLOPS / the highest", reference=1.0, room=150)
+    drawn = strips(rows, title=title, x_title="VFLOPS / the highest", reference=1.0)
     return Figure(title, Markup(drawn), "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
 
 
