@@ -161,7 +161,7 @@ def _epochs(evidence: Evidence) -> Iterator[Fact]:
     yield Fact(
         9, "evaluations", "evaluated after epochs", ranges(due),
         of_members(evidence, lambda member: ranges(told(member, "evaluation_epochs"))),
-        "Leave train.evaluate_every_epochs out.",
+        "Leave train.epochs and train.evaluate_every_epochs out.",
     )  # fmt: skip
 
 
