@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
+from ai500.records import Parallelism
+from ai500.train import precision
 from ai500.train.graph import Graphed
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
@@ -56,3 +61,25 @@ def test_a_model_on_the_cpu_stays_as_it_is() -> None:
     model = ResNet(Bottleneck, (1,), width=8, classes=3)
     quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
     assert type(model) is ResNet and not graphable(model, precision="mixed-bf16")
+
+
+class NoRoom(GradientGraph):
+    def record(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_without_memory_for_a_recording_steps_run_as_they_are_and_it_is_told() -> None:
+    device, alone = torch.device("cpu"), Parallelism(mode="data")
+    engine = DataParallel(
+        Setting(
+            module=torch.nn.Linear(3, 2), loss=F.cross_entropy, parallel=alone,
+            mesh=make_mesh(alone, device=device), plan=None, input_shape=(4, 3), device=device,
+            numerics=precision.make("fp32", device=device), collective=None,
+        )
+    )  # fmt: skip
+    engine._graph = NoRoom(engine._micro_step, [], batch_size=4)
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    engine.settle(x, y)
+    assert engine.describe()["recorded"] == "no: CUDA out of memory"
+    assert torch.isfinite(engine.forward_backward(x, y))
+    assert engine.module.weight.grad is not None
