@@ -54,7 +54,9 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     assert (None in parents) == (spoiled == "all")  # then the initial model is begun again
     log = list(events.read(folder.events))
     told_of = {one["file"] for one in log if one["event"] == "weights_unreadable"}
-    assert told_of == {f"members/000/weights/{model}.pt" for model in files}
+    expected = {f"members/000/weights/{model}.pt" for model in files}
+    # One file alone is read only if the search ranks its model first, by predicted accuracy.
+    assert told_of == expected if spoiled == "all" else told_of <= expected
     assert any(one["event"] == "checkpoint_unreadable" for one in log)
     score = rundir.read(Score, RunFolder(run).score)
     assert score.operations + score.validation_operations == operations_once(lines)
