@@ -13,7 +13,7 @@ from ai500.report.figures import Level, right_labels
 from ai500.report.svg import Frame, Point, Scale, Ticks
 
 ROOM_FOR_LABELS = 158
-CHARACTER = 7.6
+CHARACTER = 8.8
 """Width of one in a row's name."""
 ROW_HEIGHT = 30.0
 
