@@ -112,10 +112,16 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+MOST = 2**63
+"""Of a whole number with bounds: what is computed from it stays a float."""
+
+
 def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
     if value is None or isinstance(value, str | bool):
         return
     minimum, more_than = field.metadata.get("minimum"), field.metadata.get("more_than")
+    if isinstance(value, int) and minimum is not None and value >= MOST:
+        raise SchemaError(at, f"this number is too large; it must be less than {MOST}")
     if minimum is not None and value < minimum:
         raise SchemaError(at, f"{value} is too small; at least {minimum}")
     if more_than is not None and value <= more_than:

@@ -128,3 +128,8 @@ def test_the_resolved_file_reads_back_the_same(path: str, seed: int, rate: float
     )
     again = load(overrides=tomllib.loads(to_toml(config)))
     assert again == config
+
+
+def test_a_number_beyond_all_measure_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"train.epochs: this number is too large"):
+        load(overrides={"train.epochs": 10**320})
