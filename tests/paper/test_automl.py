@@ -13,6 +13,7 @@ from ai500 import plugins
 from ai500.automl.counting import count_architecture
 from ai500.automl.network import Network
 from ai500.automl.settings import Search
+from ai500.metrics.meters.recorder import LONGEST_PERIOD_SECONDS
 from ai500.metrics.search_score import regulated_score
 from ai500.rules.checks_search import AT_LEAST_FP16
 from ai500.workloads.protocol import ProblemClass
@@ -105,3 +106,8 @@ def test_aiperf_section_4e_earlier_rounds_train_less(search: Search) -> None:
     assert epochs == sorted(epochs)
     assert epochs[3] < 60
     assert epochs[4:] == [60, 60]
+
+
+def test_utilization_is_sampled_at_least_every_30_seconds() -> None:
+    """AIPerf on its Fig. 5; the period grows in long runs, up to this."""
+    assert LONGEST_PERIOD_SECONDS <= 30

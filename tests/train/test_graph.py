@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -10,7 +11,7 @@ from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
 from ai500.records import Parallelism
-from ai500.train import precision
+from ai500.train import graph, precision
 from ai500.train.graph import Graphed
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
@@ -45,12 +46,12 @@ def test_gradients_of_a_graph_lie_where_they_always_do() -> None:
         loss.backward()
         return loss.detach()
 
-    graph = GradientGraph(step, list(layer.parameters()), batch_size=4)
+    recorded = GradientGraph(step, list(layer.parameters()), batch_size=4)
     x, y = torch.randn(4, 3), torch.randn(4, 1)
-    graph.record(x, y)
+    recorded.record(x, y)
     for some in (4, 2):
         layer.zero_grad(set_to_none=True)
-        loss = graph(x[:some], y[:some])
+        loss = recorded(x[:some], y[:some])
         found = layer.weight.grad
         layer.zero_grad(set_to_none=True)
         torch.testing.assert_close(step(x[:some], y[:some]), loss)
@@ -83,3 +84,11 @@ def test_without_memory_for_a_recording_steps_run_as_they_are_and_it_is_told() -
     assert engine.describe()["recorded"] == "no: CUDA out of memory"
     assert torch.isfinite(engine.forward_backward(x, y))
     assert engine.module.weight.grad is not None
+
+
+def test_that_cudnn_chose_by_trial_is_known_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "were_tried", False)
+    before = torch.backends.cudnn.benchmark
+    with graph.algorithms_tried():
+        assert torch.backends.cudnn.benchmark
+    assert graph.were_tried and torch.backends.cudnn.benchmark == before

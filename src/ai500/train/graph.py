@@ -13,6 +13,10 @@ CALLS_BEFORE = 3
 """Steps that run as they are: libraries choose their algorithms, allocators settle."""
 
 
+were_tried = False
+"""Whether cuDNN chose by trial in this process: `train/what_ran.py` tells it."""
+
+
 @contextmanager
 def algorithms_tried() -> Iterator[None]:
     """cuDNN times its algorithms and keeps the fastest for shapes that it meets in here.
@@ -20,8 +24,9 @@ def algorithms_tried() -> Iterator[None]:
     Steps that are recorded have fixed shapes and pay once; elsewhere, such as in a validation's
     last batch, trying would cost more than it gains.
     """
+    global were_tried
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = were_tried = True
     try:
         yield
     finally:

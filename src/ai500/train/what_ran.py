@@ -36,6 +36,7 @@ from ai500.parallel.engines.state import gather_objects
 from ai500.randomness import Stream, derive
 from ai500.records import Task
 from ai500.source import source_sha256
+from ai500.train import graph
 from ai500.train.learning_rate import scaled_peak
 from ai500.train.loop import Member
 from ai500.workloads.protocol import Hyperparameters
@@ -231,7 +232,7 @@ def _framework(member: Member) -> dict[str, Any]:
         "compiled": compiled,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
-        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark or graph.were_tried,
         "build_optimization": sorted(set(levels)),
     }
 
