@@ -29,7 +29,9 @@ def told(command: Command) -> dict[str, object]:
 def test_a_study_goes_on_where_it_was_stopped(
     start: Start, tiny_store: Path, tmp_path: Path
 ) -> None:
-    words = ("study", "scaling", "--max-members", "2", "--data", tiny_store, *TINY_TRAINING)
+    # enough epochs that the first member is still training when it is stopped after one of them
+    settings = (*TINY_TRAINING, "--set", "train.epochs=12")
+    words = ("study", "scaling", "--max-members", "2", "--data", tiny_store, *settings)
     plan = told(start(*words, "--dry-run", "--json"))
     assert plan["runs"] == 2
     assert not (tmp_path / "runs").exists()  # a dry run leaves nothing behind
@@ -66,8 +68,7 @@ def test_a_study_goes_on_where_it_was_stopped(
     assert "it was interrupted and went on" in (folder / "report.html").read_text()
 
     # Another study finds a point done here; nothing is left to do, and nothing is touched.
-    other = told(start("study", "tradeoff", "--data", tiny_store, *TINY_TRAINING, "--dry-run",
-                       "--json"))  # fmt: skip
+    other = told(start("study", "tradeoff", "--data", tiny_store, *settings, "--dry-run", "--json"))
     assert other["runs"] == 1
     before = RunFolder(runs[1]).events.read_text()
     last = start(*words)
