@@ -46,6 +46,19 @@ def commands() -> list[list[str]]:
     return found
 
 
+@pytest.mark.parametrize("on_screen", [True, False])
+def test_a_message_is_a_line_of_a_log_and_fits_a_screen(
+    ai500: Run, monkeypatch: pytest.MonkeyPatch, *, on_screen: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: on_screen)
+    code, _, err = ai500("plan", "--set", "train.precission=bf16", "--class", "smoke")
+    lines = err.splitlines()
+    assert code == 2
+    assert " ".join(err.split()).startswith("error: the configuration: train.precission")
+    assert max(map(len, lines)) <= 80 if on_screen else len(lines) == 1
+    assert len(err.rstrip()) > 80
+
+
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) -> None:
     code, out, _ = ai500(*command, "--help")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 
 import typer
 
@@ -19,7 +21,7 @@ from ai500.cli import (
     submitting,
     system,
 )
-from ai500.errors import AI500Error
+from ai500.errors import AI500Error, RunCancelledError, RunLeftError
 
 app = typer.Typer(
     name="ai500",
@@ -59,7 +61,8 @@ def main() -> None:
     try:
         app()
     except AI500Error as error:
-        print(f"error: {error}" if error.exit_code else error, file=sys.stderr)
+        failed = not isinstance(error, RunCancelledError | RunLeftError)
+        _tell(f"error: {error}" if failed else str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -67,3 +70,16 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has left; there is nobody to tell
         sys.exit(1)
+
+
+def _tell(message: str) -> None:
+    """One line in a log file, where it is searched for; within the width of a screen on one."""
+    if sys.stderr.isatty():
+        message = textwrap.fill(
+            message,
+            shutil.get_terminal_size().columns,
+            subsequent_indent="  ",
+            break_long_words=False,  # a path is there to be copied
+            break_on_hyphens=False,
+        )
+    print(message, file=sys.stderr)
