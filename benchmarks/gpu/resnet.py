@@ -50,6 +50,7 @@ VERSIONS: dict[str, tuple[str, str, int, str]] = {
     "tiles-128": ("tiles", "graph", 128, "bf16"),
     "tiles-256": ("tiles", "graph", 256, "bf16"),
     "tiles-1024": ("tiles", "graph", 1024, "bf16"),
+    "compile-fp16": ("compiled", "graph", 512, "fp16"),
     "tiles-fp16": ("tiles", "graph", 512, "fp16"),
 }
 """Name → model, how it is launched, batch, precision."""
@@ -176,38 +177,47 @@ NOISE = 4.0
 """Over patterns of deviation one: a loss that is still falling at the end."""
 
 
+CURVES = {
+    "fp32": ("plain", "fp32"),
+    "plain": ("plain", "bf16"),
+    "tiles": ("tiles", "bf16"),
+    "plain-fp16": ("plain", "fp16"),
+    "tiles-fp16": ("tiles", "fp16"),
+}
+"""Name → model and precision."""
+
+
 def curves() -> None:
-    """Losses on images one can learn: plain in FP32 and BF16, and ours, by seed."""
+    """Losses on images one can learn: plain in FP32, BF16 and FP16, and ours, by seed."""
     for seed in CURVE_SEEDS:
         torch.manual_seed(seed)
         patterns = F.interpolate(torch.randn(10, 3, 8, 8, device=DEVICE), size=96)
         first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
         losses = {}
-        for kind in ("fp32", "plain", "tiles"):
+        for name, (kind, precision) in CURVES.items():
             generator = torch.Generator(DEVICE).manual_seed(seed)
-            losses[kind] = _curve(copy.deepcopy(first), kind, patterns, generator)
+            model = copy.deepcopy(first)
+            if kind in WAYS:
+                model = fast(model, WAYS[kind](), working=WORKING[precision])
+            losses[name] = _curve(model, precision, patterns, generator)
         RESULTS.setdefault("curves", {})[seed] = losses
         print(f"losses, seed {seed}, means of 20 steps:")
-        for kind, found in losses.items():
+        for name, found in losses.items():
             means = (sum(found[i : i + 20]) / 20 for i in range(0, CURVE_STEPS, 20))
-            print(f"  {kind:8s} {' '.join(f'{mean:.3f}' for mean in means)}")
+            print(f"  {name:10s} {' '.join(f'{mean:.3f}' for mean in means)}")
 
 
-def _curve(model: ResNet, kind: str, patterns: Tensor, generator: torch.Generator) -> list[float]:
-    if kind in WAYS:
-        model = fast(model, WAYS[kind](), working=torch.bfloat16)
-    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9), []
-    for step in range(CURVE_STEPS):
-        optimizer.param_groups[0]["lr"] = 0.01 * min(1.0, (step + 1) / 30)
+def _curve(
+    model: ResNet, precision: str, patterns: Tensor, generator: torch.Generator
+) -> list[float]:
+    optimizer, found = sgd(model, rate=0.0), []
+    step = step_of(model, optimizer, precision)
+    for number in range(CURVE_STEPS):
+        optimizer.param_groups[0]["lr"].fill_(0.01 * min(1.0, (number + 1) / 30))
         labels = torch.randint(0, 10, (128,), device=DEVICE, generator=generator)
         noise = torch.randn(128, 3, 96, 96, device=DEVICE, generator=generator)
         images = (patterns[labels] + NOISE * noise).contiguous(memory_format=torch.channels_last)
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=kind != "fp32"):
-            loss = F.cross_entropy(model(images).float(), labels)
-        loss.backward()
-        optimizer.step()
-        found.append(loss.detach())
+        found.append(step(images, labels))
     return torch.stack(found).tolist()
 
 

@@ -39,6 +39,9 @@ PRODUCT_TILE = Tile(128, 128, 64, 4, 3)
 """The fastest of those tried on an H200 (docs/performance-notebook.md)."""
 DEEPEST_JOIN, DEEPEST_GRADIENT = 256, 128
 """With more inputs than these, cuBLAS's product and a pass behind it are faster there."""
+ROWS_UNBOOSTED = 256
+"""So that what is summed over channels stays as far from FP16's largest number as from its least:
+γ's gradients, under a usual loss scale, are some hundreds."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,11 @@ class Fused(Plain):
     def linear_backward(
         self, g: Tensor, totals: Tensor, linear: Linear, norm: nn.BatchNorm2d
     ) -> Gradients:
-        """As `Plain`'s."""
+        """As `Plain`'s. Terms of b and c are means over the rows, which FP16 would round to zero:
+        they are kept as multiples of a power of two until all is summed in FP32."""
         y, weight = linear.y, linear.weight
         channels, inputs = weight.shape
+        boost = 2.0 ** max(0, len(g).bit_length() - ROWS_UNBOOSTED.bit_length())
         product = _product32(g.t(), y)
         dweight = torch.empty_like(product)
         a_weight, b_weight = torch.empty_like(weight), torch.empty_like(weight)
@@ -103,11 +108,11 @@ class Fused(Plain):
         kernels().linear_slopes[(over(channels, block),)](
             product, weight, linear.covariance, linear.totals, totals, linear.normal.mean,
             norm.weight, dweight, a_weight, b_weight, dgamma, rest,
-            float(len(g)), channels, inputs, BC=block, BK=wide, num_warps=4,
+            float(len(g)), boost, channels, inputs, BC=block, BK=wide, num_warps=4,
         )  # fmt: skip
         constant = (rest[None] @ weight)[0]
         dy = torch.addmm(constant, y, weight.t() @ b_weight)
-        dy.addmm_(g, a_weight)
+        dy.addmm_(g, a_weight, beta=1 / boost)
         return Gradients(dy, dweight.view(*weight.shape, 1, 1), dgamma, totals)
 
     def statistics(self, x: Tensor) -> Tensor:

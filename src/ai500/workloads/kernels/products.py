@@ -49,9 +49,11 @@ def linear_normal(
 @triton.jit(do_not_specialize=SIZES)
 def linear_slopes(
     product, weight, covariance, totals, g_totals, normals, gamma,
-    dweight, a_weight, b_weight, out, constant, rows, C, K, BC: tl.constexpr, BK: tl.constexpr,
+    dweight, a_weight, b_weight, out, constant, rows, boost, C, K,
+    BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """`Plain.linear_backward` but for its large products: dW, a W, b W, dγ, dβ, c − b · mean."""
+    """`Plain.linear_backward` but for its large products: dW, a W, dγ, dβ, and `boost` times b W
+    and c − b · mean."""
     c, k = tl.program_id(0) * BC + tl.arange(0, BC), tl.arange(0, BK)
     inside, ok = c < C, (c < C)[:, None] & (k < K)[None, :]
     at = c[:, None] * K + k[None, :]
@@ -66,10 +68,10 @@ def linear_slopes(
     t = tl.load(covariance + at, mask=ok, other=0.0)
     tl.store(dweight + at, a[:, None] * centred + (b * rows)[:, None] * t, mask=ok)
     tl.store(a_weight + at, (a[:, None] * w).to(a_weight.dtype.element_ty), mask=ok)
-    tl.store(b_weight + at, (b[:, None] * w).to(b_weight.dtype.element_ty), mask=ok)
+    tl.store(b_weight + at, (boost * b[:, None] * w).to(b_weight.dtype.element_ty), mask=ok)
     tl.store(out + c, dgamma, mask=inside)
     mean = tl.load(normals + c, mask=inside, other=0.0)
-    rest = -a * total / rows - b * mean
+    rest = boost * (-a * total / rows - b * mean)
     tl.store(constant + c, rest.to(constant.dtype.element_ty), mask=inside)
 
 
