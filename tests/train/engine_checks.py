@@ -255,13 +255,15 @@ def _gradients(engine: Engine) -> dict[str, Tensor] | None:
 def stopped(case: Case, file: Path) -> None:
     """A checkpoint after three steps."""
     engine, optimizer, _ = train(case, last=3)
-    checkpoint.save(
+    writer = checkpoint.Writer()
+    writer.save(
         file,
         engine=engine,
         optimizer=optimizer,
         numerics=_numerics(),
         position=checkpoint.Position(seed=1, step=3),
     )
+    writer.wait()
     dist.barrier()
 
 

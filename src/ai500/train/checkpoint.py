@@ -8,10 +8,12 @@ running statistics alone, and those are rank 0's at every evaluation.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import pickle
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,27 +45,49 @@ class Position:
     loss_sum: float = 0.0
 
 
-def save(
-    path: Path,
-    *,
-    engine: Engine,
-    optimizer: torch.optim.Optimizer,
-    numerics: Numerics,
-    position: Position,
-) -> None:
-    """Rank 0 writes, every rank brings its part; through memory, because torch's own writer hides
-    the disk's errors behind its own."""
-    mine = {"engine": engine.memory(), "numerics": numerics.state_dict()}
-    state = {
-        "model": whole_weights(engine.module, engine.layout),
-        "optimizer": whole_optimizer(optimizer, engine.module, engine.layout),
-        "ranks": _everyones(mine, engine),
-        "position": asdict(position),
-    }
-    if engine.mesh.rank == 0:
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        atomic.write_bytes(path, buffer.getbuffer())
+class Writer:
+    """Writes beside the training: the state is copied at once, the file follows in a thread.
+
+    One file at a time, whole or absent. What goes wrong is raised by whoever comes next.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
+
+    def save(
+        self,
+        path: Path,
+        *,
+        engine: Engine,
+        optimizer: torch.optim.Optimizer,
+        numerics: Numerics,
+        position: Position,
+    ) -> None:
+        """Rank 0 writes, every rank brings its part."""
+        mine = copy.deepcopy({"engine": engine.memory(), "numerics": numerics.state_dict()})
+        state = {
+            "model": whole_weights(engine.module, engine.layout),
+            "optimizer": whole_optimizer(optimizer, engine.module, engine.layout),
+            "ranks": _everyones(mine, engine),
+            "position": asdict(position),
+        }
+        if engine.mesh.rank == 0:
+            self.wait()
+            self._writing = self._thread.submit(_write, path, state)
+
+    def wait(self) -> None:
+        """Until the last file is written."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    """Through memory, because torch's own writer hides the disk's errors behind its own."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    atomic.write_bytes(path, buffer.getbuffer())
 
 
 def restore(

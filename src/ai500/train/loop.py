@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,6 +71,7 @@ class Member:
     """Called once, when all is ready for the first batch."""
     on_step: Callable[[checkpoint.Position], None] = lambda _: None
     """Called after every step."""
+    checkpoints: checkpoint.Writer = field(default_factory=checkpoint.Writer)
 
     def emit(self, event: str, **fields: object) -> None:
         """An event of this member, told once (by rank 0)."""
@@ -129,7 +130,14 @@ def prepare(member: Member) -> checkpoint.Position:
 
 
 def train(member: Member, position: checkpoint.Position) -> Training:
-    """The rest of the target epochs."""
+    """The rest of the target epochs; when it ends, however that is, its checkpoint is on disk."""
+    try:
+        yield from _train(member, position)
+    finally:
+        member.checkpoints.wait()
+
+
+def _train(member: Member, position: checkpoint.Position) -> Training:
     task, hyper = member.task, member.task.hyperparameters
     rate = _learning_rate(task, global_batch_size=member.feed.global_batch_size)
     while position.epoch < hyper.epochs:
@@ -220,6 +228,7 @@ def _train_epoch(
             loss_sum.zero_()
             _save(member, position)
             if wish == Wish.STOP:
+                member.checkpoints.wait()
                 member.emit("interrupted", epoch=position.epoch, step=position.step)
                 raise Interrupted
         if clock.every(PROGRESS_SECONDS, "progress"):
@@ -293,7 +302,7 @@ def _learning_rate(task: Task, *, global_batch_size: int) -> Callable[[int], flo
 
 
 def _save(member: Member, position: checkpoint.Position) -> None:
-    checkpoint.save(
+    member.checkpoints.save(
         member.folder.checkpoint,
         engine=member.engine,
         optimizer=member.optimizer,

@@ -107,8 +107,12 @@ def gather_objects(mine: Any, *, size: int) -> list[Any] | None:
 def put_together(
     mine: Mapping[str, Tensor], layout: Layout, owners: Mapping[str, str]
 ) -> dict[str, Tensor] | None:
-    """Parts of all ranks, put together in the order of the ranks."""
-    kept = {key: value.detach().cpu() for key, value in mine.items() if layout.holds(owners[key])}
+    """Copies of all ranks' parts, put together in the order of the ranks."""
+    kept = {
+        key: value.detach().to("cpu", copy=True)
+        for key, value in mine.items()
+        if layout.holds(owners[key])
+    }
     dimensions = {key: layout.splits[owners[key]] for key in kept if owners[key] in layout.splits}
     if not layout.scattered:
         return kept if _is_first() else None
