@@ -54,6 +54,24 @@ class MemberView:
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
 
 
+def seconds_to_the_end(views: Sequence[MemberView]) -> float | None:
+    """Until all members are done, later waves too, at the pace of those that train now.
+
+    None while one of them has no pace yet, or a cluster's queue decides when the others begin.
+    """
+    running = [view for view in views if view.state == "running"]
+    waiting = [view for view in views if view.state == "pending"]
+    left = [seconds for view in running if (seconds := view.seconds_left) is not None]
+    if not running or len(left) < len(running) or any(view.reason for view in waiting):
+        return None
+    if not waiting or min(left) <= 0:
+        return None if waiting else max(left)
+    epochs = [view.epochs - view.epochs_done for view in running]
+    pace = sum(some / seconds for some, seconds in zip(epochs, left, strict=True))
+    later = sum(running[0].epochs - view.epochs_done for view in waiting)
+    return (sum(epochs) + later) / pace
+
+
 class Collector:
     """Takes the members' events over into the run's log, each once."""
 

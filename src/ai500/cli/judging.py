@@ -126,7 +126,7 @@ def diff(
 ) -> None:
     """Show in which layers two runs differ, and if scores compare.
 
-    Example: ai500 diff runs/first runs/second
+    Example: ai500 diff runs/first runs/valid
     """
     wanted = _level(level)
     with opened(first) as one, opened(second) as other:

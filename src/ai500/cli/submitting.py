@@ -76,7 +76,7 @@ def submit(
 ) -> None:
     """Pack a run into one file for the list, if it keeps the rules.
 
-    Example: ai500 submit runs/first --level hardware --out mine.ai500
+    Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
     wish = Wish(
         level=level,
@@ -136,7 +136,7 @@ def verify(
 
     With --rerun, repeat the run itself on this system, and compare.
 
-    Example: ai500 verify first.ai500 --rerun --out runs/again
+    Example: ai500 verify mine.ai500 --rerun --out runs/again
     """
     if rerun != (out is not None):
         raise InputError("--rerun and --out FOLDER go together: the new runs are kept there.")
