@@ -234,7 +234,7 @@ def _show_comparison(paths: Sequence[Path], scores: Sequence[Score], found: Comp
     rows(
         "Two runs",
         [
-            (which, f"{path}: {human_si(score.vflops)}FLOPS valid, {score.problem_class}")
+            (which, f"{path}: VFLOPS {human_si(score.vflops)}FLOPS, class {score.problem_class}")
             for which, path, score in zip(("first", "second"), paths, scores, strict=True)
         ],
     )

@@ -234,7 +234,7 @@ def _show_verification(submission: Submission, result: Verification) -> None:
     if result.confirmed and result.score is not None:
         console.print(
             f"confirmed: {result.compared} values follow from the raw events (relative tolerance "
-            f"{TOLERANCE:g}); {human_si(result.score.vflops)}FLOPS valid"
+            f"{TOLERANCE:g}); VFLOPS {human_si(result.score.vflops)}FLOPS"
         )
     else:
         console.print("not confirmed")
