@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ai500.bagging.member_views import MemberView, seconds_to_the_end
+from ai500.bagging.member_views import MemberView, seconds_to_the_end, show
 
 NOW = 1000.0
 
@@ -14,6 +14,15 @@ def training(member: int, *, epoch: int, seconds: float) -> MemberView:
     view = MemberView(member, state="running", epoch=epoch, epochs=10)
     view.started = NOW - seconds
     return view
+
+
+def test_a_new_attempt_has_no_pace_before_it_trains() -> None:
+    again = training(0, epoch=5, seconds=50)
+    again.attempt = 2
+    assert again.seconds_left is None
+    show(again, {"event": "resumed", "wall": NOW, "attempt": 2, "epoch": 5, "step": 0})
+    again.epoch = 6
+    assert again.seconds_left is not None
 
 
 def waiting(member: int, reason: str | None = None) -> MemberView:

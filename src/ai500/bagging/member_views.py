@@ -33,7 +33,8 @@ class MemberView:
     reason: str | None = None
     """Why it waits, in the scheduler's words."""
     started: float | None = None
-    """When this attempt began to train, and how many epochs were done then."""
+    """When an attempt began to train, which one, and how many epochs were done then."""
+    started_attempt: int = 0
     epochs_at_start: float = 0.0
     worker: WorkerView | None = None
     """Of a search: its rounds and models; None: an ensemble's member."""
@@ -49,6 +50,8 @@ class MemberView:
         trained = self.epochs_done - self.epochs_at_start
         if self.state != "running" or self.started is None or trained <= 0 or not self.epochs:
             return None
+        if self.started_attempt < self.attempt:
+            return None  # the time since the last one was no training
         if self.worker is not None:
             return None  # its models come and go; its time is fixed
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
@@ -137,7 +140,7 @@ def show(view: MemberView, event: events.Event) -> None:
     kind = event["event"]
     view.attempt = max(view.attempt, event.get("attempt", 0))
     if kind in ("first_batch", "resumed"):
-        view.started = event["wall"]
+        view.started, view.started_attempt = event["wall"], event.get("attempt", 0)
         view.epochs_at_start = event.get("epoch", 0) + (
             event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
         )

@@ -19,7 +19,7 @@ from ai500.cli import (
     submitting,
     system,
 )
-from ai500.errors import AI500Error
+from ai500.errors import AI500Error, RunCancelledError
 
 app = typer.Typer(
     name="ai500",
@@ -59,7 +59,8 @@ def main() -> None:
     try:
         app()
     except AI500Error as error:
-        print(f"error: {error}" if error.exit_code else error, file=sys.stderr)
+        asked_for = error.exit_code in (0, RunCancelledError.exit_code)
+        print(error if asked_for else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
