@@ -304,11 +304,12 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     for key, value in (overrides or {}).items():
         _set(data, key, value)
     _resolve_paths(data.get("data"), base=Path())
-    source = str(path) if path else "the configuration"
     try:
         config = decode(Config, data)
     except SchemaError as error:
-        raise ConfigError(f"{source}: {error}") from error
+        in_file = path is not None and error.at not in (overrides or {})
+        source = str(path) if in_file else "the configuration"
+        raise ConfigError(f"{source}: {_with_section(error)}") from error
     _check_names(config)
     return config
 
@@ -350,6 +351,15 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _with_section(error: SchemaError) -> str:
+    """The error; of a key that other sections have, theirs: `epochs` is `train.epochs`."""
+    last = error.at.rpartition(".")[2]
+    theirs = [key for key, _, _ in documented_keys() if key.endswith(f".{last}")]
+    if not theirs or "unknown key" not in str(error):
+        return str(error)
+    return f"{error.at}: unknown key; did you mean {' or '.join(map(repr, theirs))}?"
 
 
 def _resolve_paths(section: Any, *, base: Path) -> None:

@@ -12,6 +12,7 @@ in order; `…` stands for anything.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -103,6 +104,14 @@ def commands_of(example: Example) -> Iterator[tuple[str, list[str]]]:
             command = command[:-1] + next(lines).removeprefix("> ")
     if command is not None:
         yield command, shown
+
+
+def made_by(example: Example) -> Iterator[Path]:
+    """What the commands of a block write with --out."""
+    commands = commands_of(example) if example.language == "console" else ()
+    for command, _ in commands:
+        words = shlex.split(command)
+        yield from (Path(b) for a, b in itertools.pairwise(words) if a == "--out")
 
 
 def run_console(example: Example, *, here: Call, environment: dict[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +18,22 @@ from tests.docs.examples import (
     check_toml,
     environment_with,
     examples_of,
+    made_by,
     run_console,
 )
 from tests.unit.submitted import packed, submittable_run
 
 pytestmark = pytest.mark.xdist_group("examples of the docs")
 """One worker prepares the folder, once."""
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """What a page makes itself is not there before."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _quick(page: Path) -> list[Example]:
@@ -37,11 +47,11 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What examples find around them: two finished runs, submissions, some pictures."""
     folder = tmp_path_factory.mktemp("prepared")
-    first = submittable_run(folder / "runs" / "first")
-    submittable_run(folder / "runs" / "second", host="another")
-    for name in ("first.ai500", "submissions/ours.ai500"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        packed(first, folder / name)
+    submittable_run(folder / "runs" / "first", host="another")
+    valid = submittable_run(folder / "runs" / "valid")
+    for name in ("mine", "theirs"):
+        (folder / "submissions").mkdir(exist_ok=True)
+        packed(valid, folder / "submissions" / f"{name}.ai500")
     pixels = np.random.default_rng(1)
     for number in range(40):
         path = folder / "photos" / ("cats", "dogs")[number % 2] / f"{number}.png"
@@ -78,6 +88,7 @@ def run_page(
 
     def run(examples: list[Example]) -> None:
         names: dict[str, object] = {}
+        _remove(path for example in examples for path in made_by(example))
         for example in examples:
             if example.language == "toml":
                 check_toml(example)

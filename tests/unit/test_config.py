@@ -30,11 +30,21 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     assert (found.ensemble.size, found.ensemble.sampler) == (8, "poisson")
 
 
+def test_a_mistake_is_told_of_where_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, "[ensemble]\nsize = 0\n")
+    with pytest.raises(ConfigError, match=r"ai500\.toml: ensemble\.size"):
+        load(path, overrides={"train.epochs": 3})
+    with pytest.raises(ConfigError, match=r"the configuration: train\.epochs"):
+        load(written(tmp_path, ""), overrides={"train.epochs": "three"})
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[ensemble]\nsize = 'four'", "ensemble.size: expected a whole number, found 'four'"),
         ("[ensemble]\nszie = 4", "ensemble.szie: unknown key; did you mean 'size'?"),
+        ("epochs = 4", "epochs: unknown key; did you mean 'train.epochs'?"),
+        ("[train]\nsize = 4", "train.size: unknown key; did you mean 'ensemble.size'?"),
         ("[ensmble]\nsize = 4", "ensmble: unknown key; did you mean 'ensemble'?"),
         ("[ensemble]\nsize = 0", "ensemble.size: 0 is too small; at least 1"),
         ("workload = 'image_clasification'", "did you mean 'image_classification'?"),

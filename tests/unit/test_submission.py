@@ -314,6 +314,7 @@ def test_mistakes_of_a_person(ai500: Run, official: RunFolder, tmp_path: Path) -
     for words, says in (
         (("verify", tmp_path / "none.ai500"), "no such file"),
         (("verify", tmp_path / "none.ai500", "--rerun"), "--out"),
+        (("verify", tmp_path / "none.ai500", "--runs", "3"), "--rerun"),
         (("verify", official.path), "is a folder"),
         (("submit", official.path, "--level", "free", "--out", "x.zip"), ".ai500"),
         (("submit", official.path, "--level", "other", "--out", "x.ai500"), "hardware"),

@@ -33,7 +33,8 @@ class MemberView:
     reason: str | None = None
     """Why it waits, in the scheduler's words."""
     started: float | None = None
-    """When this attempt began to train, and how many epochs were done then."""
+    """When an attempt began to train, which one, and how many epochs were done then."""
+    started_attempt: int = 0
     epochs_at_start: float = 0.0
     worker: WorkerView | None = None
     """Of a search: its rounds and models; None: an ensemble's member."""
@@ -49,9 +50,29 @@ class MemberView:
         trained = self.epochs_done - self.epochs_at_start
         if self.state != "running" or self.started is None or trained <= 0 or not self.epochs:
             return None
+        if self.started_attempt < self.attempt:
+            return None  # the time since the last one was no training
         if self.worker is not None:
             return None  # its models come and go; its time is fixed
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
+
+
+def seconds_to_the_end(views: Sequence[MemberView]) -> float | None:
+    """Until all members are done, later waves too, at the pace of those that train now.
+
+    None while one of them has no pace yet, or a cluster's queue decides when the others begin.
+    """
+    running = [view for view in views if view.state == "running"]
+    waiting = [view for view in views if view.state == "pending"]
+    left = [seconds for view in running if (seconds := view.seconds_left) is not None]
+    if not running or len(left) < len(running) or any(view.reason for view in waiting):
+        return None
+    if not waiting or min(left) <= 0:
+        return None if waiting else max(left)
+    epochs = [view.epochs - view.epochs_done for view in running]
+    pace = sum(some / seconds for some, seconds in zip(epochs, left, strict=True))
+    later = sum(running[0].epochs - view.epochs_done for view in waiting)
+    return (sum(epochs) + later) / pace
 
 
 class Collector:
@@ -119,7 +140,7 @@ def show(view: MemberView, event: events.Event) -> None:
     kind = event["event"]
     view.attempt = max(view.attempt, event.get("attempt", 0))
     if kind in ("first_batch", "resumed"):
-        view.started = event["wall"]
+        view.started, view.started_attempt = event["wall"], event.get("attempt", 0)
         view.epochs_at_start = event.get("epoch", 0) + (
             event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
         )

@@ -131,6 +131,8 @@ def check(
         terminal.stage(f"checking {path}")
         store.verify(terminal.progress)
     _tell(store, packed=None, as_json=as_json)
+    if not as_json:
+        console.print("no problem found")
 
 
 def _tell_years(checked: Checked, *, as_json: bool) -> None:

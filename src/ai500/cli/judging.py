@@ -126,7 +126,7 @@ def diff(
 ) -> None:
     """Show in which layers two runs differ, and if scores compare.
 
-    Example: ai500 diff runs/first runs/second
+    Example: ai500 diff runs/first runs/valid
     """
     wanted = _level(level)
     with opened(first) as one, opened(second) as other:
@@ -234,7 +234,7 @@ def _show_comparison(paths: Sequence[Path], scores: Sequence[Score], found: Comp
     rows(
         "Two runs",
         [
-            (which, f"{path}: {human_si(score.vflops)}FLOPS valid, {score.problem_class}")
+            (which, f"{path}: VFLOPS {human_si(score.vflops)}FLOPS, class {score.problem_class}")
             for which, path, score in zip(("first", "second"), paths, scores, strict=True)
         ],
     )

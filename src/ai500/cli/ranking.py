@@ -38,13 +38,13 @@ def rank(
 
     It is static: a folder for any web server, or to be opened as it is. Needs no torch.
 
-    Example: ai500 rank submissions --out site
+    Example: ai500 rank submissions --out list
     """
     if not title.isprintable():
         raise InputError("--title has characters that can't be shown. Use plain text.")
     paths = find_submissions(folder)
     with Terminal(quiet=as_json) as terminal:
-        terminal.stage(f"reading {len(paths):,} submissions")
+        terminal.stage(f"reading {len(paths):,} submission{'s' * (len(paths) != 1)}")
         judged = read_submissions(folder, paths, trusted_keys=trusted_keys)
         built = build(_counted(judged, len(paths), terminal), out, title=title)
     if as_json:

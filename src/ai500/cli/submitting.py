@@ -17,7 +17,7 @@ from ai500.cli.runs import RunPath
 from ai500.cli.start import AsJson, DataPath, SchedulerName, Settings
 from ai500.cli.terminal import Terminal, console, rows, show_problems
 from ai500.config import Config
-from ai500.errors import InputError, RunFolderError
+from ai500.errors import InputError, RunCancelledError, RunFolderError
 from ai500.records import Plan, Score
 from ai500.rules import packing, replication, signing
 from ai500.rules.description import Wish
@@ -76,7 +76,7 @@ def submit(
 ) -> None:
     """Pack a run into one file for the list, if it keeps the rules.
 
-    Example: ai500 submit runs/first --level hardware --out mine.ai500
+    Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
     wish = Wish(
         level=level,
@@ -136,10 +136,12 @@ def verify(
 
     With --rerun, repeat the run itself on this system, and compare.
 
-    Example: ai500 verify first.ai500 --rerun --out runs/again
+    Example: ai500 verify mine.ai500 --rerun --out runs/again
     """
     if rerun != (out is not None):
         raise InputError("--rerun and --out FOLDER go together: the new runs are kept there.")
+    if not rerun and (runs or config or data or scheduler or settings):
+        raise InputError("--runs, --config, --data, --scheduler and --set are for --rerun.")
     replication.check_margin(margin)
     with opened(path, trusted_keys=trusted_keys) as submission:
         submission.refuse_foreign()
@@ -189,7 +191,12 @@ def _repeat(wanted: Config, out: Path, *, quiet: bool) -> Score:
     else:
         folder = pipeline.prepare(wanted, out)
     with Terminal(quiet=quiet) as terminal:
-        return pipeline.execute(folder, terminal)
+        try:
+            return pipeline.execute(folder, terminal)
+        except RunCancelledError as error:  # `resume` would repeat it, and not compare
+            raise RunCancelledError(
+                "cancelled; nothing is lost. The same command goes on."
+            ) from error
 
 
 def _judge(
@@ -234,7 +241,7 @@ def _show_verification(submission: Submission, result: Verification) -> None:
     if result.confirmed and result.score is not None:
         console.print(
             f"confirmed: {result.compared} values follow from the raw events (relative tolerance "
-            f"{TOLERANCE:g}); {human_si(result.score.vflops)}FLOPS valid"
+            f"{TOLERANCE:g}); VFLOPS {human_si(result.score.vflops)}FLOPS"
         )
     else:
         console.print("not confirmed")

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.bagging.member_views import MemberView
+from ai500.bagging.member_views import MemberView, seconds_to_the_end
 from ai500.cli import searching
 from ai500.records import (
     Score,
@@ -168,7 +168,7 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     for name in ("epoch", "loss", "quality", "images/s", "left"):
         table.add_column(name, justify="right")
     for view in _active(views):
-        left = view.seconds_left
+        mine = view.seconds_left
         table.add_row(
             str(view.member),
             view.state,
@@ -176,12 +176,14 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
             "" if view.loss is None else f"{view.loss:.3f}",
             "" if view.quality is None else f"{view.quality:.4f}",
             "" if view.images_per_second is None else f"{view.images_per_second:.0f}",
-            "" if left is None else human_seconds(left),
+            "" if mine is None else human_seconds(mine),
         )
     done = sum(view.state == "done" for view in views)
     reasons = {view.reason for view in views if view.state == "pending" and view.reason}
     waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
-    return Group(table, Text(f"{done} of {len(views)} members done{waiting}", style="dim"))
+    left = seconds_to_the_end(views)
+    when = "" if left is None else f", all in about {human_seconds(left)}"
+    return Group(table, Text(f"{done} of {len(views)} members done{when}{waiting}", style="dim"))
 
 
 def _skew(score: Score) -> str:

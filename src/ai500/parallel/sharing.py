@@ -39,7 +39,7 @@ def decide(
             "share the device as processes (decision D11)."
         )
     if wish == "auto" and not reason and device != "cuda":
-        reason = f"steps are recorded as CUDA graphs, and the device is {device}"
+        reason = f"one for all of them needs CUDA graphs, and the device is {device}"
     return Sharing("processes", reason) if reason else Sharing("process")
 
 

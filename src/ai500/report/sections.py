@@ -80,7 +80,7 @@ def score_table(contents: Contents) -> Table:
         ("Start skew", human_seconds(score.start_skew_seconds),
          "between first and last start of the first wave", "decision D6"),
         ("Idle", human_seconds(score.idle_seconds),
-         "part of the time in which no member trained", "decision D13"),
+         "part of the time in which no member trained", "decision D6"),
         ("Clock", score.clock, _clock(score), "decision D6"),
     ]  # fmt: skip
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))

@@ -43,7 +43,8 @@ def one_wave(evidence: Evidence) -> Iterator[Found]:
     if evidence.score.waves > 1:
         yield Found(
             f"the ensemble ran in {evidence.score.waves} waves; an official entry has one",
-            do="Use a larger system, or a smaller parallel.degree.",
+            do="Use a larger system, a smaller parallel.degree, or let members share accelerators "
+            "(ensemble.members_per_accelerator).",
             reference="1",
             run=str(evidence.score.waves),
         )

@@ -193,5 +193,5 @@ def _require() -> None:
     if not available():
         raise EnvironmentLacksError(
             "keys and signatures need the Python package `cryptography`. "
-            "Install it with: pip install 'ai500[sign]'"
+            "Install it with: pip install cryptography"
         )

@@ -41,7 +41,8 @@ def find_submissions(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
     if not found:
         raise InputError(
-            f"{folder} holds no submission (*{SUFFIX}). `ai500 submit RUN --out FILE` makes one."
+            f"{folder} holds no submission (*{SUFFIX}). "
+            "`ai500 submit RUN --level LEVEL --out FILE` makes one."
         )
     return found
 

@@ -1,0 +1,53 @@
+"""The estimate of the live view: when the whole ensemble is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from ai500.bagging.member_views import MemberView, seconds_to_the_end, show
+
+NOW = 1000.0
+
+
+def training(member: int, *, epoch: int, seconds: float) -> MemberView:
+    """A member that took so long for its first epochs of ten."""
+    view = MemberView(member, state="running", epoch=epoch, epochs=10)
+    view.started = NOW - seconds
+    return view
+
+
+def test_a_new_attempt_has_no_pace_before_it_trains() -> None:
+    again = training(0, epoch=5, seconds=50)
+    again.attempt = 2
+    assert again.seconds_left is None
+    show(again, {"event": "resumed", "wall": NOW, "attempt": 2, "epoch": 5, "step": 0})
+    again.epoch = 6
+    assert again.seconds_left is not None
+
+
+def waiting(member: int, reason: str | None = None) -> MemberView:
+    return MemberView(member, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("views", "seconds"),
+    [
+        ([], None),
+        ([waiting(0)], None),
+        ([training(0, epoch=0, seconds=9)], None),
+        ([training(0, epoch=5, seconds=50)], 50),
+        ([training(0, epoch=5, seconds=50), training(1, epoch=5, seconds=100)], 100),
+        # Later waves: 5 epochs are left of the running one and 20 of the others, at 10 s each.
+        ([training(0, epoch=5, seconds=50), waiting(1), waiting(2)], 250),
+        ([training(n, epoch=5, seconds=50) for n in (0, 1)] + [waiting(2), waiting(3)], 150),
+        # Nobody knows how long a queue is.
+        ([training(0, epoch=5, seconds=50), waiting(1, "Resources")], None),
+        ([training(0, epoch=10, seconds=50), waiting(1)], None),
+    ],
+)
+def test_when_all_members_are_done(
+    views: list[MemberView], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW)
+    found = seconds_to_the_end(views)
+    assert found == (None if seconds is None else pytest.approx(seconds))
