@@ -282,8 +282,13 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no store"):
+    with pytest.raises(DataError, match="nowhere is no store: there is no such folder"):
         Store.open(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"it has no manifest\.json, and no years of climate"):
+        Store.open(tmp_path)
+    (tmp_path / "a.zip").touch()
+    with pytest.raises(DataError, match="is no store: it is a file"):
+        Store.open(tmp_path / "a.zip")
 
 
 def test_a_finished_store_is_used(store: Store) -> None:
