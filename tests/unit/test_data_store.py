@@ -7,12 +7,14 @@ import os
 import pickle
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ai500.data.chunks import in_parallel
 from ai500.data.store import Column, Samples, Store, digests_of
 from ai500.data.store_writer import generate
 from ai500.errors import DataError, EnvironmentLacksError
@@ -173,6 +175,15 @@ def test_a_killed_worker_is_explained_and_the_rest_kept(store: Store, tmp_path: 
         make(tmp_path / "store", source=source, workers=2)
     deadly.unlink()
     assert contents(make(tmp_path / "store", source=source).path) == contents(store.path)
+
+
+def test_ctrl_c_is_the_parents_from_a_workers_first_line_on() -> None:
+    """A worker that is still importing would print a traceback."""
+    ((_, held),) = in_parallel(
+        [("mask", partial(signal.pthread_sigmask, signal.SIG_BLOCK, ()))], workers=2
+    )
+    assert signal.SIGINT in held
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_a_torn_line_of_the_journal_is_done_again(store: Store, tmp_path: Path) -> None:
