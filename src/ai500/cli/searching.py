@@ -84,7 +84,7 @@ def score_rows(
         ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
         ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
         ("", f"{began} of the initial model; best model {search.best_model}"),
-        ("time to that", reached),
+        (f"time to {score.target_quality:g}", reached),
         (
             "tried",
             f"{search.models} models of {search.architectures} architectures, {search.tuned} "
