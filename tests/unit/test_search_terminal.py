@@ -61,6 +61,8 @@ def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
     assert view.seconds_left is None
     show(view, {"event": "first_batch", "wall": time.time() - 30, "search_seconds": 120.0})
     assert view.seconds_left == pytest.approx(90, abs=5)
+    show(view, {"event": "interrupted", "wall": time.time()})
+    assert view.seconds_left is None
     show(view, {"event": "resumed", "wall": time.time(), "search_seconds": 119.0})
     table = printed(terminal.members_table([view]))
     assert "1 min 5" in table

@@ -130,6 +130,8 @@ def show(view: MemberView, event: events.Event) -> None:
         view.epochs_at_start = event.get("epoch", 0) + (
             event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
         )
+    elif kind in ("interrupted", "start"):
+        view.search_ends = None  # the time between two attempts is not the worker's
     elif kind == "epoch":
         view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
     elif kind == "quality":

@@ -54,7 +54,8 @@ def _together(views: Sequence[MemberView]) -> str:
     errors = [one.best_error for one in known if one.best_error is not None]
     rates = [one.flops for one in known if one.flops is not None]
     done = sum(view.state == "done" for view in views)
-    parts = [f"{done} of {len(views)} workers done", f"{sum(one.models for one in known)} models"]
+    models = sum(one.models for one in known)
+    parts = [f"{done} of {len(views)} workers done", f"{models} model{'s' * (models != 1)}"]
     if errors:
         parts.append(f"best error {min(errors):.4f}")
     if rates:
