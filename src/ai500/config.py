@@ -304,10 +304,11 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     for key, value in (overrides or {}).items():
         _set(data, key, value)
     _resolve_paths(data.get("data"), base=Path())
-    source = str(path) if path else "the configuration"
     try:
         config = decode(Config, data)
     except SchemaError as error:
+        in_file = path is not None and error.at not in (overrides or {})
+        source = str(path) if in_file else "the configuration"
         raise ConfigError(f"{source}: {error}") from error
     _check_names(config)
     return config
