@@ -1,5 +1,17 @@
-"""`python -m ai500`: works from a source tree with nothing installed."""
+"""`ai500`, and `python -m ai500`, which works from a source tree with nothing installed."""
 
-from ai500.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """The command line; Ctrl-C while it is being loaded is no traceback either."""
+    try:
+        from ai500 import cli
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -247,6 +247,7 @@ def test_whatever_ncu_does_the_profile_is_kept(
         (["--precision", "tf32", "--set", "system.device=cpu"], ["tf32", "tensor cores"]),
         (["--data", "nowhere"], ["nowhere"]),
         (["--class", "full"], ["needs your own data", "ai500 data pack"]),
+        (["--workload", "automl"], ["a search", "image_classification instead"]),
         (["nothing"], ["nothing", "not a run folder"]),
         (["nothing", "--class", "smoke"], ["RUN and --class"]),
         (["--out", "taken"], ["taken", "another --out"]),

@@ -66,6 +66,13 @@ def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) 
     assert f"Example: ai500 {' '.join(command)}" in " ".join(out.split())
 
 
+def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    command = start("plan")  # Python looks in the folder it is started in first
+    assert command.wait() == 130
+    assert (command.out, command.err) == ("", "interrupted\n")
+
+
 def test_version(ai500: Run) -> None:
     code, out, _ = ai500("--version")
     assert (code, out.split()[0]) == (0, "ai500")

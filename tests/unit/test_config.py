@@ -68,6 +68,13 @@ def test_a_mistake_is_named_with_its_fix(tmp_path: Path, text: str, says: str) -
     assert error.value.exit_code == 2
 
 
+def test_a_mistake_beside_the_file_is_not_said_to_be_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "ai500.toml"
+    file.write_text("[ensemble]\nsize = 4\n")
+    with pytest.raises(ConfigError, match=r"^the configuration: ensemble\.size: 0 is too small"):
+        load(file, overrides={"ensemble.size": 0})
+
+
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ai500 init"):
         load(tmp_path / "none.toml")

@@ -7,12 +7,14 @@ import os
 import pickle
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ai500.data.chunks import in_parallel
 from ai500.data.store import Column, Samples, Store, digests_of
 from ai500.data.store_writer import generate
 from ai500.errors import DataError, EnvironmentLacksError
@@ -175,6 +177,15 @@ def test_a_killed_worker_is_explained_and_the_rest_kept(store: Store, tmp_path: 
     assert contents(make(tmp_path / "store", source=source).path) == contents(store.path)
 
 
+def test_ctrl_c_is_the_parents_from_a_workers_first_line_on() -> None:
+    """A worker that is still importing would print a traceback."""
+    ((_, held),) = in_parallel(
+        [("mask", partial(signal.pthread_sigmask, signal.SIG_BLOCK, ()))], workers=2
+    )
+    assert signal.SIGINT in held
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_torn_line_of_the_journal_is_done_again(store: Store, tmp_path: Path) -> None:
     hostile_disk.run(tmp_path, GENERATE + "make_with(die_after(3000), 1)")
     journal = tmp_path / "store" / "building.jsonl"
@@ -282,8 +293,13 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no store"):
+    with pytest.raises(DataError, match="nowhere is no store: there is no such folder"):
         Store.open(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"it has no manifest\.json, and no years of climate"):
+        Store.open(tmp_path)
+    (tmp_path / "a.zip").touch()
+    with pytest.raises(DataError, match="is no store: it is a file"):
+        Store.open(tmp_path / "a.zip")
 
 
 def test_a_finished_store_is_used(store: Store) -> None:

@@ -221,6 +221,16 @@ def test_a_throttled_accelerator_is_named() -> None:
     assert told["accelerator 0 after"] == "1.2 GHz, 84 °C, slowed by heat"
 
 
+def test_before_what_is_said_only_where_there_is_an_after(root: Path) -> None:
+    def named(node: NodeDescription) -> list[str]:
+        return [name for name, _ in summary.sections(node)[-1][1]]
+
+    node = node_called(root, "n1")
+    assert node.after is None and "load" in named(node)
+    trained = dataclasses.replace(node, after=node.before)
+    assert {"load before", "load after"} <= set(named(trained))
+
+
 def test_the_report_shows_the_nodes_and_a_persons_notes(tmp_path: Path, root: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')

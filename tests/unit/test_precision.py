@@ -101,6 +101,8 @@ def test_another_machine_is_not_judged_by_this_one() -> None:
 def test_an_unknown_name_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
         load(overrides={"train.precision": "mixed-bf61"})
+    with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
+        load(overrides={"train.precision": "bf16"})
 
 
 def test_only_tf32_lets_torch_round_to_tf32() -> None:

@@ -13,7 +13,7 @@ from ai500 import schema
 from ai500.errors import RunFolderError
 from ai500.profile import communication, counters, spans
 from ai500.profile.analysis import precision_profile, with_counters
-from ai500.profile.categories import Category
+from ai500.profile.categories import Category, category_of_operators
 from ai500.profile.intervals import common, length, union
 from ai500.profile.record import PrecisionProfile, Profile, RankCapture
 from ai500.profile.timeline import Timeline
@@ -38,6 +38,20 @@ def profile_of(traces: list[RankTrace], **operations: int) -> PrecisionProfile:
     captures = [capture(rank, operations_per_step=operations) for rank in range(len(traces))]
     parallel = Parallelism("data", data_degree=len(traces))
     return precision_profile("fp32", captures, traces, steps=1, parallel=parallel)
+
+
+@pytest.mark.parametrize(
+    ("operator", "category"),
+    [
+        ("aten::embedding_bag", "element-wise"),
+        ("aten::_embedding_bag_dense_backward", "element-wise"),
+        ("aten::argsort", "element-wise"),
+        ("aten::gather_backward", "transformation"),
+        ("aten::broadcast_tensors", "transformation"),
+    ],
+)
+def test_operators_of_the_detector_are_known(operator: str, category: Category) -> None:
+    assert category_of_operators((operator,)) == category
 
 
 def test_intervals() -> None:

@@ -335,6 +335,14 @@ def test_mistakes_are_one_message(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_file_is_no_roofline(tmp_path: Path) -> None:
+    other = tmp_path / "system.json"
+    other.write_text('{"notes": {}}')
+    done = CliRunner().invoke(app, ["roofline", "--show", str(other)])
+    assert isinstance(done.exception, InputError)
+    assert "system.json is no roofline" in str(done.exception)
+
+
 def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rundir.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))

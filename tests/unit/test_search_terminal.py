@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from rich.console import Console
 
 from ai500 import rundir
 from ai500.automl.history import History, Work
-from ai500.automl.watching import Watch
-from ai500.bagging.member_views import Collector, MemberView
+from ai500.automl.watching import Watch, WorkerView
+from ai500.bagging.member_views import Collector, MemberView, show
 from ai500.cli import terminal
 from ai500.metrics.search_trials import clocked
 from ai500.records import Score
@@ -51,7 +52,24 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     assert f"{worker.best_error:.4f}" in text
     assert "0 of 3 workers done" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert f"worker 1  running  round {worker.round}  {last}" in terminal._line(views[1])
+    told = terminal._line(views[1])
+    assert f"worker 1  running  round {worker.round}  best error {worker.best_error:.4f}" in told
+
+
+def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
+    view = MemberView(12, state="running", worker=WorkerView(10, "012-0010", 1, 5, 10, 0.4, 9e9))
+    assert view.seconds_left is None
+    show(view, {"event": "first_batch", "wall": time.time() - 30, "search_seconds": 120.0})
+    assert view.seconds_left == pytest.approx(90, abs=5)
+    show(view, {"event": "interrupted", "wall": time.time()})
+    assert view.seconds_left is None
+    show(view, {"event": "resumed", "wall": time.time(), "search_seconds": 119.0})
+    table = printed(terminal.members_table([view]))
+    assert "1 min 5" in table
+    assert "1 min 5" in terminal._line(view)
+    assert max(map(len, [*table.splitlines(), "  " + terminal._line(view)])) <= 80
+    view.state = "done"
+    assert view.seconds_left is None
 
 
 def test_the_live_rate_counts_nothing_twice(tmp_path: Path) -> None:

@@ -90,7 +90,9 @@ class Head:
     def begin(self) -> None:
         """The first batch of this attempt: from here on the time counts."""
         self.write(Present("begin"))
-        self.log.emit("resumed" if self.past.begun else "first_batch")
+        self.log.emit(
+            "resumed" if self.past.begun else "first_batch", search_seconds=self.seconds_left
+        )
 
     def checkpoint(self, model: str) -> Path:
         """Of a model in training; its name is unlike that of any model before."""

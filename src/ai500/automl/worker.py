@@ -25,7 +25,6 @@ from ai500.automl.morphism import Weights
 from ai500.automl.network import Network
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
 from ai500.automl.tuning import imported_optuna
-from ai500.errors import AI500Error
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import whole_weights
 from ai500.records import Task
@@ -40,11 +39,6 @@ def run(
     task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
 ) -> None:
     """Search until the worker's time is up, and on rank 0 leave the record."""
-    if task.profile is not None:
-        raise AI500Error(
-            "a search trains another model each round: there is no step of it to profile. Profile "
-            "a run of image_classification instead."
-        )
     device = torch.device(device)
     imported_optuna()  # said at the beginning, not in the fifth round
     with at_work(task, rank=rank, device=device, threads=threads) as meters:

@@ -38,6 +38,8 @@ class MemberView:
     epochs_at_start: float = 0.0
     worker: WorkerView | None = None
     """Of a search: its rounds and models; None: an ensemble's member."""
+    search_ends: float | None = None
+    """Of a search: when this attempt's time is up."""
 
     @property
     def epochs_done(self) -> float:
@@ -46,14 +48,17 @@ class MemberView:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the pace since this attempt began; None while there is no pace yet."""
+        """At the pace since this attempt began; None while there is no pace yet.
+
+        Of a search, whose time is fixed: what is left of it.
+        """
+        if self.state != "running" or self.started is None or self.started_attempt < self.attempt:
+            return None  # the time between two attempts was no training
+        if self.search_ends is not None:
+            return max(0.0, self.search_ends - time.time())
         trained = self.epochs_done - self.epochs_at_start
-        if self.state != "running" or self.started is None or trained <= 0 or not self.epochs:
+        if trained <= 0 or not self.epochs:
             return None
-        if self.started_attempt < self.attempt:
-            return None  # the time since the last one was no training
-        if self.worker is not None:
-            return None  # its models come and go; its time is fixed
         return (self.epochs - self.epochs_done) * (time.time() - self.started) / trained
 
 
@@ -141,9 +146,13 @@ def show(view: MemberView, event: events.Event) -> None:
     view.attempt = max(view.attempt, event.get("attempt", 0))
     if kind in ("first_batch", "resumed"):
         view.started, view.started_attempt = event["wall"], event.get("attempt", 0)
+        if "search_seconds" in event:
+            view.search_ends = event["wall"] + event["search_seconds"]
         view.epochs_at_start = event.get("epoch", 0) + (
             event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
         )
+    elif kind in ("interrupted", "start"):
+        view.search_ends = None  # the time between two attempts is not the worker's
     elif kind == "epoch":
         view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
     elif kind == "quality":

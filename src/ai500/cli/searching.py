@@ -17,21 +17,22 @@ from ai500.units import human_seconds, human_si
 
 def line(view: MemberView, worker: WorkerView) -> str:
     """For a log file: where a worker is when it takes up a model."""
-    parts = [f"worker {view.member}", view.state, f"round {worker.round}", worker.model]
+    parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
     if worker.best_error is not None:
         parts.append(f"best error {worker.best_error:.4f}")
-    parts.append(f"{worker.models} models")
     if worker.flops is not None:
         parts.append(f"{human_si(worker.flops)}FLOPS")
+    if view.seconds_left is not None:
+        parts.append(f"{human_seconds(view.seconds_left)} left")
     return "  ".join(parts)
 
 
 def workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> RenderableType:
-    """Each worker: state, round, model, epoch, best error, models tried, FLOPS."""
+    """Each worker: state, round, model, epoch, best error, FLOPS, time left."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("worker", justify="right")
     table.add_column("state")
-    for name in ("round", "model", "epoch", "best error", "models", "FLOPS"):
+    for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
         table.add_column(name, justify="right")
     for view in shown:
         worker = view.worker or WorkerView()
@@ -42,8 +43,8 @@ def workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> R
             worker.model,
             f"{worker.epoch}/{worker.epochs}" if worker.epochs else "",
             "" if worker.best_error is None else f"{worker.best_error:.4f}",
-            str(worker.models or ""),
             "" if worker.flops is None else human_si(worker.flops).strip(),
+            "" if view.seconds_left is None else human_seconds(view.seconds_left),
         )
     return Group(table, Text(_together(of), style="dim"))
 
@@ -53,7 +54,8 @@ def _together(views: Sequence[MemberView]) -> str:
     errors = [one.best_error for one in known if one.best_error is not None]
     rates = [one.flops for one in known if one.flops is not None]
     done = sum(view.state == "done" for view in views)
-    parts = [f"{done} of {len(views)} workers done", f"{sum(one.models for one in known)} models"]
+    models = sum(one.models for one in known)
+    parts = [f"{done} of {len(views)} workers done", f"{models} model{'s' * (models != 1)}"]
     if errors:
         parts.append(f"best error {min(errors):.4f}")
     if rates:
@@ -83,7 +85,7 @@ def score_rows(
         ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
         ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
         ("", f"{began} of the initial model; best model {search.best_model}"),
-        ("time to that", reached),
+        (f"time to {score.target_quality:g}", reached),
         (
             "tried",
             f"{search.models} models of {search.architectures} architectures, {search.tuned} "

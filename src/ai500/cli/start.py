@@ -37,7 +37,8 @@ Runs = Annotated[
     typer.Option("--runs", help="Full trials: a number, or 'valid', the least runs of the class."),
 ]
 DataPath = Annotated[
-    Path | None, typer.Option("--data", help="A packed store, made by `ai500 data pack`.")
+    Path | None,
+    typer.Option("--data", help="A store of `ai500 data pack`, or a folder of climate data."),
 ]
 SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[

@@ -117,7 +117,13 @@ def in_parallel(
     )
 
     def submit(number: int) -> None:
-        pending.update((pool.submit(job), key) for key, job in itertools.islice(waiting, number))
+        # Workers are started here and inherit the mask: from their first line on Ctrl-C is ours.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            wanted = itertools.islice(waiting, number)
+            pending.update((pool.submit(job), key) for key, job in wanted)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     try:
         submit(2 * workers)
@@ -138,8 +144,7 @@ def in_parallel(
 
 
 def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it ends, however it ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End when the parent ends, however it ended."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -274,17 +274,28 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        unfinished = any(path.glob("*.images.npy"))
-        raise DataError(
-            f"{file}: missing: {path} is {'an unfinished' if unfinished else 'no'} store. "
-            "Run the command that makes it (ai500 data pack, ai500 data generate)"
-            f"{' again: it goes on where it stopped' if unfinished else ''}."
-        ) from None
+        raise DataError(_why_no_store(path)) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{file}: cannot read this manifest: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{file}: not a manifest of format {FORMAT!r}. Make the store again.")
     return manifest
+
+
+def _why_no_store(path: Path) -> str:
+    if any(path.glob("*.images.npy")):
+        return (
+            f"{path / MANIFEST}: missing: {path} is an unfinished store. Run the command that "
+            "makes it (ai500 data pack, ai500 data generate) again: it goes on where it stopped."
+        )
+    if path.is_dir():
+        why = f"it has no {MANIFEST}, and no years of climate data (climo_1979.h5, …)"
+    else:
+        why = "it is a file, not a folder" if path.exists() else "there is no such folder"
+    return (
+        f"{path} is no store: {why}. `ai500 data pack` makes one of your images, `ai500 data "
+        "generate` one of learnable data."
+    )
 
 
 def _from_manifest(path: Path, manifest: dict[str, Any]) -> Store:

@@ -131,7 +131,7 @@ def sections(node: NodeDescription) -> list[tuple[str, list[Row]]]:
             ],
         ),
         ("environment that changes results", _environment(software.environment)),
-        ("clocks and throttling", [*state_rows("before", node.before), *_after(node)]),
+        ("clocks and throttling", _states(node)),
     ]
 
 
@@ -207,8 +207,11 @@ def _environment(variables: Mapping[str, str]) -> list[Row]:
     return list(variables.items()) or [("variables", "none set")]
 
 
-def _after(node: NodeDescription) -> list[Row]:
-    return [] if node.after is None else state_rows("after", node.after)
+def _states(node: NodeDescription) -> list[Row]:
+    """Of a run before and after; of a node that was only looked at, as it is."""
+    if node.after is None:
+        return [(name.strip(), value) for name, value in state_rows("", node.before)]
+    return [*state_rows("before", node.before), *state_rows("after", node.after)]
 
 
 def state_rows(when: str, state: State) -> list[Row]:

@@ -96,7 +96,9 @@ OPERATORS: Table = (
     ("element-wise", r"^aten::(_fused_\w+|_foreach_\w+|_amp_\w+|mul_|isfinite|sub_|add_|lerp_)$"),
     ("element-wise", r"^aten::(cross_entropy_loss|log_softmax|softmax|nll_loss\w*|normal_)$"),
     ("element-wise", r"^aten::(rand\w*|uniform_|random_|bernoulli_?|where)$"),
-    ("element-wise", r"^aten::(logical_\w+|bitwise_\w+)$"),
+    ("element-wise", r"^aten::(logical_\w+|bitwise_\w+|argsort)$"),
+    ("element-wise", r"^aten::_?embedding_bag"),  # weighted sums: RoI align
+    ("transformation", r"^aten::gather_backward$"),
     ("element-wise", r"^aten::(frexp\w*|arange|linspace|masked_fill_?|dropout|clamp_\w+|__\w+__)$"),
 )
 """Question 2. Operators not listed go by the kind that counting operations gives them."""
@@ -117,7 +119,7 @@ LIKELY_KERNELS: Table = (
 
 _DEFERRING = re.compile(
     r"^aten::(empty\w*|new_empty\w*|resize_|resolve_(conj|neg)|set_|lift_fresh|item)$|"
-    r"^aten::(result_type|promote_types|tensor_split|can_cast|is_nonzero)$"
+    r"^aten::(result_type|promote_types|tensor_split|can_cast|is_nonzero|broadcast_tensors)$"
 )
 """Allocations and the like: part of the operator around them, as views are."""
 _AUGMENTATION = re.compile(r"^aten::(affine_grid_generator|grid_sampler\w*)$")

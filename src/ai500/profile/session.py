@@ -88,6 +88,11 @@ def profile(request: Request, observer: Observer) -> Profile:
     wanted = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in wanted]
     plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
+    if plans[0].search is not None:
+        raise InputError(
+            "a search trains another model each round: there is no step of it to profile. Profile "
+            "a run of image_classification instead."
+        )
     if request.config.data.path is None:
         class_source(plans[0].workload, plans[0].problem_class)
     _check_folder(request)

@@ -33,6 +33,7 @@ from ai500.roofline.records import (
 )
 from ai500.roofline.traffic import Traffic
 from ai500.rundir import RunFolder
+from ai500.schema import SchemaError
 
 KERNEL_PRECISION = {
     "fp32": "fp32",
@@ -381,7 +382,10 @@ def read_record(path: Path) -> RooflineRecord:
     """A roofline from disk, or what is wrong with the file."""
     if not path.exists():
         raise InputError(f"{path}: no such file. Measure a roofline: ai500 roofline --out {path}")
-    return rundir.read(RooflineRecord, path)
+    try:
+        return rundir.read(RooflineRecord, path)
+    except SchemaError as error:
+        raise InputError(f"{path} is no roofline of this version of ai500: {error}") from error
 
 
 def newest_record(folder: Path) -> Path:

@@ -62,7 +62,7 @@ def largest_error(evidence: Evidence) -> Iterator[Found]:
             yield Found(
                 f"trial {trial.trial}: the best model's error is {trial.ensemble_quality:.4f}, "
                 f"the largest of the class {most:g}",
-                do="Search longer, or with more workers.",
+                do="Search longer (automl.minutes) or with more workers (ensemble.size).",
                 reference=f"at most {most:g}",
                 run=f"{trial.ensemble_quality:.4f}",
             )
