@@ -159,7 +159,7 @@ def test_plan_finds_the_accelerators(
         (["slurm.partition=bach"], {}, 2, 'Did you mean "batch"?'),
         (["system.nodes=9"], {}, 2, "partition 'batch' has 4"),
         (["system.device=cuda"], {}, 2, "has 0 accelerators"),
-        (["slurm.constraint=h100"], {}, 3, "has no node that can be used"),
+        (["slurm.constraint=h100"], {}, 3, "has no node with slurm.constraint = 'h100'"),
         ([], {"SLURM_CONF": "/nowhere/slurm.conf"}, 3, "set SLURM_CONF to its slurm.conf"),
         ([], {"PATH": "only prlimit"}, 3, "module load slurm"),
     ],
