@@ -43,7 +43,8 @@ def option(
 
 def nearest(word: str, known: list[str]) -> str:
     """ "; did you mean …?" or the list of what is known."""
-    match = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    part_of = [name for name in known if word in name.split("-")]  # bf16 → mixed-bf16
+    match = part_of[:1] or difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"did you mean {match[0]!r}?" if match else "known: " + ", ".join(sorted(known))
 
 

@@ -42,6 +42,7 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
         ("[ensemble]\nsampler = 'poison'", "did you mean 'poisson'?"),
         ("[train]\nprecision = 'fp9'", "train.precision = 'fp9': no such precision; did you mean"),
         ("[train]\noptimizer = 'lambda'", "train.optimizer = 'lambda': no such optimizer"),
+        ("[train]\nprecision = 'bf16'", "did you mean 'mixed-bf16'?"),
         ("[train]\nschedule = 'polynom'", "did you mean 'polynomial'?"),
         ("[train]\naccumulation = 0", "train.accumulation: 0 is too small; at least 1"),
         ("[train]\ndecay_epochs = ['a']", "train.decay_epochs[0]: expected a whole number"),
