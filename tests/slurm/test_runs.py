@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -213,6 +214,23 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert told(run, "resumed", member=0)
+
+
+def test_status_says_what_members_wait_for_while_they_are_followed(
+    cluster: Cluster, run_ensemble: Submit, submit: Submit, shared_folder: Path
+) -> None:
+    run = shared_folder / "run"
+    busy = ("--nodes=4", "--exclusive", "--output=/dev/null", "--wrap=sleep 300")
+    cluster.run("sbatch", *busy)
+    command = run_ensemble(cluster, run)
+    seen(command, run / "events.jsonl", "job_submitted")
+    status = submit(cluster, "status", run)
+    assert status.wait() == 0, status.err
+    assert "running (process" in status.out
+    assert re.search(r"0 of 3 members done; waiting for: \w+", status.out)
+    command.interrupt()
+    assert command.wait() == 130, command.err
+    assert len(queue(cluster)) == 1
 
 
 def test_detach_status_resume_and_control_c(
