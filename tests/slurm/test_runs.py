@@ -160,11 +160,22 @@ def test_plan_finds_the_accelerators(
         (["slurm.partition=bach"], {}, 2, 'Did you mean "batch"?'),
         (["system.nodes=9"], {}, 2, "partition 'batch' has 4"),
         (["system.device=cuda"], {}, 2, "has 0 accelerators"),
+        (["container.image=x"], {}, 2, "scheduler.launcher = 'bare' starts no container"),
+        (["slurm.time_limit=2h"], {}, 2, "is no time that Slurm knows"),
         (["slurm.constraint=h100"], {}, 3, "has no node with slurm.constraint = 'h100'"),
         ([], {"SLURM_CONF": "/nowhere/slurm.conf"}, 3, "set SLURM_CONF to its slurm.conf"),
         ([], {"PATH": "only prlimit"}, 3, "module load slurm"),
     ],
-    ids=["partition", "nodes", "device", "constraint", "no configuration", "no Slurm"],
+    ids=[
+        "partition",
+        "nodes",
+        "device",
+        "image",
+        "time",
+        "constraint",
+        "no configuration",
+        "no Slurm",
+    ],
 )
 def test_what_the_cluster_lacks_is_said_in_one_line(
     cluster: Cluster,
