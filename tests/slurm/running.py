@@ -50,10 +50,11 @@ ON_SLURM: dict[str, object] = {
 
 
 def arguments(store: Path, settings: dict[str, object]) -> list[str | Path]:
-    """The training's settings with these over them, as a command line."""
+    """The training's settings with these over them, as a command line; None leaves one out."""
     pairs = [
         f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in (TRAINING | settings).items()
+        if value is not None
     ]
     return ["--data", store, *(word for pair in pairs for word in ("--set", pair))]
 

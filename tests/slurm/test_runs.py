@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -159,11 +160,22 @@ def test_plan_finds_the_accelerators(
         (["slurm.partition=bach"], {}, 2, 'Did you mean "batch"?'),
         (["system.nodes=9"], {}, 2, "partition 'batch' has 4"),
         (["system.device=cuda"], {}, 2, "has 0 accelerators"),
-        (["slurm.constraint=h100"], {}, 3, "has no node that can be used"),
+        (["container.image=x"], {}, 2, "scheduler.launcher = 'bare' starts no container"),
+        (["slurm.time_limit=2h"], {}, 2, "is no time that Slurm knows"),
+        (["slurm.constraint=h100"], {}, 3, "has no node with slurm.constraint = 'h100'"),
         ([], {"SLURM_CONF": "/nowhere/slurm.conf"}, 3, "set SLURM_CONF to its slurm.conf"),
         ([], {"PATH": "only prlimit"}, 3, "module load slurm"),
     ],
-    ids=["partition", "nodes", "device", "constraint", "no configuration", "no Slurm"],
+    ids=[
+        "partition",
+        "nodes",
+        "device",
+        "image",
+        "time",
+        "constraint",
+        "no configuration",
+        "no Slurm",
+    ],
 )
 def test_what_the_cluster_lacks_is_said_in_one_line(
     cluster: Cluster,
@@ -213,6 +225,23 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert told(run, "resumed", member=0)
+
+
+def test_status_says_what_members_wait_for_while_they_are_followed(
+    cluster: Cluster, run_ensemble: Submit, submit: Submit, shared_folder: Path
+) -> None:
+    run = shared_folder / "run"
+    busy = ("--nodes=4", "--exclusive", "--output=/dev/null", "--wrap=sleep 300")
+    cluster.run("sbatch", *busy)
+    command = run_ensemble(cluster, run)
+    seen(command, run / "events.jsonl", "job_submitted")
+    status = submit(cluster, "status", run)
+    assert status.wait() == 0, status.err
+    assert "running (process" in status.out
+    assert re.search(r"0 of 3 members done; waiting for: \w+", status.out)
+    command.interrupt()
+    assert command.wait() == 130, command.err
+    assert len(queue(cluster)) == 1
 
 
 def test_detach_status_resume_and_control_c(

@@ -137,6 +137,10 @@ def test_plan_json_of_the_default(ai500: Run) -> None:
         (["plan", "--data", "nowhere"], "is no store"),
         (["run", "--class", "full"], "needs your own data"),
         (["run", "--scheduler", "pbs"], "no such scheduler"),
+        (
+            ["plan", "--scheduler", "local", "--set", "container.image=x"],
+            "scheduler.launcher = 'bare' starts no container",
+        ),
         (["run", "--runs", "0"], "--runs 0: a whole number from 1 on, or 'valid'"),
         (["plan", "--runs", "many"], "--runs many"),
         (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; at least 1"),
@@ -178,6 +182,15 @@ def test_a_plan_for_other_machines_does_not_run_here(ai500: Run) -> None:
     code, _, err = ai500("run", "--set", "system.nodes=4", "--out", "run")
     assert code == 3
     assert "runs on this machine alone" in err
+    assert not Path("run").exists()
+
+
+def test_a_container_runtime_that_is_not_here_is_named(ai500: Run) -> None:
+    settings = ("scheduler.launcher=podman", "container.image=x", 'container.runtime=["podmann"]')
+    words = [word for setting in settings for word in ("--set", setting)]
+    code, _, err = ai500("run", *words, "--out", "run")
+    assert code == 3
+    assert "the program 'podmann', which is not on this machine" in " ".join(err.split())
     assert not Path("run").exists()
 
 

@@ -52,6 +52,7 @@ def test_a_mistake_is_told_of_where_it_is(tmp_path: Path) -> None:
         ("[ensemble]\nsampler = 'poison'", "did you mean 'poisson'?"),
         ("[train]\nprecision = 'fp9'", "train.precision = 'fp9': no such precision; did you mean"),
         ("[train]\noptimizer = 'lambda'", "train.optimizer = 'lambda': no such optimizer"),
+        ("[train]\nprecision = 'bf16'", "did you mean 'mixed-bf16'?"),
         ("[train]\nschedule = 'polynom'", "did you mean 'polynomial'?"),
         ("[train]\naccumulation = 0", "train.accumulation: 0 is too small; at least 1"),
         ("[train]\ndecay_epochs = ['a']", "train.decay_epochs[0]: expected a whole number"),

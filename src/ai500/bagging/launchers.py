@@ -29,6 +29,9 @@ DEVICE_VARIABLES = (
 )
 """By which a scheduler says which of a node's accelerators are the job's."""
 
+RUNTIMES = ("apptainer", "podman", "docker")
+"""Launchers that start a program of the machine, if not told otherwise of their own name."""
+
 
 class Launcher(Protocol):
     """Wraps the command of one job."""

@@ -232,7 +232,11 @@ def clear(trial: TrialFolder) -> int:
     """Remove this job's copies from the node; every member's task names the same scratch."""
     tasks = sorted(trial.path.glob("members/*/task.json"))
     if tasks:
-        placement.remove(job_scratch(rundir.read(Task, tasks[0])))
+        task = rundir.read(Task, tasks[0])
+        placement.remove(job_scratch(task))
+        if "SLURM_JOB_ID" in (task.scratch or ""):  # a folder that this job made for itself
+            with contextlib.suppress(OSError):
+                job_scratch(task).parents[1].rmdir()
     return 0
 
 

@@ -112,7 +112,8 @@ def _launcher(run: RunFolder, config: Config, plan: Plan, *, store: Path | None)
 def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
     """What a job reads and writes: run folder, store, scratch; each once."""
     folders = [str(run.path.resolve())]
-    if config.data.stage and config.container.image is not None:
+    in_container = config.scheduler.launcher != "bare" and config.container.image is not None
+    if config.data.stage and in_container:
         folders.append(_scratch_to_mount(config))
     if store is not None:
         folders.append(str(store.resolve()))

@@ -162,15 +162,19 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     jobs = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         views[job.member].state, views[job.member].attempt = job.state, job.attempt
-    if not folder.owner():
-        # Nobody keeps the records up to date; the scheduler knows what became of the jobs.
+    followed = folder.owner() is not None
+    waits = any(view.state == "pending" for view in views.values())
+    if not followed or (waits and plugins.scheduler(plan.scheduler).outlives_controller):
+        # Records that nobody keeps up to date, or jobs that wait: the scheduler knows more.
         try:
             states = setting.known_states(folder, number)
         except AI500Error as error:
             console.print(f"states as last recorded: {error}", soft_wrap=True, markup=False)
             states = {}
         for member, (_, told) in states.items():
-            views[member].state, views[member].reason = told.state, told.reason
+            views[member].reason = told.reason
+            if not followed:
+                views[member].state = told.state
     for member, view in views.items():
         if trial.member(member).record.exists():
             view.state = "done"

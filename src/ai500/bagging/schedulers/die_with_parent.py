@@ -19,7 +19,10 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the process that started this is gone")
-    os.execvp(command[0], command)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"error: {command[0]!r} can't be started on this machine: {error.strerror}.")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ai500.atomic import explaining_write_errors
-from ai500.bagging.launchers import Launcher
+from ai500.bagging.launchers import RUNTIMES, Launcher
 from ai500.bagging.on_node import DIE_WITH_PARENT
 from ai500.bagging.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Setting
 from ai500.config import Config
-from ai500.errors import ConfigError
+from ai500.errors import ConfigError, EnvironmentLacksError
 from ai500.records import Cluster
 
 GRACE_SECONDS = 15.0
@@ -159,7 +160,20 @@ class LocalKind:
                 f"scheduler.launcher = {setting.plan.launcher!r} needs Slurm to start the "
                 "container. Set scheduler.kind = 'slurm', or another launcher."
             )
+        _check_runtime(setting)
         return []
+
+
+def _check_runtime(setting: Setting) -> None:
+    """What starts the containers is on this machine; on a cluster only the nodes know."""
+    launcher, runtime = setting.plan.launcher, setting.config.container.runtime
+    program = runtime[0] if runtime else launcher
+    if launcher in RUNTIMES and shutil.which(program) is None:
+        raise EnvironmentLacksError(
+            f"scheduler.launcher = {launcher!r} starts the program {program!r}, which is not on "
+            "this machine. Install it, name another with container.runtime, or set another "
+            "launcher."
+        )
 
 
 LOCAL = LocalKind()

@@ -17,13 +17,12 @@ from ai500 import rundir
 from ai500.atomic import write_text
 from ai500.bagging.meeting_point import MeetingPoint
 from ai500.bagging.schedulers import JobSpec, JobStatus, SchedulerUnavailableError, Setting
+from ai500.bagging.schedulers import slurm_checks as checks
 from ai500.bagging.schedulers import slurm_commands as commands
 from ai500.bagging.schedulers.slurm_script import Part, Request, array_script, gang_script
 from ai500.config import Config
-from ai500.errors import ConfigError, EnvironmentLacksError
 from ai500.records import Cluster, Plan
 from ai500.rundir import TrialFolder
-from ai500.units import human_seconds
 
 CHECKPOINT_SECONDS = 60.0
 CANCEL_SECONDS = 120.0
@@ -263,7 +262,7 @@ class SlurmKind:
     def survey(self, config: Config) -> Cluster | None:
         """The nodes of the partition that can be used, and what one of them has."""
         slurm = config.slurm
-        _check(config)
+        checks.check_settings(config)
         told = commands.read_cluster(partition=slurm.partition, constraint=slurm.constraint)
         usable = [node for node in told.nodes if node.usable]
         wanted = config.system.accelerators_per_node
@@ -271,19 +270,9 @@ class SlurmKind:
             usable = [node for node in usable if node.gpus >= wanted]
         unusable = {n.name: n.why or n.state for n in told.nodes if not n.usable}
         if not usable:
-            raise EnvironmentLacksError(
-                f"partition {told.partition!r} has no node that can be used now "
-                f"({len(told.nodes)} in all: {_some(unusable)}). Choose another slurm.partition "
-                "or slurm.constraint, or ask the site."
-            )
-        limit = commands.seconds_of(slurm.time_limit or "")
-        if limit is not None and told.max_seconds is not None and limit > told.max_seconds:
-            raise ConfigError(
-                f"slurm.time_limit = {slurm.time_limit!r} is longer than the "
-                f"{human_seconds(told.max_seconds)} that partition {told.partition!r} allows. "
-                "Members go on from their checkpoint in another job: set a shorter one."
-            )
-        _check_uniform(told.partition, usable, device=config.system.device)
+            raise checks.no_node(told.partition, unusable, constraint=slurm.constraint)
+        checks.check_time_limit(slurm.time_limit, partition=told)
+        checks.check_uniform(told.partition, usable, device=config.system.device)
         return Cluster(
             name=told.name,
             partition=told.partition,
@@ -363,38 +352,3 @@ def _at_once(plan: Plan) -> int | None:
     if plan.cluster is None or plan.system_scale >= slots * len(plan.cluster.nodes):
         return None
     return plan.system_scale // plan.parallel_degree
-
-
-def _check(config: Config) -> None:
-    slurm = config.slurm
-    texts = {
-        "setup": slurm.setup, "sbatch": slurm.sbatch, "srun": slurm.srun,
-        "partition": (slurm.partition or "",), "account": (slurm.account or "",),
-        "qos": (slurm.qos or "",), "time_limit": (slurm.time_limit or "",),
-        "constraint": (slurm.constraint or "",), "reservation": (slurm.reservation or "",),
-    }  # fmt: skip
-    for key, values in texts.items():
-        if any("\n" in value or "\0" in value for value in values):
-            raise ConfigError(f"slurm.{key}: a line break would end the line. Use one item a line.")
-    if config.ensemble.members_per_accelerator > 1 and slurm.start == "array":
-        raise ConfigError(
-            "ensemble.members_per_accelerator > 1 with slurm.start = 'array': Slurm gives an "
-            "accelerator to one job alone. Set slurm.start = 'gang' (decision D11)."
-        )
-
-
-def _check_uniform(
-    partition: str, nodes: Sequence[commands.ClusterNode], *, device: str | None
-) -> None:
-    counts = sorted({node.gpus for node in nodes})
-    if device != "cpu" and len(counts) > 1:
-        raise ConfigError(
-            f"the nodes of partition {partition!r} have different numbers of accelerators "
-            f"({', '.join(map(str, counts))}). Choose some with slurm.constraint, or set "
-            "system.accelerators_per_node."
-        )
-
-
-def _some(unusable: dict[str, str]) -> str:
-    shown = [f"{name}: {why}" for name, why in list(unusable.items())[:3]]
-    return ", ".join(shown) + (", …" if len(unusable) > 3 else "") or "none"
