@@ -237,7 +237,7 @@ VIOLATIONS: dict[str, Violation] = {
         events("first_batch", wall=0.0), "somebody set the clock"
     ),
     "clocks compared": V(score(clock_uncertainty_seconds=None), "was not measured"),
-    "start skew": V(score(start_skew_seconds=0.5, seconds=1.0), "started over 0.5"),
+    "start skew": V(score(start_skew_seconds=0.5, seconds=1.0), "started over 500 ms of its 1.0 s"),
     "idle time": V(score(idle_seconds=0.5, seconds=1.0), "no member trained"),
     "shared accelerators": V(run_score(members_per_accelerator=2), "2 members"),
     "target reached": V(score(ensemble_quality=0.8), "misses the target of 0.86"),

@@ -37,7 +37,7 @@ from ai500.study.studies import STUDIES, study_named
 from ai500.units import human_seconds, human_si
 
 app = typer.Typer(
-    help="The papers' experiments on this machine: planned, restartable, plotted.",
+    help="The papers' experiments: planned, restartable, plotted.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
