@@ -215,6 +215,7 @@ VIOLATIONS: dict[str, Violation] = {
     "class as registered": V(
         defined(least_runs=100), "the plan's class has least runs 100, the registered one 3"
     ),
+    "model not known": V(lambda e: replace(e, model=None), "SHA-256 of its graph is disclosed"),
     "data not known": V(
         registered(store_sha256=None), "is not known to this version: its SHA-256 is disclosed"
     ),
