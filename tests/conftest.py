@@ -136,13 +136,16 @@ def processes_of(folder: Path) -> list[int]:
 
 @pytest.fixture(scope="session")
 def finished_run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real run to its end: two members in two trials, on the tiny store."""
+    """A real run to its end: two members in two trials, on the tiny store.
+
+    What it printed, not to a terminal, is in `printed.txt` beside it."""
     folder = tmp_path_factory.mktemp("finished")
     command = Command(
         "run", "--out", folder / "run", "--runs", "2", "--data", tiny_store,
         "--set", "train.epochs=2", "--set", "ensemble.size=2", "--set", "parallel.degree=1",
         "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
-        cwd=folder, environment={"TMPDIR": str(folder)},
+        cwd=folder, environment={"TMPDIR": str(folder), "COLUMNS": "80"},
     )  # fmt: skip
     assert command.wait() == 0, command.err
+    (folder / "printed.txt").write_text(command.out)
     return folder / "run"

@@ -87,13 +87,13 @@ def run_page(
         return int(str(code or 0)), out, err
 
     def run(examples: list[Example]) -> None:
-        names: dict[str, object] = {}
         _remove(path for example in examples for path in made_by(example))
         for example in examples:
             if example.language == "toml":
                 check_toml(example)
             elif example.language == "python":
-                exec(compile(example.text, example.where, "exec"), names)
+                # A namespace each: a reader may begin anywhere.
+                exec(compile(example.text, example.where, "exec"), {"__name__": example.where})
             else:
                 run_console(example, here=here, environment=environment)
 

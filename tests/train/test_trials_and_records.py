@@ -31,6 +31,25 @@ def make(parameters, hyperparameters):
 def policy(step, **rest):
     return 0.05
 '''
+BRANCHING = '''
+from ai500.workloads.image_classification import ImageClassification
+
+class Branching(ImageClassification):
+    """What its model does depends on the values: nobody can count it."""
+
+    name = "branching"
+
+    def model(self, problem_class):
+        from torch import nn
+
+        class Doubtful(nn.Sequential):
+            def forward(self, inputs):
+                return super().forward(inputs if inputs.mean() > 0 else -inputs)
+
+        return Doubtful(super().model(problem_class))
+
+WORKLOAD = Branching()
+'''
 
 
 def settings(store: Path, **more: object) -> list[str | Path]:
@@ -62,14 +81,16 @@ def judged(start: Start, run: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An installed package that offers an optimizer and a learning-rate policy of its own."""
+    """An installed package with an optimizer, a learning-rate policy and a workload of its own."""
     site = tmp_path_factory.mktemp("site")
     (site / "trick.py").write_text(TRICK)
+    (site / "branching.py").write_text(BRANCHING)
     info = site / "trick-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trick\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[ai500.optimizer]\ntrick = trick:make\n[ai500.learning_rate]\nmine = trick:policy\n"
+        "[ai500.workload]\nbranching = branching:WORKLOAD\n"
     )
     return site
 
@@ -153,3 +174,17 @@ def test_v2_section_5_4_is_caught_from_what_ran(
     assert "return 0.05" in record_of(run).effective["learning_rate"]["source"]
     assert "open learning rate" not in said
     assert said["changed learning rate"]["severity"] == "note"
+
+
+def test_a_model_that_cannot_be_counted_is_refused_before_it_trains(
+    tiny_store: Path, package: Path, start: Start, tmp_path: Path
+) -> None:
+    command = start(
+        "run", "--workload", "branching", "--out", "run", *settings(tiny_store),
+        PYTHONPATH=f"{SOURCE}:{package}",
+    )  # fmt: skip
+    assert command.wait() == 1
+    assert "depends on the values of its data" in command.err
+    told = {event["event"] for event in events.read(tmp_path / "run" / "events.jsonl")}
+    assert "start" in told
+    assert not told & {"first_batch", "epoch"}

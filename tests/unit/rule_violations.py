@@ -215,6 +215,7 @@ VIOLATIONS: dict[str, Violation] = {
     "class as registered": V(
         defined(least_runs=100), "the plan's class has least runs 100, the registered one 3"
     ),
+    "model not known": V(lambda e: replace(e, model=None), "SHA-256 of its graph is disclosed"),
     "data not known": V(
         registered(store_sha256=None), "is not known to this version: its SHA-256 is disclosed"
     ),
@@ -237,7 +238,7 @@ VIOLATIONS: dict[str, Violation] = {
         events("first_batch", wall=0.0), "somebody set the clock"
     ),
     "clocks compared": V(score(clock_uncertainty_seconds=None), "was not measured"),
-    "start skew": V(score(start_skew_seconds=0.5, seconds=1.0), "started over 0.5"),
+    "start skew": V(score(start_skew_seconds=0.5, seconds=1.0), "started over 500 ms of its 1.0 s"),
     "idle time": V(score(idle_seconds=0.5, seconds=1.0), "no member trained"),
     "shared accelerators": V(run_score(members_per_accelerator=2), "2 members"),
     "target reached": V(score(ensemble_quality=0.8), "misses the target of 0.86"),

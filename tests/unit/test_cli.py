@@ -36,6 +36,13 @@ def ai500(
     return run
 
 
+def fits(text: str, *, but_for: str | Path | None = None) -> bool:
+    """Into 80 columns, but for lines with this name of a file."""
+    lines = text.splitlines()
+    assert lines
+    return all(len(line) <= 80 or (but_for and str(but_for) in line) for line in lines)
+
+
 def commands() -> list[list[str]]:
     found = [[command.callback.__name__] for command in app.registered_commands if command.callback]
     for group in app.registered_groups:
@@ -64,6 +71,14 @@ def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) 
     code, out, _ = ai500(*command, "--help")
     assert code == 0
     assert f"Example: ai500 {' '.join(command)}" in " ".join(out.split())
+    assert fits(out)
+
+
+@pytest.mark.parametrize("group", [[], ["data"], ["study"]], ids=lambda group: " ".join(group))
+def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: list[str]) -> None:
+    code, out, _ = ai500(*group, "--help")
+    assert (code, fits(out)) == (0, True)
+    assert "..." not in out.partition("Commands:")[2], "a sentence was cut"
 
 
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:
@@ -96,8 +111,7 @@ def test_init_writes_a_file_and_never_over_one(ai500: Run, tmp_path: Path) -> No
 
 def test_plan_as_a_table_fits_80_columns(ai500: Run) -> None:
     code, out, _ = ai500("plan")
-    assert code == 0
-    assert max(map(len, out.splitlines())) <= 80
+    assert (code, fits(out)) == (0, True)
     assert "Eq. 5" in out
     assert "M = 4" in out
 
@@ -232,6 +246,19 @@ def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path
     code, out, _ = ai500("status", finished_run)
     assert code == 0
     assert "2 of 2 members done" in out
+    assert fits(out, but_for=finished_run)
+
+
+def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:
+    printed = (finished_run.parent / "printed.txt").read_text()
+    assert "member 1  done  epoch 2/2" in printed
+    assert "Findings" in printed
+    assert fits(printed, but_for=finished_run)
+    code, score, _ = ai500("score", finished_run)
+    assert (code, fits(score)) == (0, True)
+    code, judgement, _ = ai500("check", finished_run)
+    assert (code, fits(judgement, but_for=finished_run)) == (1, True)
+    assert "Broken rules" in judgement
 
 
 def test_cancel_of_a_run_that_does_not_run(ai500: Run, finished_run: Path) -> None:

@@ -16,7 +16,7 @@ from ai500.records import Operations
 
 
 def count_architecture(
-    architecture: Architecture, *, input_shape: tuple[int, int, int], convention: str
+    architecture: Architecture, *, input_shape: tuple[int, ...], convention: str
 ) -> Operations:
     """Of one image and one optimizer step, softmax included as AIPerf Table I has it."""
     traced = with_loss(trace_of(architecture, input_shape=input_shape), "softmax")
@@ -30,7 +30,7 @@ def count_architecture(
     )
 
 
-def trace_of(architecture: Architecture, *, input_shape: tuple[int, int, int]) -> Trace:
+def trace_of(architecture: Architecture, *, input_shape: tuple[int, ...]) -> Trace:
     """The operators of one image in the order they run."""
     shapes: dict[int, Shape] = {}
     ops: list[Op] = []

@@ -27,7 +27,7 @@ ConfigPath = Annotated[
     typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml if there."),
 ]
 WorkloadName = Annotated[
-    str | None, typer.Option("--workload", help="The AI task, e.g. image_classification.")
+    str | None, typer.Option("--workload", help="image_classification, extreme_weather or automl.")
 ]
 ClassName = Annotated[
     str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")

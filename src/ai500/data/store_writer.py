@@ -147,7 +147,8 @@ class StoreWriter:
         what = f"{plan.name}: images {first} to {first + len(images) - 1} of {split!r}"
         if images.dtype != np.uint8 or images.shape[1:] != plan.shape:
             raise DataError(
-                f"{what} are {images.dtype} {images.shape[1:]}; the store holds uint8 {plan.shape}."
+                f"{what} are {images.dtype} {images.shape[1:]}; the store holds uint8 "
+                f"{plan.shape}: scale to 0 … 255 in the source, back in evaluation_inputs."
             )
         if labels.shape != images.shape[:1]:
             raise DataError(f"{what} come with labels of shape {labels.shape}: one each, please.")

@@ -200,7 +200,8 @@ def _explained(
     shapes = ", ".join("×".join(map(str, tensor.shape)) for tensor in inputs)
     return InputError(
         f"{path.described} fails on an input of {shapes}: {reason}. "
-        "Check the input's shape (--input, without the batch) and type (--dtype)."
+        "Check the input's shape (without the batch) and type: --input and --dtype of "
+        "`ai500 flops`, input_shape of a workload's class."
     )
 
 

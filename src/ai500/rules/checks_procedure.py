@@ -16,6 +16,7 @@ from ai500.rules.checks_records import by_member, finished
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.rules.facts import facts, plain
 from ai500.rules.layers import Found, rule
+from ai500.units import human_seconds
 
 OFFICIAL_CONVENTION = "aiperf"
 RECORDED = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))
@@ -282,7 +283,7 @@ def start_skew(evidence: Evidence) -> Iterator[Found]:
         if trial.start_skew_seconds > 0.02 * trial.seconds:
             yield Found(
                 f"the first wave of trial {trial.trial} started over "
-                f"{trial.start_skew_seconds:.1f} of its {trial.seconds:.0f} s",
+                f"{human_seconds(trial.start_skew_seconds)} of its {human_seconds(trial.seconds)}",
                 do="On a cluster, slurm.start = 'gang' starts all members together.",
             )
 

@@ -87,6 +87,19 @@ def data_not_known(evidence: Evidence) -> Iterator[Found]:
         )
 
 
+@rule(layer=7, source="V2 §5.1.3", severity="note", of="ensemble")
+def model_not_known(evidence: Evidence) -> Iterator[Found]:
+    """Where this version does not know the class's model, an outside workload's, it is disclosed."""
+    if evidence.model is None:
+        graphs = {told(member, "model", "graph_sha256") for member in evidence.members}
+        names = " and ".join(sorted(short(str(one)) for one in graphs - {None}))
+        yield Found(
+            "the class's model is not known to this version: the SHA-256 of its graph is "
+            f"disclosed, {names or 'not recorded'}",
+            run=names or None,
+        )
+
+
 @rule(source="decision D13")
 def least_ensemble(evidence: Evidence) -> Iterator[Found]:
     """The ensemble has at least the least M of its class."""

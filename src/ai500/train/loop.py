@@ -25,7 +25,7 @@ from ai500.bagging.data_sampler import Counts, epoch_order
 from ai500.errors import AI500Error
 from ai500.parallel.engines import Engine, Wish
 from ai500.randomness import Stream, derive
-from ai500.records import Progress, Task
+from ai500.records import Operations, Progress, Task
 from ai500.rundir import MemberFolder
 from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
@@ -67,6 +67,8 @@ class Member:
     events: Listener | None
     """Rank 0's; None on the others."""
     stop_requested: Callable[[], bool]
+    operations: Operations | None = None
+    """Of the whole model, counted by rank 0 before it trains."""
     on_ready: Callable[[], None] = lambda: None
     """Called once, when all is ready for the first batch."""
     on_step: Callable[[checkpoint.Position], None] = lambda _: None

@@ -138,7 +138,7 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
     """Model, engine, optimizer and data of this rank."""
     workload = plugins.workload(task.workload)
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
-    return put_together(
+    member = put_together(
         task,
         model=workload.model(task.definition).to(device),
         mesh=make_mesh(task.parallel, device=device),
@@ -147,6 +147,9 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
         log=event_log(task, rank=rank, device=device),
         stop=stop,
     )
+    if rank.rank == 0:  # now, so that a model that can't be counted does not train in vain
+        member.operations = _count_operations(member)
+    return member
 
 
 def samples_of(task: Task) -> Mapping[str, Samples]:
@@ -274,10 +277,10 @@ def finish(member: Member) -> None:
     weights = whole_weights(member.engine.module, member.engine.layout)
     groups = what_ran.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
-    if predictions is None or weights is None:
+    operations = member.operations
+    if predictions is None or weights is None or operations is None:
         return
     atomic.write_array(member.folder.out_of_bag, predictions)
-    operations = _count_operations(member)
     member.emit("operations", **schema.encode(operations))
     told = list(events.read(member.folder.events))
     effective = what_ran.effective(member, groups=groups, described=described or [], told=told)

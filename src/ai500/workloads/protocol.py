@@ -73,12 +73,12 @@ class ProblemClass:
     penalty_exponent: int
     """n of Eq. 8."""
     least_runs: int
-    input_shape: tuple[int, int, int]
-    """Channels, height and width the model sees."""
+    input_shape: tuple[int, ...]
+    """Of one sample as the model sees it: an image's channels, height and width."""
     stored_shape: tuple[int, int, int]
     """Height, width and channels of an image in the store."""
     stored_value_bytes: int = field(default=1, kw_only=True)
-    """1: uint8; 4: float32."""
+    """1: uint8, as every store of generated or packed images; 4: float32, climate's frames."""
     classes: int
     train_samples: int
     validation_samples: int
