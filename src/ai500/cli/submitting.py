@@ -104,8 +104,10 @@ def submit(
 def _notes(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--notes {path}: can't be read as text: {error}") from error
+    except OSError as error:
+        raise InputError(f"--notes {path}: can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"--notes {path}: not a text in UTF-8.") from error
 
 
 def verify(
