@@ -29,7 +29,10 @@ Workers = Annotated[
 @app.command()
 def pack(
     source: Annotated[
-        Path, typer.Argument(help="Folder of class folders of images, a .npy or a .npz file.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="Folder of class folders of images, a .npy or a .npz file."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the store.")],
     labels: Annotated[
@@ -111,7 +114,9 @@ def generate(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="Folder of a store, or of climate data.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of a store, or of climate data.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Hold every byte of a store against its manifest.

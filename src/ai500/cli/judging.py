@@ -26,7 +26,9 @@ from ai500.rundir import RunFolder
 from ai500.schema import nearest
 from ai500.units import human_si
 
-SubjectPath = Annotated[Path, typer.Argument(help="A run folder, or a submission's file.")]
+SubjectPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder, or a submission's file.")
+]
 LevelName = Annotated[
     str | None,
     typer.Option("--level", help="hardware, system or free. Default: the submission's own."),

@@ -26,7 +26,10 @@ REASONS = 3
 
 
 def rank(
-    folder: Annotated[Path, typer.Argument(help="Folder with submissions (*.ai500) anywhere in.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder with submissions (*.ai500) anywhere in."),
+    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the web site, new or made by `rank`.")
     ],

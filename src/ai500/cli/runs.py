@@ -44,7 +44,7 @@ CANCEL_SECONDS = 240.0
 Detach = Annotated[
     bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
 ]
-RunPath = Annotated[Path, typer.Argument(help="The run folder, e.g. runs/my-run.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder, e.g. runs/my-run.")]
 
 
 def run(

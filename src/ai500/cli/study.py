@@ -147,7 +147,8 @@ for _name, (_own, _help) in COMMANDS.items():
 
 @app.command()
 def report(
-    path: Annotated[Path, typer.Argument(help="The study's folder.")], as_json: AsJson = False
+    path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The study's folder.")],
+    as_json: AsJson = False,
 ) -> None:
     """Draw a study's report again from what is on disk. Needs no torch.
 

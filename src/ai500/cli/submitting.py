@@ -30,7 +30,9 @@ from ai500.rundir import RunFolder
 from ai500.units import human_bytes, human_si
 
 DIFFERENCES_SHOWN = 20
-SubmissionPath = Annotated[Path, typer.Argument(help="The submission, e.g. mine.ai500.")]
+SubmissionPath = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The submission, e.g. mine.ai500.")
+]
 TrustedKeys = Annotated[
     Path | None,
     typer.Option("--trusted-keys", help="A public key (PEM), or a folder of them: who is known."),
@@ -38,7 +40,9 @@ TrustedKeys = Annotated[
 
 
 def keygen(
-    path: Annotated[Path, typer.Argument(help="File for the private key, e.g. mine.pem.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File for the private key, e.g. mine.pem.")
+    ],
 ) -> None:
     """Make a key to sign submissions with.
 
