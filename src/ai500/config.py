@@ -282,7 +282,9 @@ class ContainerConfig:
 class Config:
     """The whole file."""
 
-    workload: str = option("image_classification", "image_classification, extreme_weather or automl")
+    workload: str = option(
+        "image_classification", "image_classification, extreme_weather or automl"
+    )
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
     run: RunConfig = field(default_factory=RunConfig, metadata={"doc": "the trials"})
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)

@@ -89,7 +89,7 @@ def data_not_known(evidence: Evidence) -> Iterator[Found]:
 
 @rule(layer=7, source="V2 §5.1.3", severity="note", of="ensemble")
 def model_not_known(evidence: Evidence) -> Iterator[Found]:
-    """Where this version does not know the class's model, an outside workload's, it is disclosed."""
+    """Where this version does not know the class's model (an outside one), it is disclosed."""
     if evidence.model is None:
         graphs = {told(member, "model", "graph_sha256") for member in evidence.members}
         names = " and ".join(sorted(short(str(one)) for one in graphs - {None}))
