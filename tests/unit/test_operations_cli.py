@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from ai500 import plugins
 from ai500.cli import app
 from ai500.errors import AI500Error, InputError, RuleError
 from ai500.operations.published import AIPERF_TABLE_III
@@ -99,6 +100,15 @@ def test_resnet50_v1_json_is_aiperf_table_iii() -> None:
 def test_workload_and_named_model_agree() -> None:
     named, workload = flops_json("resnet50"), flops_json("image_classification")
     assert named["total"] == workload["total"]
+
+
+def test_a_workload_without_a_full_class_is_counted_at_its_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = plugins._table("workload")
+    monkeypatch.setitem(table, "error_rate", "tests.unit.lower_is_better:WORKLOAD")
+    asked, known = flops_json("error_rate"), flops_json("image_classification/smoke")
+    assert asked["total"] == known["total"]
 
 
 @pytest.mark.parametrize("option", [[], ["--tree"], ["--compare"], ["--exact-backward"]])

@@ -74,7 +74,9 @@ def countable(name: str) -> Countable:
         return _NAMED[name]
     workload, _, problem_class = name.partition("/")
     if workload in plugins.names("workload"):
-        return of_workload(plugins.workload(workload), problem_class or "full")
+        found = plugins.workload(workload)
+        largest = "full" if "full" in found.problem_classes else [*found.problem_classes][-1]
+        return of_workload(found, problem_class or largest)
     known = [*_NAMED, *plugins.names("workload")]
     raise InputError(
         f"no model called {name!r}; {nearest(name, known)} "
