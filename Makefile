@@ -43,7 +43,7 @@ debian-packages: # installs them all as soon as one of the commands is missing
 	  exit; \
 	done
 
-run: $(VENV)/.run ## install, run the smoke class (WORKLOAD=extreme_weather: the other one), report
+run: $(VENV)/.run ## install, run the smoke class (WORKLOAD=extreme_weather or automl: that one), report
 	$(BIN)/ai500 run $(if $(WORKLOAD),--workload $(WORKLOAD)) $(ARGS)
 
 test: $(VENV)/.test debian-packages ## all tests but the long ones
