@@ -54,9 +54,8 @@ def member_degrees(wanted: ParallelConfig, *, degree: int) -> tuple[int, int, in
     left = degree // product
     if len(missing) > 1 and left > 1:
         raise ConfigError(
-            f'parallel.mode = "mixed": {" and ".join(missing)} share what is left of '
-            f"parallel.degree = {degree}, {left}, in more than one way. State "
-            f"parallel.{missing[-1]}_degree."
+            f'parallel.mode = "mixed" with parallel.degree = {degree}: {" × ".join(missing)} must '
+            f"be {left}, and can in more than one way. State parallel.{missing[-1]}_degree."
         )
     found = stated | dict.fromkeys(missing, 1)
     if missing:
