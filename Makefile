@@ -11,6 +11,7 @@ help: ## what there is to make
 
 # A stamp newer than pyproject.toml means: installed as declared now.
 $(VENV)/.run: pyproject.toml
+	@echo "installing into $(VENV): a minute or two, silent"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@

@@ -344,9 +344,8 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. `ai500 init` writes one.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not valid TOML: it is no text in UTF-8. `ai500 init` writes an example."
-        ) from error
+        why = "it is no text in UTF-8. `ai500 init` writes an example."
+        raise ConfigError(f"{path}: not valid TOML: {why}") from error
     except (ValueError, RecursionError) as error:  # TOML's own errors are ValueErrors, too
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except OSError as error:

@@ -49,6 +49,7 @@ from ai500.schema import SchemaError
 T = TypeVar("T")
 FORMAT = 1
 SUFFIX = ".ai500"
+MADE_BY = "`ai500 submit RUN --level LEVEL --out FILE` makes one"
 INFO = "submission.json"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
@@ -169,13 +170,9 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Submissi
     """
     known = None if trusted_keys is None else signing.trusted(trusted_keys)
     if path.is_dir():
-        raise InputError(
-            f"{path} is a folder. `ai500 submit RUN --level LEVEL --out FILE` packs a run folder."
-        )
+        raise InputError(f"{path} is a folder. {MADE_BY} of a run folder.")
     if not path.is_file():
-        raise InputError(
-            f"{path}: no such file. `ai500 submit RUN --level LEVEL --out FILE` makes one."
-        )
+        raise InputError(f"{path}: no such file. {MADE_BY}.")
     with tempfile.TemporaryDirectory(prefix="ai500-submission-") as folder:
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()

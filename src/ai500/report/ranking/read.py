@@ -26,7 +26,7 @@ from ai500.report.ranking.entries import (
 )
 from ai500.rules import signing
 from ai500.rules.archive import printable
-from ai500.rules.submission import SUFFIX, Info, Submission, explaining, opened
+from ai500.rules.submission import MADE_BY, SUFFIX, Info, Submission, explaining, opened
 from ai500.rules.verify import TOLERANCE, contradictions
 from ai500.rundir import RunFolder
 
@@ -40,10 +40,7 @@ def find_submissions(folder: Path) -> list[Path]:
         raise InputError(f"{folder} is not a folder. Name the one that holds the submissions.")
     found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
     if not found:
-        raise InputError(
-            f"{folder} holds no submission (*{SUFFIX}). "
-            "`ai500 submit RUN --level LEVEL --out FILE` makes one."
-        )
+        raise InputError(f"{folder} holds no submission (*{SUFFIX}). {MADE_BY}.")
     return found
 
 
