@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,6 +226,13 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert told(run, "resumed", member=0)
+
+
+def test_a_run_folder_that_the_nodes_do_not_see(cluster: Cluster, run_ensemble: Submit) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # each node has a /tmp of its own
+        command = run_ensemble(cluster, Path(folder) / "run")
+        assert command.wait() == 1
+    assert "must lie where all nodes see it" in command.err
 
 
 def test_status_says_what_members_wait_for_while_they_are_followed(

@@ -40,8 +40,10 @@ def test_a_study_on_virtual_nodes(
     folder = shared_folder / "study"
     seeds = ("--seeds", "2") if study == "repeatability" else ()
     words = ("study", study, *seeds, "--points", ",".join(names), "--out", folder)
-    command = submit(cluster, *words, *arguments(shared_store, TINY | settings))
+    scratch: Settings = {"data.scratch": f"{shared_folder}/scratch/$SLURM_JOB_ID"}
+    command = submit(cluster, *words, *arguments(shared_store, TINY | scratch | settings))
     assert command.wait(600) == 0, command.err
+    assert not list((shared_folder / "scratch").iterdir())  # jobs leave nothing on their nodes
     result = json.loads((folder / "result.json").read_text())
     assert [point["name"] for point in result["points"]] == names
     assert not result["missing"]

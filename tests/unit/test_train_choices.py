@@ -94,3 +94,6 @@ def test_plan_shows_effective_batch_and_scaling(capsys: pytest.CaptureFixture[st
     assert "1.2 × 128/256 = 0.6 after 2 epochs of warm-up, then cosine" in shown
     assert "lars, weight decay 0.0005 on everything" in shown
     assert "int8" in shown
+    show_plan(planned(schedule="step", decay_epochs=(3, 6)))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "warm-up, then step after epochs 3, 6" in shown

@@ -272,10 +272,12 @@ def _communication(plan: Plan) -> str:
 def _learning_rate(plan: Plan) -> str:
     """Linear scaling, then warm-up and decay."""
     hyper = plan.hyperparameters
+    epochs = ", ".join(map(str, hyper.decay_epochs))
+    steps = f" after epochs {epochs}" if hyper.schedule == "step" else ""
     return (
         f"{hyper.base_learning_rate:g} × {plan.global_batch_size}/{hyper.reference_batch_size} = "
         f"{plan.learning_rate:.4g} after {hyper.warmup_epochs:g} epochs of warm-up, then "
-        f"{hyper.schedule}"
+        f"{hyper.schedule}{steps}"
     )
 
 
