@@ -245,7 +245,11 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
             ),
             ("power", _power(score)),
             ("time to quality", human_seconds(score.time_to_quality_seconds)),
-            ("time to target", "not reached" if target is None else human_seconds(target)),
+            (
+                "time to target",
+                ("not reached" if target is None else human_seconds(target))
+                + ", by the members' mean",
+            ),
             *([("trials", _trials(score))] if len(score.trials) > 1 else []),
             ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
             (
