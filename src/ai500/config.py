@@ -307,7 +307,7 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     try:
         config = decode(Config, data)
     except SchemaError as error:
-        in_file = path is not None and error.at not in (overrides or {})
+        in_file = path is not None and error.at.partition("[")[0] not in (overrides or {})
         source = str(path) if in_file else "the configuration"
         raise ConfigError(f"{source}: {_with_section(error)}") from error
     _check_names(config)

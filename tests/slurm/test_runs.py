@@ -232,7 +232,7 @@ def test_a_run_folder_that_the_nodes_do_not_see(cluster: Cluster, run_ensemble: 
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # each node has a /tmp of its own
         command = run_ensemble(cluster, Path(folder) / "run")
         assert command.wait() == 1
-    assert "must lie where all nodes see it" in command.err
+    assert "its node does not see the run folder" in command.err
 
 
 def test_status_says_what_members_wait_for_while_they_are_followed(

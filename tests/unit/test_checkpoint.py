@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
-from ai500.train.checkpoint import Position, Writer, read, restore
+from ai500.train.checkpoint import ONE_AT_A_TIME, Position, Writer, read, restore
 from ai500.train.precision.numerics import Numerics
 
 CPU = torch.device("cpu")
@@ -41,19 +42,18 @@ def step(engine: Engine, optimizer: torch.optim.Optimizer) -> None:
 
 def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1, momentum=0.9)
-    writer, path = Writer(), tmp_path / "checkpoint.pt"
-    for number in range(1, 9):
-        step(engine, optimizer)
-        then = {name: value.clone() for name, value in engine.module.state_dict().items()}
-        momenta = [
-            optimizer.state[one]["momentum_buffer"].clone() for one in parameters_of(optimizer)
-        ]
-        writer.save(
-            path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
-            position=Position(seed=1, step=number),
-        )  # fmt: skip
-        for _ in range(3):
-            step(engine, optimizer)
+    writer, path, disk_is_free = Writer(), tmp_path / "checkpoint.pt", threading.Event()
+    step(engine, optimizer)
+    then = {name: value.clone() for name, value in engine.module.state_dict().items()}
+    momenta = [optimizer.state[one]["momentum_buffer"].clone() for one in parameters_of(optimizer)]
+    ONE_AT_A_TIME.submit(disk_is_free.wait)
+    writer.save(
+        path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
+        position=Position(seed=1, step=8),
+    )  # fmt: skip
+    step(engine, optimizer)
+    assert not path.exists()
+    disk_is_free.set()
     writer.wait()
     state = read(path)
     assert state["position"]["step"] == 8

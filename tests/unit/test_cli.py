@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ai500.cli import app, main
+from ai500.errors import JobError
 from tests.conftest import Start
 
 Run = Callable[..., tuple[int, str, str]]
@@ -64,6 +65,23 @@ def test_a_message_is_a_line_of_a_log_and_fits_a_screen(
     assert " ".join(err.split()).startswith("error: the configuration: train.precission")
     assert max(map(len, lines)) <= 80 if on_screen else len(lines) == 1
     assert len(err.rstrip()) > 80
+
+
+def test_the_end_of_a_log_stays_as_it_was_written(
+    ai500: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = f'  File "loop.py"\n    {"long " * 30}\nKeyError: 1'
+    said = f"member 0 failed. {'Its log ends with this. ' * 5}\n\n{log}"
+
+    def fails() -> None:
+        raise JobError(said)
+
+    monkeypatch.setattr("ai500.cli.app", fails)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    code, _, err = ai500("run")
+    first, _, rest = err.partition("\n\n")
+    assert (code, rest.rstrip()) == (1, log)
+    assert max(map(len, first.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

@@ -58,6 +58,7 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
 
 def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
     view = MemberView(12, state="running", worker=WorkerView(10, "012-0010", 1, 5, 10, 0.4, 9e9))
+    view.epoch, view.epochs = 2, 60  # of the model that it trains now
     assert view.seconds_left is None
     show(view, {"event": "first_batch", "wall": time.time() - 30, "search_seconds": 120.0})
     assert view.seconds_left == pytest.approx(90, abs=5)

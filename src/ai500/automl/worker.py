@@ -150,8 +150,7 @@ class Worker:
     def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
         weights = whole_weights(member.engine.module, member.engine.layout)
         if self._head is not None and weights is not None:
-            held: Weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
-            self._head.ended(prepared.candidate, state, reason, held)
+            self._head.ended(prepared.candidate, state, reason, weights)
 
     def _begin(self) -> None:
         """The worker's first batch in this attempt."""

@@ -343,8 +343,8 @@ def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
         text = folder.log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return (
-            "error: there is none: the job could not write it. The run folder must lie where all "
-            "nodes see it; choose such a folder with --out."
+            "error: there is none: the job did not begin, or its node does not see the run folder "
+            "(choose one that all nodes see with --out)."
         )
     last_attempt = text.rpartition(ATTEMPT_MARK)[2].splitlines()[1:]
     # A worker that knows what is wrong says so in a line; the ranks that then miss it, and

@@ -56,6 +56,8 @@ class MemberView:
             return None  # the time between two attempts was no training
         if self.search_ends is not None:
             return max(0.0, self.search_ends - time.time())
+        if self.worker is not None:
+            return None  # its models come and go
         trained = self.epochs_done - self.epochs_at_start
         if trained <= 0 or not self.epochs:
             return None

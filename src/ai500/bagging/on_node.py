@@ -234,7 +234,7 @@ def clear(trial: TrialFolder) -> int:
     if tasks:
         task = rundir.read(Task, tasks[0])
         placement.remove(job_scratch(task))
-        if "SLURM_JOB_ID" in (task.scratch or ""):  # a folder that this job made for itself
+        if "SLURM_JOB_ID" in (task.scratch or ""):  # an empty folder that is named after the job
             with contextlib.suppress(OSError):
                 job_scratch(task).parents[1].rmdir()
     return 0

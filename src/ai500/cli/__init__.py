@@ -75,11 +75,15 @@ def main() -> None:
 def _tell(message: str) -> None:
     """One line in a log file, where it is searched for; within the width of a screen on one."""
     if sys.stderr.isatty():
-        message = textwrap.fill(
-            message,
-            shutil.get_terminal_size().columns,
-            subsequent_indent="  ",
-            break_long_words=False,  # a path is there to be copied
-            break_on_hyphens=False,
-        )
+        width = shutil.get_terminal_size().columns
+        message = "\n".join(_within(width, line) for line in message.splitlines())
     print(message, file=sys.stderr)
+
+
+def _within(width: int, line: str) -> str:
+    """What is indented, such as the end of a log, stays as it is, and so does a path."""
+    if len(line) <= width or line.startswith(" "):
+        return line
+    return textwrap.fill(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -161,7 +162,8 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     Collector(folder, trial=number, members=list(views)).show_all(views)
     jobs = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
-        views[job.member].state, views[job.member].attempt = job.state, job.attempt
+        view = views[job.member]
+        view.state, view.attempt = job.state, max(view.attempt, job.attempt)
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and plugins.scheduler(plan.scheduler).outlives_controller):
@@ -169,7 +171,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         try:
             states = setting.known_states(folder, number)
         except AI500Error as error:
-            console.print(f"states as last recorded: {error}", soft_wrap=True, markup=False)
+            print(f"states as last recorded: {error}", file=sys.stderr)
             states = {}
         for member, (_, told) in states.items():
             views[member].reason = told.reason

@@ -33,6 +33,9 @@ from ai500.parallel.engines.state import (
 )
 from ai500.train.precision.numerics import Numerics
 
+ONE_AT_A_TIME = ThreadPoolExecutor(1, "checkpoint")
+"""Of all members that share a process; it ends after the last file."""
+
 
 @dataclass
 class Position:
@@ -48,11 +51,10 @@ class Position:
 class Writer:
     """Writes beside the training: the state is copied at once, the file follows in a thread.
 
-    One file at a time, whole or absent. What goes wrong is raised by whoever comes next.
+    Whole or absent. What goes wrong is raised by whoever comes next.
     """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
     def save(
@@ -65,6 +67,8 @@ class Writer:
         position: Position,
     ) -> None:
         """Rank 0 writes, every rank brings its part."""
+        if engine.mesh.rank == 0:
+            self.wait()
         mine = copy.deepcopy({"engine": engine.memory(), "numerics": numerics.state_dict()})
         state = {
             "model": whole_weights(engine.module, engine.layout),
@@ -73,8 +77,7 @@ class Writer:
             "position": asdict(position),
         }
         if engine.mesh.rank == 0:
-            self.wait()
-            self._writing = self._thread.submit(_write, path, state)
+            self._writing = ONE_AT_A_TIME.submit(_write, path, state)
 
     def wait(self) -> None:
         """Until the last file is written."""
@@ -130,7 +133,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def _everyones(mine: dict[str, Any], engine: Engine) -> list[Any] | None:
     """What each rank remembers; rank 0's alone where it stands for all."""
-    if engine.layout.scattered or any(engine.memory().values()):
+    if engine.layout.scattered or any(mine["engine"].values()):
         return gather_objects(mine, size=engine.mesh.size)
     return [mine]
 

@@ -8,6 +8,7 @@ it may take the steps of several members in turn [D11].
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -100,18 +101,18 @@ def epochs(member: Member) -> Iterator[int]:
     """Train to the target epochs, from a checkpoint where there is one; each epoch as it ends."""
     position = prepare(member)
     member.on_ready()
-    training = train(member, position)
-    loss: Tensor | None = None
-    while True:
-        try:
-            wanted = training.send(loss)
-        except StopIteration:
-            return
-        if isinstance(wanted, int):
-            yield wanted
-            loss = None
-        else:
-            loss = take_step(member, wanted)
+    with contextlib.closing(train(member, position)) as training:
+        loss: Tensor | None = None
+        while True:
+            try:
+                wanted = training.send(loss)
+            except StopIteration:
+                return
+            if isinstance(wanted, int):
+                yield wanted
+                loss = None
+            else:
+                loss = take_step(member, wanted)
 
 
 def prepare(member: Member) -> checkpoint.Position:

@@ -277,9 +277,10 @@ def finish(member: Member) -> None:
     weights = whole_weights(member.engine.module, member.engine.layout)
     groups = what_ran.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
-    operations = member.operations
-    if predictions is None or weights is None or operations is None:
+    if predictions is None or weights is None:
         return
+    operations = member.operations
+    assert operations is not None, "rank 0 counted before it trained"
     atomic.write_array(member.folder.out_of_bag, predictions)
     member.emit("operations", **schema.encode(operations))
     told = list(events.read(member.folder.events))
