@@ -199,6 +199,12 @@ def test_the_widest_coverage_that_every_node_has_and_no_part_twice(tmp_path: Pat
     whole = energy_of(tmp_path / "one", 0, 10)
     assert isinstance(whole, Energy)
     assert (whole.coverage, round(whole.watts)) == ("whole nodes", 900)
+    write_log(tmp_path / "outside", covers={"mine": ["node"]},
+              columns=[("mine", "x", "energy_joules", None)], times=seconds(0, 10),
+              values=lambda t: [105 * t])  # fmt: skip
+    outside = energy_of(tmp_path / "outside", 0, 10)
+    assert isinstance(outside, Energy)
+    assert outside.coverage == "whole nodes, told by mine (not one of ours)"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ and the whole window, or not at all: a device that was not metered for 5 % of th
 makes its meter unusable; what is missing below that is filled with the device's own mean power.
 
 Of several meters the widest one counts that every node has: the whole node, else the sum of those
-parts (accelerators, processors, memory) that do not overlap. What was covered is always named.
+parts (accelerators, processors, memory) that do not overlap. What was covered is always named,
+and so is a meter that is somebody else's plugin.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class NotMeasured:
 
 
 Parts = tuple[str, ...]
+Told = tuple[float, str]
+"""Joules, and the meter that told them."""
 
 
 def trial_energy(
@@ -70,7 +73,7 @@ def trial_energy(
 ) -> Energy | NotMeasured:
     """The energy of all nodes; `nodes_of_members`: on how many nodes each member trained."""
     metered: dict[int, set[str]] = {}
-    nodes: list[dict[Parts, float]] = []
+    nodes: list[dict[Parts, Told]] = []
     reasons: list[str] = []
     for log in logs:
         for head in log.heads:
@@ -91,9 +94,13 @@ def trial_energy(
     chosen = _widest(common)
     if not chosen:
         return NotMeasured("; ".join(dict.fromkeys(reasons)) or "no meter is on every node")
-    total = sum(one[parts] for one in nodes for parts in chosen)
-    names = [NAMES.get(part, part) for parts in chosen for part in parts]
-    return Energy(total, total / window.seconds, " + ".join(names))
+    told = [one[parts] for one in nodes for parts in chosen]
+    total = sum(joules for joules, _ in told)
+    coverage = " + ".join(NAMES.get(part, part) for parts in chosen for part in parts)
+    outside = sorted({meter for _, meter in told} - set(PREFERRED))
+    if outside:
+        coverage += f", told by {', '.join(outside)} (not one of ours)"
+    return Energy(total, total / window.seconds, coverage)
 
 
 def per_watt(energy: Energy | NotMeasured, *, flops: float, vflops: float) -> dict[str, Any]:
@@ -129,9 +136,9 @@ def _widest(known: set[Parts]) -> list[Parts]:
     return sorted(chosen)
 
 
-def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, float], list[str]]:
+def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, Told], list[str]]:
     """Joules by what a meter covers, and why meters that could tell them did not."""
-    found: dict[Parts, float] = {}
+    found: dict[Parts, Told] = {}
     reasons: list[str] = []
     columns = series(log, window.time_of)
     meters = _covering(log.heads)
@@ -157,7 +164,8 @@ def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, float], list
             share = worst / window.seconds
             reasons.append(f"{meter} on {log.name} covers only {share:.0%} of the time")
         else:
-            found.setdefault(meters[meter], sum(one for one in joules if one is not None))
+            total = sum(one for one in joules if one is not None)
+            found.setdefault(meters[meter], (total, meter))
     return found, reasons
 
 
