@@ -267,8 +267,8 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
         [
             (
                 one.label,
-                f"{flops(one.score.vflops)} valid, {flops(one.score.flops)}"
-                f"{'' if one.trusted else ' (not meaningful)'}, "
+                f"VFLOPS {flops(one.score.vflops)}, FLOPS {flops(one.score.flops)}"
+                f"{'' if one.trusted else ' (speed means nothing here)'}, "
                 f"{one.score.quality_name} {one.score.ensemble_quality:.4f}",
             )
             for one in result.points
