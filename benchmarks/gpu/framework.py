@@ -98,7 +98,7 @@ def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
         )
         member.optimizer.zero_grad(set_to_none=True)
         member.engine.forward_backward(inputs, labels)
-        member.optimizer.step()
+        member.numerics.step(member.optimizer)
 
     return step
 
@@ -112,7 +112,7 @@ def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
     def step() -> None:
         member.optimizer.zero_grad(set_to_none=True)
         member.engine.forward_backward(inputs, labels)
-        member.optimizer.step()
+        member.numerics.step(member.optimizer)
 
     return step
 

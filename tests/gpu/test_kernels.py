@@ -12,9 +12,11 @@ from benchmarks.gpu.kernel_checks import failures
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
+from ai500.parallel.engines.quick import WORKING
 from ai500.records import Parallelism
 from ai500.train import precision
 from ai500.train.graph import Graphed
+from ai500.train.precision.loss_scaling import LossScaling
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available, fused_for
 from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, fast
@@ -36,7 +38,13 @@ def test_kernels_agree_with_float64() -> None:
 
 
 @pytest.mark.parametrize(
-    "tile, working", [(None, torch.float32), (None, torch.bfloat16), (PRODUCT_TILE, torch.bfloat16)]
+    "tile, working",
+    [
+        (None, torch.float32),
+        (None, torch.bfloat16),
+        (PRODUCT_TILE, torch.bfloat16),
+        (PRODUCT_TILE, torch.float16),
+    ],
 )
 def test_gradients_are_as_near_to_float64_as_autograds(
     tile: Tile | None, working: torch.dtype
@@ -49,9 +57,11 @@ def test_gradients_are_as_near_to_float64_as_autograds(
     images = torch.randn(4, 3, 96, 80, device=DEVICE)
     labels = torch.randint(0, 10, (4,), device=DEVICE)
     F.cross_entropy(exact(images.double()), labels).backward()
+    scale = 1024.0 if working is torch.float16 else 1.0
     for model in (quick, plain):
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=working is torch.bfloat16):
-            F.cross_entropy(model(images).float(), labels).backward()
+        with torch.autocast("cuda", dtype=working, enabled=working is not torch.float32):
+            loss = F.cross_entropy(model(images).float(), labels)
+        (scale * loss).backward()
     right, ours, theirs = (_gradients(model) for model in (exact, quick, plain))
     error, usual = ((one - right).norm() / right.norm() for one in (ours, theirs))
     assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
@@ -93,12 +103,17 @@ def test_a_graph_trains_as_single_steps_do() -> None:
     assert losses[3] == pytest.approx(losses[100], rel=0.02)
 
 
-def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps() -> None:
+@pytest.mark.parametrize("name, working", WORKING.items())
+def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
+    name: str, working: torch.dtype
+) -> None:
     torch.manual_seed(2)
     alone = Parallelism(mode="data")
-    numerics = precision.make("mixed-bf16", device=DEVICE)
+    numerics = precision.make(name, device=DEVICE)
+    if numerics.loss_scaling is not None:
+        numerics.loss_scaling = LossScaling(scale=1024.0)
     module = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
-    single = fast(copy.deepcopy(module), fused_for(DEVICE), working=torch.bfloat16)
+    single = fast(copy.deepcopy(module), fused_for(DEVICE), working=working)
     engine = DataParallel(
         Setting(
             module=module, loss=F.cross_entropy, parallel=alone,
@@ -122,7 +137,11 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps() ->
         replayed = engine.forward_backward(images, labels)
         with numerics.forward():
             loss = F.cross_entropy(single(images), labels)
-        loss.backward()
+        numerics.scale(loss).backward()
         torch.testing.assert_close(replayed.float(), loss.detach().float(), rtol=1e-3, atol=0)
         cosine = F.cosine_similarity(_gradients(module), _gradients(single), dim=0)
         assert cosine > 0.999
+        ours, theirs = (one.fc.bias.grad.norm() for one in (module, single))
+        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=0)
+        if numerics.loss_scaling is not None:  # replays have to see that it has changed
+            numerics.loss_scaling.update(finite=False)

@@ -104,7 +104,7 @@ def test_a_second_backward_pass_is_refused() -> None:
 
 def test_why_a_step_is_not_a_fast_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "available", lambda device: True)
-    monkeypatch.setattr(quick, "_that_run", lambda device: (None, "Fused(): no compiler"))
+    monkeypatch.setattr(quick, "_that_run", lambda *_: (None, "Fused(): no compiler"))
     model = _model()
     quick.quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
     told = quick.told(model, recorded=False, not_recorded="out of memory")

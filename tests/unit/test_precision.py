@@ -167,6 +167,19 @@ def test_a_rank_without_gradients_or_with_empty_ones_takes_part() -> None:
     assert gradient.item() == 2.0
 
 
+def test_a_recorded_step_sees_the_scale_change_where_it_was() -> None:
+    scaling = LossScaling(scale=8.0)
+    numerics = precision.make("mixed-fp16", device=CPU)
+    numerics.loss_scaling = scaling
+    place = scaling.factor(CPU)
+    assert numerics.scale(torch.tensor(2.0)) == 16
+    scaling.update(finite=False)
+    assert place == 4
+    scaling.load_state_dict({"scale": 32.0, "steps_since_change": 0, "skipped_steps": 0})
+    assert place == 32
+    assert scaling.factor(CPU) is place
+
+
 def test_loss_scaling_goes_on_where_it_was() -> None:
     numerics = precision.make("fp32", device=CPU)
     numerics.loss_scaling = LossScaling(scale=4.0, steps_since_change=7, skipped_steps=3)

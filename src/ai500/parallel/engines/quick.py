@@ -15,19 +15,25 @@ from ai500.workloads.kernels.plain import Plain
 from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
+WORKING = {"mixed-bf16": torch.bfloat16, "mixed-fp16": torch.float16}
+"""What fused kernels read and write, by precision."""
+GRAPHABLE_PRECISIONS = (*RECORDABLE_PRECISIONS, "mixed-fp16")
+"""Those of which loss and gradients can be recorded: a loss scale is read from the device."""
+
 
 def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
-    """In place, where there is a fast form: a ResNet v1.5 in mixed-bf16 on a GPU with Triton."""
-    if precision != "mixed-bf16" or not available(device) or not isinstance(module, ResNet):
+    """In place, where there is a fast form: a ResNet v1.5 in mixed precision, a GPU with Triton."""
+    if precision not in WORKING or not available(device) or not isinstance(module, ResNet):
         return
     if not why_not(module):
-        kernels, module.failed_kernels = _that_run(device)  # type: ignore[assignment]
+        working = WORKING[precision]
+        kernels, module.failed_kernels = _that_run(device, working)  # type: ignore[assignment]
         if kernels is not None:
-            fast(module, kernels, working=torch.bfloat16)
+            fast(module, kernels, working=working)
 
 
 @functools.cache
-def _that_run(device: torch.device) -> tuple[Fused | None, str]:
+def _that_run(device: torch.device, working: torch.dtype) -> tuple[Fused | None, str]:
     """The fastest kernels that do a small step there, and what the others lack: Triton needs a
     compiler, a chip has less memory than the one they were written on, a version no such operator.
     """
@@ -35,7 +41,7 @@ def _that_run(device: torch.device) -> tuple[Fused | None, str]:
     for kernels in dict.fromkeys((fused_for(device), Fused())):
         try:
             with torch.random.fork_rng(devices=[device]):
-                small_step(kernels, device, working=torch.bfloat16)
+                small_step(kernels, device, working=working)
             torch.cuda.synchronize(device)
         except Exception as error:  # whatever it is: the ordinary form does the same
             errors.append(f"{kernels}: {type(error).__name__}: {error}"[:300])
@@ -68,7 +74,7 @@ def told(module: nn.Module, *, recorded: bool, not_recorded: str) -> dict[str, o
 
 def graphable(module: nn.Module, *, precision: str) -> bool:
     """Whether its step has fixed shapes, never waits for the device, and gains by a recording."""
-    return precision in RECORDABLE_PRECISIONS and bool(getattr(module, "fixed_shapes", False))
+    return precision in GRAPHABLE_PRECISIONS and bool(getattr(module, "fixed_shapes", False))
 
 
 class GradientGraph:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,13 @@ class LossScaling:
     skipped_steps: int = 0
     largest: float = math.inf
     """The scale grows no further."""
+    _factor: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def factor(self, device: torch.device) -> Tensor:
+        """The scale, always in the same place, where a recorded step finds it."""
+        if self._factor is None:
+            self._factor = torch.tensor(self.scale, device=device)
+        return self._factor
 
     def unscale(self, gradients: Sequence[Tensor]) -> bool:
         """Divide in place; False when any rank of the member found an overflow."""
@@ -45,13 +52,13 @@ class LossScaling:
     def update(self, *, finite: bool) -> None:
         """Halve after an overflow, double after a long time without."""
         if not finite:
-            self.scale *= BACKOFF
+            self._set(self.scale * BACKOFF)
             self.steps_since_change = 0
             self.skipped_steps += 1
             return
         self.steps_since_change += 1
         if self.steps_since_change == GROWTH_INTERVAL:
-            self.scale = min(self.scale * GROWTH, self.largest)
+            self._set(min(self.scale * GROWTH, self.largest))
             self.steps_since_change = 0
 
     def state_dict(self) -> dict[str, float]:
@@ -61,9 +68,14 @@ class LossScaling:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """What `state_dict` gave."""
-        self.scale = float(state["scale"])
+        self._set(float(state["scale"]))
         self.steps_since_change = int(state["steps_since_change"])
         self.skipped_steps = int(state["skipped_steps"])
+
+    def _set(self, scale: float) -> None:
+        self.scale = scale
+        if self._factor is not None:
+            self._factor.fill_(scale)
 
 
 def _agreed(overflow: Tensor) -> bool:

@@ -49,7 +49,8 @@ class Numerics:
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss that `backward` is called on."""
-        return loss if self.loss_scaling is None else loss.float() * self.loss_scaling.scale
+        scaling = self.loss_scaling
+        return loss if scaling is None else loss.float() * scaling.factor(loss.device)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """One optimizer step; False when it was skipped because a gradient overflowed."""

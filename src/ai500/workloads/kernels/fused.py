@@ -39,7 +39,7 @@ PRODUCT_TILE = Tile(128, 128, 64, 4, 3)
 """The fastest of those tried on an H200 (docs/performance-notebook.md)."""
 DEEPEST_JOIN, DEEPEST_GRADIENT = 256, 128
 """With more inputs than these, cuBLAS's product and a pass behind it are faster there."""
-ROWS_UNBOOSTED = 256
+ROWS_UNBOOSTED = 16
 """So that what is summed over channels stays as far from FP16's largest number as from its least:
 γ's gradients, under a usual loss scale, are some hundreds."""
 
