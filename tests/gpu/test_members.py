@@ -20,7 +20,15 @@ from ai500.train.ways import Way, all_ways
 from tests.conftest import Start
 
 GPU = torch.device("cuda", 0)
-SHAPE = Shape("small", 16, 40, 32, 16 * 20)
+SHAPES = {
+    "fp32": Shape("small", 16, 40, 32, 16 * 20, "smoke"),
+    "mixed-bf16": Shape("deep", 16, 40, 32, 16 * 20),
+}
+"""ResNet-50's training on noise amplifies FP32's rounding until nothing can be compared: after five
+steps two trainings alone were 0.4 of the way apart. With fused kernels they are the same."""
+FP32_TOLERANCE = {"sgd": 0.01, "lars": 0.01, "lamb": 0.1, "adam": 0.3}
+"""Of the way. On a CPU convolutions by another algorithm ended at most 0.0004, 0.0014, 0.03 and
+0.11 of it apart; members that took each other's steps would be more than 1."""
 STEPS = 5
 pytestmark = [
     pytest.mark.gpu,
@@ -53,14 +61,15 @@ def step(group: Group, way: Way) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "lars", "lamb", "adam"])
-@pytest.mark.parametrize(
-    ("precision", "tolerance"), [("fp32", 1e-3), ("mixed-bf16", 5e-2)], ids=["fp32", "bf16"]
-)
+@pytest.mark.parametrize("precision", SHAPES)
 def test_every_way_ends_where_members_end_alone(
-    precision: str, tolerance: float, optimizer: str, tmp_path: Path
+    precision: str, optimizer: str, tmp_path: Path
 ) -> None:
     """As far from them as a step's rounding takes it, or as two trainings alone are apart."""
-    tasks = make_tasks(SHAPE, tmp_path, members=3, precision=precision, optimizer=optimizer)
+    shape, tolerance = SHAPES[precision], 0.05
+    if precision == "fp32":
+        tolerance = FP32_TOLERANCE[optimizer]
+    tasks = make_tasks(shape, tmp_path, members=3, precision=precision, optimizer=optimizer)
     own = [replace(task, together=()) for task in tasks]
     before = [flat(make_member(task, GPU)) for task in own]
     true = [alone(make_member(task, GPU)) for task in own]
