@@ -12,6 +12,7 @@ from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
+from ai500.train.precision.loss_scaling import LossScaling
 from ai500.workloads.detection.faster_rcnn import SMALL, FasterRCNN
 from ai500.workloads.detection.losses import TrainingOutputs, detection_loss
 from ai500.workloads.detection.nms import survivors
@@ -109,10 +110,12 @@ def test_it_trains_in_mixed_precision() -> None:
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["fp32", "mixed-bf16"])
+@pytest.mark.parametrize("name", ["fp32", "mixed-bf16", "mixed-fp16"])
 def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
     """Of the same random proposals: each step has its seed, replayed or not."""
     alone, numerics = Parallelism(mode="data"), precision.make(name, device=DEVICE)
+    if numerics.loss_scaling is not None:
+        numerics.loss_scaling = LossScaling(scale=64.0)  # which does not overflow
     torch.manual_seed(2)
     module = FasterRCNN(SMALL).to(DEVICE, memory_format=torch.channels_last)
     engines = [
