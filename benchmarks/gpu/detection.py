@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torchvision
@@ -75,16 +75,17 @@ def frames(batch: int) -> tuple[Tensor, Tensor]:
     return images, labels
 
 
-def our_step(
-    name: str, images: Tensor, labels: Tensor, *, compiled: bool = False, recorded: bool = False
-) -> Step:
+How = Literal["launched", "compiled", "recorded"]
+
+
+def our_step(how: How, name: str, images: Tensor, labels: Tensor) -> Step:
     """A training step of ours, from images as a store gives them: launched kernel by kernel, or
     its gradients recorded, as a member on a GPU of its own has them."""
     numerics = precision.make(name, device=DEVICE)
     model = FasterRCNN().to(DEVICE, memory_format=torch.channels_last)
     model = numerics.model(model).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, fused=True)
-    forward = torch.compile(model) if compiled else model
+    forward = torch.compile(model) if how == "compiled" else model
 
     def gradients(inputs: Tensor, labels: Tensor) -> Tensor:
         with numerics.forward():
@@ -93,7 +94,7 @@ def our_step(
         return loss.detach()
 
     run: Callable[[Tensor, Tensor], Tensor] = gradients
-    if recorded:
+    if how == "recorded":
         run = GradientGraph(gradients, list(model.parameters()), batch_size=len(images))
 
     def step() -> None:
@@ -148,28 +149,25 @@ def timed(step: Step, energy: Energy, *, steps: int) -> tuple[float, float | Non
     return seconds / steps, watts
 
 
-def compare(case: str, *, operations: float, compiled: bool, energy: Energy) -> dict[str, Any]:
+def compare(case: str, *, operations: float, launched: How, energy: Energy) -> dict[str, Any]:
     """Both models in turns, so that a change of clock or temperature meets both."""
     name, batch = CASES[case]
     images, labels = frames(batch)
     steps = {
         "stock": stock_step(name, images, labels),
-        "launched": our_step(name, images, labels, compiled=compiled),
-        "ours": our_step(name, images, labels, recorded=True),
+        launched: our_step(launched, name, images, labels),
+        "ours": our_step("recorded", name, images, labels),
     }
     seconds: dict[str, list[float]] = {who: [] for who in steps}
     watts: dict[str, list[float]] = {who: [] for who in steps}
-    peak = dict.fromkeys(steps, 0.0)
     for step in steps.values():
         for _ in range(WARM_UP):
             step()
     for _ in range(ROUNDS):
         for who, step in steps.items():
-            torch.cuda.reset_peak_memory_stats()
             each, drawn = timed(step, energy, steps=STEPS)
             seconds[who].append(each)
             watts[who] += [] if drawn is None else [drawn]
-            peak[who] = max(peak[who], torch.cuda.max_memory_allocated() / 2**30)
     told: dict[str, Any] = {"case": case, "batch": batch, "precision": name}
     for who in steps:
         speed = batch / statistics.median(seconds[who])
@@ -177,9 +175,8 @@ def compare(case: str, *, operations: float, compiled: bool, energy: Energy) -> 
             "images_per_second": round(speed, 1),
             "spread": round(max(seconds[who]) / min(seconds[who]) - 1, 3),
             "watts": round(statistics.median(watts[who])) if watts[who] else None,
-            "peak_gib": round(peak[who], 1),
         }
-    for who in ("launched", "ours"):
+    for who in (launched, "ours"):
         speed = told[who]["images_per_second"]
         told[who]["tflops"] = round(speed * operations / 1e12, 1)
         told[who]["ratio"] = round(speed / told["stock"]["images_per_second"], 3)
@@ -267,7 +264,7 @@ def check_roi_align(batch: int, kind: torch.dtype) -> None:
 def check_no_synchronization() -> None:
     """One step in which anything that waits for the GPU raises."""
     images, labels = frames(2)
-    step = our_step("fp32", images, labels)
+    step = our_step("launched", "fp32", images, labels)
     step()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -280,10 +277,10 @@ def check_no_synchronization() -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def profile(case: str, *, compiled: bool) -> None:
+def profile(case: str, how: How) -> None:
     """Where a step's time goes."""
     name, batch = CASES[case]
-    step = our_step(name, *frames(batch), compiled=compiled)
+    step = our_step(how, name, *frames(batch))
     for _ in range(WARM_UP):
         step()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -317,17 +314,18 @@ def main() -> None:
     ):
         check()
         torch.cuda.empty_cache()
+    launched: How = "compiled" if chosen.compile else "launched"
     energy, told = Energy(), []
-    print("case      who       images/s  × stock  TFLOPS  watts  images/J   GiB")
+    print("case      who       images/s  × stock  TFLOPS  watts  images/J")
     for case in chosen.only:
-        one = compare(case, operations=operations, compiled=chosen.compile, energy=energy)
-        for who in ("stock", "launched", "ours"):
+        one = compare(case, operations=operations, launched=launched, energy=energy)
+        for who in ("stock", launched, "ours"):
             row = one[who]
             watts, speed = row["watts"], row["images_per_second"]
             per_joule = f"{speed / watts:9.3f}" if watts else "        –"
             print(
                 f"{case:9} {who:9} {speed:8} {row.get('ratio', '–'):>8} {row.get('tflops', '–'):>7}"
-                f" {watts or '–':>6} {per_joule} {row['peak_gib']:5}",
+                f" {watts or '–':>6} {per_joule}",
                 flush=True,
             )
         told.append(one)
@@ -335,7 +333,7 @@ def main() -> None:
             chosen.json.write_text(json.dumps(told, indent=1), encoding="utf-8")
         torch.cuda.empty_cache()
     if chosen.profile:
-        profile(chosen.only[-1], compiled=chosen.compile)
+        profile(chosen.only[-1], launched)
 
 
 if __name__ == "__main__":

@@ -178,6 +178,8 @@ def checks() -> None:
 
 
 CURVE_STEPS, CURVE_SEEDS, CURVE_RATE = 240, (1, 2, 3, 4, 5, 6), 0.004
+SHOWN_STEPS = 24
+"""A curve is printed as the means of so many."""
 NOISE = 6.0
 """Over patterns of deviation one: a loss that is still falling at the end."""
 CURVES = {
@@ -207,10 +209,11 @@ def curves() -> None:
                 model = fast(model, WAYS[kind](), working=WORKING[precision])
             losses[name] = _curve(model, precision, patterns, generator)
         everyone[seed] = losses
-        print(f"losses, seed {seed}, means of 24 steps:")
+        print(f"losses, seed {seed}, means of {SHOWN_STEPS} steps:")
         for name, found in losses.items():
-            means = " ".join(f"{mean(found[i : i + 24]):.3f}" for i in range(0, CURVE_STEPS, 24))
-            print(f"  {name:10s} {means}", flush=True)
+            starts = range(0, CURVE_STEPS, SHOWN_STEPS)
+            means = (f"{mean(found[first : first + SHOWN_STEPS]):.3f}" for first in starts)
+            print(f"  {name:10s} {' '.join(means)}", flush=True)
     for name, other in (
         ("plain", "fp32"), ("tiles", "plain"), ("plain-fp16", "fp32"), ("tiles-fp16", "plain-fp16")
     ):  # fmt: skip
@@ -306,7 +309,7 @@ def _tell_kernel(name: str, volume: float, call: Callable[[], object]) -> None:
 
 def table(results: dict[str, Any]) -> str:
     """All versions beside the baseline, 80 columns."""
-    lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB"]
+    lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB    loss"]
     base = results.get(BASELINE, {}).get("images_per_second")
     for name in VERSIONS:
         if name not in results:
@@ -320,7 +323,7 @@ def table(results: dict[str, Any]) -> str:
         )
         lines.append(
             f"{name:12s} {row['batch']:5d} {row['ms']:8.2f} {row['images_per_second']:7.0f}"
-            f"  {ratio} {watts} {row['GiB']:5.0f}"
+            f"  {ratio} {watts} {row['GiB']:5.0f} {row['loss']:7.3f}"
         )
     return "\n".join(lines)
 

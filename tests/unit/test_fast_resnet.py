@@ -12,7 +12,7 @@ from torch import nn
 
 from ai500.parallel.engines import quick
 from ai500.workloads.kernels import plain
-from ai500.workloads.models.fast_resnet import fast, why_not
+from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
 from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet, small_resnet
 
 
@@ -100,6 +100,21 @@ def test_a_second_backward_pass_is_refused() -> None:
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass only"):
         loss.backward()
+
+
+@pytest.mark.parametrize("name, working", quick.WORKING.items())
+def test_mixed_precisions_have_the_fast_form(
+    monkeypatch: pytest.MonkeyPatch, name: str, working: torch.dtype
+) -> None:
+    monkeypatch.setattr(quick, "available", lambda device: True)
+    monkeypatch.setattr(quick, "_that_run", lambda device, tried: (plain.Plain(), str(tried)))
+    model = _model()
+    quick.quicken(model, precision=name, device=torch.device("cpu"))
+    assert isinstance(model, FastResNet)
+    assert model.working is working
+    assert model.failed_kernels == str(working)
+    assert quick.graphable(model, precision=name)
+    assert not quick.graphable(_model(), precision=name)
 
 
 def test_why_a_step_is_not_a_fast_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

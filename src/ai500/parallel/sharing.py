@@ -15,7 +15,8 @@ from ai500.records import Mapping, Sharing
 from ai500.workloads.protocol import Workload
 
 RECORDABLE_PRECISIONS = ("fp32", "tf32", "mixed-bf16")
-"""Those whose step is the same every time: a loss scale changes, and is asked for by the host."""
+"""Those whose whole step is the same every time: a loss scale changes, and whether a step has
+overflowed is asked for by the host."""
 
 
 def decide(
@@ -55,7 +56,8 @@ def _why_not_recorded(workload: Workload, *, parallel_degree: int, precision: st
         )
     if precision not in RECORDABLE_PRECISIONS:
         return (
-            f"a step in {precision} can't be recorded, only in {', '.join(RECORDABLE_PRECISIONS)}"
+            f"a whole step in {precision} can't be recorded, only in "
+            f"{', '.join(RECORDABLE_PRECISIONS)}"
         )
     return ""
 

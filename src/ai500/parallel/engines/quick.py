@@ -17,8 +17,9 @@ from ai500.workloads.models.resnet import Bottleneck, ResNet
 
 WORKING = {"mixed-bf16": torch.bfloat16, "mixed-fp16": torch.float16}
 """What fused kernels read and write, by precision."""
-GRAPHABLE_PRECISIONS = (*RECORDABLE_PRECISIONS, "mixed-fp16")
-"""Those of which loss and gradients can be recorded: a loss scale is read from the device."""
+RECORDABLE_GRADIENTS = (*RECORDABLE_PRECISIONS, "mixed-fp16")
+"""Precisions in which loss and gradients can be recorded, if not the whole step: a loss scale is
+read from the device."""
 
 
 def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
@@ -74,7 +75,7 @@ def told(module: nn.Module, *, recorded: bool, not_recorded: str) -> dict[str, o
 
 def graphable(module: nn.Module, *, precision: str) -> bool:
     """Whether its step has fixed shapes, never waits for the device, and gains by a recording."""
-    return precision in GRAPHABLE_PRECISIONS and bool(getattr(module, "fixed_shapes", False))
+    return precision in RECORDABLE_GRADIENTS and bool(getattr(module, "fixed_shapes", False))
 
 
 class GradientGraph:

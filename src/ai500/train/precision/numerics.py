@@ -50,7 +50,7 @@ class Numerics:
     def scale(self, loss: Tensor) -> Tensor:
         """The loss that `backward` is called on."""
         scaling = self.loss_scaling
-        return loss if scaling is None else loss.float() * scaling.factor(loss.device)
+        return loss if scaling is None else loss.float() * scaling.factor(self.device)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """One optimizer step; False when it was skipped because a gradient overflowed."""
