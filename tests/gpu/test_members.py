@@ -14,6 +14,7 @@ from torch import Tensor
 from ai500 import events, rundir
 from ai500.records import TrainRecord
 from ai500.rundir import RunFolder
+from ai500.train.graph import algorithms_tried
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.together import Group, feed_from_device
 from ai500.train.ways import Way, all_ways
@@ -45,12 +46,14 @@ def flat(member: Member) -> Tensor:
 
 
 def alone(member: Member) -> Tensor:
-    training = train(member, prepare(member))
-    wanted = next(training)
-    for _ in range(STEPS):
-        assert not isinstance(wanted, int)
-        wanted = training.send(take_step(member, wanted))
-    training.close()
+    """By cuDNN's algorithms of recorded steps: another, such as Winograd's, rounds otherwise."""
+    with algorithms_tried():
+        training = train(member, prepare(member))
+        wanted = next(training)
+        for _ in range(STEPS):
+            assert not isinstance(wanted, int)
+            wanted = training.send(take_step(member, wanted))
+        training.close()
     return flat(member)
 
 
