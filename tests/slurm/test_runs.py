@@ -21,6 +21,7 @@ from tests.slurm.running import (
     Results,
     Submit,
     arguments,
+    halted,
     jobs,
     member_log,
     queue,
@@ -28,6 +29,8 @@ from tests.slurm.running import (
     seen,
     starts,
     told,
+    until,
+    was_sent,
 )
 
 MakeCluster = Callable[..., Cluster]
@@ -206,12 +209,15 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
 ) -> None:  # fmt: skip
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
-    seen(command, member_log(run, 0), "first_batch")
-    command.process.send_signal(signal.SIGHUP)
-    assert command.wait() == 0, command.err
-    assert f"ai500 resume {run}" in command.err
-    assert len(queue(cluster)) == 3
-    command = submit(cluster, "cancel", run)
+    for member in range(3):
+        seen(command, member_log(run, member), "first_batch")
+    with halted(run, 0, 1, 2) as ranks:  # or they might have ended before the cancel comes
+        command.process.send_signal(signal.SIGHUP)
+        assert command.wait() == 0, command.err
+        assert f"ai500 resume {run}" in command.err
+        assert len(queue(cluster)) == 3
+        command = submit(cluster, "cancel", run)
+        until("SIGTERM", lambda: all(was_sent(rank, signal.SIGTERM) for rank in ranks))
     assert command.wait() == 0, command.err
     assert "cancelled" in command.out
     assert queue(cluster) == []
