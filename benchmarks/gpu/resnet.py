@@ -3,7 +3,8 @@
     PYTHONPATH=src python3 -m benchmarks.gpu.resnet [--only checks,curves,kernels,compile,...]
 
 Parts, in order: `checks` (kernels against float64), `curves` (training against the plain model),
-`kernels` (each one's bandwidth), then the versions of VERSIONS. A part that fails prints its error
+`kernels` (each one's bandwidth), `evaluation` (by the kernels beside torch's operators), then the
+versions of VERSIONS. A part that fails prints its error
 and the next one runs, in a new process where the GPU's state was lost.
 Full numbers: $OUT/resnet.json.
 """
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from ai500.train.graph import Graphed
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
 from ai500.workloads.kernels.plain import Extra, Normal, Size, Slopes, pooled
-from ai500.workloads.models.fast_resnet import fast
+from ai500.workloads.models.fast_resnet import FastResNet, fast
 from ai500.workloads.models.resnet import ResNet, resnet50
 
 DEVICE = torch.device("cuda", 0)
@@ -284,6 +285,39 @@ def _pool_rows(fused: Fused, size: Size) -> None:
         _tell_kernel(name, volume, call)
 
 
+def evaluation() -> None:
+    """A batch of an evaluation by torch's operators and by the kernels, by turns; the ratio of
+    their times, and how far the kernels' logits are from float64's over torch's distance."""
+    model = model_of("tiles", "bf16")
+    assert isinstance(model, FastResNet)
+    for batch in (128, 512):
+        images = torch.randn(batch, 3, 224, 224, device=DEVICE)
+        images = images.contiguous(memory_format=torch.channels_last)
+        with torch.no_grad(), torch.autocast("cuda", WORKING["bf16"]):
+            model.train()(images)
+            model.eval()
+            found: dict[bool, Tensor] = {}
+            taken: dict[bool, list[float]] = {False: [], True: []}
+            for _ in range(5):
+                for model.evaluates in (False, True):
+                    found[model.evaluates] = model(images)
+                    taken[model.evaluates].append(milliseconds(partial(model, images)))
+        model.evaluates = False
+        with torch.no_grad():
+            exact = copy.deepcopy(model).double()(images.double())
+        ours, theirs = ((found[one].double() - exact).norm() for one in (True, False))
+        kernels_ms, torch_ms = (sorted(taken[one])[2] for one in (True, False))
+        RESULTS.setdefault("evaluation", []).append(
+            {"batch": batch, "kernels_ms": kernels_ms, "torch_ms": torch_ms,
+             "error_ratio": float(ours / theirs)}
+        )  # fmt: skip
+        print(
+            f"  batch {batch}: torch {torch_ms:.2f} ms, kernels {kernels_ms:.2f} ms "
+            f"({1e3 * batch / kernels_ms:,.0f} images/s), ×{torch_ms / kernels_ms:.2f}; "
+            f"error over torch's {ours / theirs:.2f}"
+        )
+
+
 def _random(rows: int, channels: int) -> Tensor:
     return torch.randn(rows, channels, device=DEVICE).to(torch.bfloat16)
 
@@ -335,7 +369,7 @@ def begin() -> None:
 
 BENCHMARK = Benchmark(
     module="benchmarks.gpu.resnet",
-    parts={"checks": checks, "curves": curves, "kernels": kernels}
+    parts={"checks": checks, "curves": curves, "kernels": kernels, "evaluation": evaluation}
     | {name: partial(timed, name) for name in VERSIONS},
     begin=begin,
     results=RESULTS,

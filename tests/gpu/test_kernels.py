@@ -73,6 +73,26 @@ def _gradients(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([one / one.norm() for one in found])
 
 
+@pytest.mark.parametrize("tile", [None, PRODUCT_TILE])
+@pytest.mark.parametrize("working", WORKING.values())
+def test_an_evaluation_is_as_near_to_float64_as_torchs(
+    tile: Tile | None, working: torch.dtype
+) -> None:
+    torch.manual_seed(4)
+    plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
+    images = torch.randn(5, 3, 97, 80, device=DEVICE)
+    with torch.no_grad():
+        plain(images)
+        plain.eval()
+        quick = fast(copy.deepcopy(plain), Fused(tile), working=working)
+        quick.evaluates = True
+        exact = copy.deepcopy(plain).double()(images.double())
+        with torch.autocast("cuda", dtype=working):
+            ours, theirs = (model(images).double() for model in (quick, plain))
+    error, usual = ((one - exact).norm() / exact.norm() for one in (ours, theirs))
+    assert error < 1.3 * usual + 1e-6, f"{error:.1e}, torch's {usual:.1e}"
+
+
 def test_a_graph_trains_as_single_steps_do() -> None:
     """With a rate that changes between replays."""
     torch.manual_seed(1)

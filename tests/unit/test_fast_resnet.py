@@ -47,14 +47,40 @@ def test_loss_gradients_and_running_statistics_are_the_ordinary_ones(
     torch.testing.assert_close(dict(quick.named_buffers()), dict(ordinary.named_buffers()))
 
 
-def test_evaluation_and_names_are_the_ordinary_ones() -> None:
-    ordinary = _model().eval()
-    quick = fast(copy.deepcopy(ordinary), plain.Plain(), working=torch.float64)
-    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    torch.testing.assert_close(quick(images), ordinary(images))
+@pytest.mark.parametrize("evaluates", [False, True])
+@pytest.mark.parametrize("height, width", [(32, 32), (37, 30)])
+def test_evaluation_and_names_are_the_ordinary_ones(
+    height: int, width: int, evaluates: bool
+) -> None:
+    ordinary = _model()
+    images = torch.randn(2, 3, height, width, dtype=torch.float64)
+    ordinary(images)  # running statistics that are not those of the beginning
+    quick = fast(copy.deepcopy(ordinary).eval(), plain.Plain(), working=torch.float64)
+    quick.evaluates = evaluates
+    before = copy.deepcopy(quick.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(quick(images), ordinary.eval()(images))
+    torch.testing.assert_close(quick.state_dict(), before, rtol=0, atol=0)
     assert list(quick.state_dict()) == list(ordinary.state_dict())
     again = copy.deepcopy(quick)
-    assert again(images).shape == (2, 5)
+    assert again(images).requires_grad  # torch's operators, where gradients may be wanted
+
+
+def test_an_evaluation_runs_through_the_kernels_where_that_is_wanted() -> None:
+    joins: list[bool] = []
+
+    class Watched(plain.Plain):
+        def linear_join(self, *arguments: Any) -> Any:
+            joins.append(True)
+            return super().linear_join(*arguments)
+
+    quick = fast(_model().eval(), Watched(), working=torch.float64)
+    with torch.no_grad():
+        quick(torch.randn(2, 3, 32, 32, dtype=torch.float64))
+        assert not joins
+        quick.evaluates = True
+        quick(torch.randn(2, 3, 32, 32, dtype=torch.float64))
+    assert len(joins) == 2 * 4  # the first and the last convolution of each block
 
 
 def test_the_stem_is_the_7x7_convolution_of_stride_2() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,10 @@ class Size(NamedTuple):
     def rows(self) -> int:
         """A row for each pixel."""
         return self.images * self.height * self.width
+
+    def every(self, stride: int) -> Size:
+        """Of every so many pixels of each row and column, from the first."""
+        return Size(self.images, (self.height - 1) // stride + 1, (self.width - 1) // stride + 1)
 
 
 class Normal(NamedTuple):
@@ -97,9 +102,13 @@ class Plain:
         self, y: Tensor, weight: Tensor, size: Size, stride: int
     ) -> tuple[Tensor, Tensor]:
         """Any other convolution, likewise."""
-        padding = weight.shape[2] // 2
-        out = as_rows(F.conv2d(as_images(y, size), weight, stride=stride, padding=padding))
+        out = self.convolved(y, weight, size, stride)
         return out, self.statistics(out)
+
+    def convolved(self, y: Tensor, weight: Tensor, size: Size, stride: int) -> Tensor:
+        """The convolution alone."""
+        padding = weight.shape[2] // 2
+        return as_rows(F.conv2d(as_images(y, size), weight, stride=stride, padding=padding))
 
     def convolution_backward(
         self, dx: Tensor, y: Tensor, weight: Tensor, sizes: tuple[Size, Size], stride: int
@@ -207,9 +216,12 @@ class Plain:
 
     def even(self, y: Tensor, size: Size, stride: int) -> tuple[Tensor, Tensor]:
         """Rows of the pixels that a 1×1 convolution of this stride reads, and sums of columns."""
-        if stride > 1:
-            y = as_rows(as_images(y, size)[:, :, ::stride, ::stride])
+        y = self.strided(y, size, stride)
         return y, self.totals(y)
+
+    def strided(self, y: Tensor, size: Size, stride: int) -> Tensor:
+        """These rows alone."""
+        return as_rows(as_images(y, size)[:, :, ::stride, ::stride]) if stride > 1 else y
 
     def total_gradient(self, dx: Tensor, weight: Tensor, extra: Extra, size: Size) -> Tensor:
         """Input gradient of a 1×1 convolution plus another gradient of the same pixels."""
@@ -270,6 +282,29 @@ class Plain:
         cells = padded.view(n, channels, size.height, 2, size.width, 2)
         rows = cells.permute(0, 2, 4, 3, 5, 1).reshape(size.rows, 4 * channels)
         return F.pad(rows, (0, -4 * channels % 16)), size
+
+
+def running(norms: Sequence[nn.BatchNorm2d]) -> list[Normal]:
+    """By their running statistics, for an evaluation; all in a few launches. Each is, as the fused
+    kernels want it, the rows of one matrix."""
+    normals = [Normal(*one.weight.new_empty(4, one.num_features).unbind(0)) for one in norms]
+    mean, rstd, scale, shift = zip(*normals, strict=True)
+    for rows, name in (
+        (mean, "running_mean"), (rstd, "running_var"), (scale, "weight"), (shift, "bias")
+    ):  # fmt: skip
+        torch._foreach_copy_(rows, [getattr(one, name) for one in norms])
+    torch._foreach_add_(rstd, [one.eps for one in norms])
+    torch._foreach_sqrt_(rstd)
+    torch._foreach_reciprocal_(rstd)
+    torch._foreach_mul_(scale, rstd)
+    torch._foreach_addcmul_(shift, mean, scale, value=-1)
+    return normals
+
+
+def known(y: Tensor, weight: Tensor, normal: Normal) -> Linear:
+    """A 1×1 convolution whose batch norm is known, to be joined and not differentiated."""
+    nothing = y.new_empty(0)
+    return Linear(y, weight.flatten(1), normal, nothing, nothing)
 
 
 def pooled(size: Size) -> Size:

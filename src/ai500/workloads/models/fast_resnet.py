@@ -7,6 +7,7 @@ output (`Plain.linear`). Nothing of that output is kept for the backward pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,12 +18,15 @@ from torch.autograd.function import once_differentiable
 from ai500.workloads.kernels.plain import (
     Extra,
     Linear,
+    Normal,
     Plain,
     Size,
     as_images,
     as_rows,
     from_depth,
+    known,
     pooled,
+    running,
     stem_size,
     to_depth,
 )
@@ -46,8 +50,7 @@ class Site:
     @property
     def out(self) -> Size:
         """Of its output."""
-        n, height, width = self.size
-        return Size(n, (height - 1) // self.stride + 1, (width - 1) // self.stride + 1)
+        return self.size.every(self.stride)
 
 
 @dataclass
@@ -140,8 +143,7 @@ class _Stem(torch.autograd.Function):
         *_: Tensor,
     ) -> Tensor:
         rows, size = kernels.space_to_depth(images, deep_weight.dtype)
-        x = as_rows(torch.conv2d(as_images(rows, size), deep_weight))
-        size_out = stem_size(images)
+        x, size_out = _stem_convolution(rows, size, deep_weight), stem_size(images)
         normal = kernels.normal(kernels.statistics(x), norm, size_out.rows)
         y, taps, chosen = kernels.pool(x, normal, size_out)
         ctx.kernels, ctx.norm, ctx.normal = kernels, norm, normal
@@ -166,20 +168,28 @@ class _Stem(torch.autograd.Function):
         return None, None, None, None, found, slopes.weight, slopes.bias
 
 
+def _stem_convolution(rows: Tensor, size: Size, deep_weight: Tensor) -> Tensor:
+    return as_rows(torch.conv2d(as_images(rows, size), deep_weight))
+
+
 class FastResNet(ResNet):
-    """A ResNet whose training step runs through `kernels`; evaluation is the ordinary one's."""
+    """A ResNet whose training step runs through `kernels`."""
 
     fixed_shapes = True
+    evaluates = False
+    """Whether its evaluation does, too. Not by default before a GPU has shown that it is faster:
+    `benchmarks/gpu/resnet.py --only evaluation`."""
     kernels: Plain
     working: torch.dtype
     _copies: dict[Tensor, Tensor]
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or not self.kernels.covers(x.device):
+        by_kernels = self.training or (self.evaluates and not torch.is_grad_enabled())
+        if not by_kernels or not self.kernels.covers(x.device):
             return super().forward(x)
         # What is fused chooses its precisions itself; autocast would round second moments to BF16.
         with torch.autocast(x.device.type, enabled=False):
-            rows, size = self._through_blocks(x)
+            rows, size = self._through_blocks(x) if self.training else self._evaluated(x)
         means = rows.view(size.images, -1, rows.shape[1]).mean(1)
         logits: Tensor = self.classifier(means)
         return logits
@@ -187,12 +197,50 @@ class FastResNet(ResNet):
     def _through_blocks(self, x: Tensor) -> tuple[Tensor, Size]:
         self._copy_weights()
         rows, size, before = self._through_stem(x), pooled(stem_size(x)), None
-        for block in (one for stage in self.stages for one in cast(nn.Sequential, stage)):
-            rows, site = self._through(cast(Bottleneck, block), rows, size, before)
+        for block in self._blocks():
+            rows, site = self._through(block, rows, size, before)
             size, before = site.out, site.after
         with torch.no_grad():
             torch._foreach_add_(_counters(self), 1)
         return rows, size
+
+    def _evaluated(self, images: Tensor) -> tuple[Tensor, Size]:
+        """With running statistics every batch norm is known before its input, so each 1×1
+        convolution takes its own, the ReLU and the skip along; nothing is kept."""
+        self._copy_weights()
+        norms = [one for one in self.modules() if isinstance(one, nn.BatchNorm2d)]
+        normals = dict(zip(norms, running(norms), strict=True))
+        convolution, norm = cast(nn.Conv2d, self.stem[0]), cast(nn.BatchNorm2d, self.stem[1])
+        rows, size = self.kernels.space_to_depth(images, self.working)
+        x, size = _stem_convolution(rows, size, self._deep(convolution)), stem_size(images)
+        rows, size = self.kernels.pool(x, normals[norm], size)[0], pooled(size)
+        for block in self._blocks():
+            rows, size = self._evaluated_block(block, rows, size, normals)
+        return rows, size
+
+    def _evaluated_block(
+        self, block: Bottleneck, rows: Tensor, size: Size, normals: dict[nn.BatchNorm2d, Normal]
+    ) -> tuple[Tensor, Size]:
+        kernels, stride = self.kernels, block.conv2.stride[0]
+
+        def linear(y: Tensor, layer: tuple[nn.Conv2d, nn.BatchNorm2d]) -> Linear:
+            return known(y, self._copies[layer[0].weight], normals[layer[1]])
+
+        first, (middle, norm), third, *skip = _layers(block)
+        y, _ = kernels.linear_join(linear(rows, first), None, None)
+        x = kernels.convolved(y, self._copies[middle.weight], size, stride)
+        last = linear(kernels.apply(x, normals[norm]), third)
+        other = linear(kernels.strided(rows, size, stride), skip[0]) if skip else None
+        out, _ = kernels.linear_join(last, None if other else rows, other)
+        return out, size.every(stride)
+
+    def _blocks(self) -> Iterator[Bottleneck]:
+        for stage in self.stages:
+            yield from cast(Iterable[Bottleneck], stage)
+
+    def _deep(self, convolution: nn.Conv2d) -> Tensor:
+        deep = to_depth(self._copies[convolution.weight])
+        return deep.contiguous(memory_format=torch.channels_last)
 
     def _copy_weights(self) -> None:
         """Convolution weights in the working precision, all in a few launches."""
@@ -208,19 +256,16 @@ class FastResNet(ResNet):
 
     def _through_stem(self, images: Tensor) -> Tensor:
         convolution, norm = cast(nn.Conv2d, self.stem[0]), cast(nn.BatchNorm2d, self.stem[1])
-        deep = to_depth(self._copies[convolution.weight])
-        deep = deep.contiguous(memory_format=torch.channels_last)
         rows: Tensor = _Stem.apply(
-            self.kernels, norm, deep, images, convolution.weight, norm.weight, norm.bias
-        )
+            self.kernels, norm, self._deep(convolution), images,
+            convolution.weight, norm.weight, norm.bias,
+        )  # fmt: skip
         return rows
 
     def _through(
         self, block: Bottleneck, rows: Tensor, size: Size, before: Join | None
     ) -> tuple[Tensor, Site]:
-        layers = [(block.conv1, block.bn1), (block.conv2, block.bn2), (block.conv3, block.bn3)]
-        if isinstance(block.shortcut, nn.Sequential):
-            layers.append(cast(tuple[nn.Conv2d, nn.BatchNorm2d], tuple(block.shortcut)))
+        layers = _layers(block)
         norms = tuple(norm for _, norm in layers)
         site = Site(self.kernels, size, block.conv2.stride[0], norms, before, Join())
         copies = tuple(self._copies[convolution.weight] for convolution, _ in layers)
@@ -230,6 +275,14 @@ class FastResNet(ResNet):
             for one in (convolution.weight, norm.weight, norm.bias)
         )
         return _Block.apply(site, copies, rows, *parameters), site
+
+
+def _layers(block: Bottleneck) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+    """Three, and the downsampling skip's if there is one."""
+    layers = [(block.conv1, block.bn1), (block.conv2, block.bn2), (block.conv3, block.bn3)]
+    if isinstance(block.shortcut, nn.Sequential):
+        layers.append(cast(tuple[nn.Conv2d, nn.BatchNorm2d], tuple(block.shortcut)))
+    return layers
 
 
 def _counters(model: nn.Module) -> list[Tensor]:
