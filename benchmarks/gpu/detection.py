@@ -1,6 +1,6 @@
 """Our Faster R-CNN beside torchvision's stock one on one GPU, interleaved, in four precisions.
 
-    PYTHONPATH=src python benchmarks/gpu/detection.py [--only tf32-4] [--compile] [--profile]
+    PYTHONPATH=src python -m benchmarks.gpu.detection [--only tf32-4] [--compile] [--profile]
         [--json FILE]
 
 Both: ResNet-50 FPN, 16 channels, 768×1152, the same images and boxes, channels-last weights,
@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import torch
 import torchvision
+from benchmarks.gpu.energy import Spent, spending
 from torch import Tensor, nn
 from torchvision.models.detection import fasterrcnn_resnet50_fpn
 from torchvision.ops import MultiScaleRoIAlign, batched_nms, nms
@@ -44,23 +45,6 @@ CASES = {
 ROUNDS, STEPS, WARM_UP = 4, 8, 4
 DEVICE = torch.device("cuda", 0)
 Step = Callable[[], None]
-
-
-class Energy:
-    """Joules since the driver was loaded, by the GPU's own counter."""
-
-    def __init__(self) -> None:
-        try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-        except Exception as error:
-            print(f"watts: not measured ({error})")
-            self.read: Callable[[], float | None] = lambda: None
-        else:
-            self.read = lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000
 
 
 def frames(batch: int) -> tuple[Tensor, Tensor]:
@@ -137,19 +121,15 @@ def stock_step(name: str, images: Tensor, labels: Tensor) -> Step:
     return step
 
 
-def timed(step: Step, energy: Energy, *, steps: int) -> tuple[float, float | None]:
-    """Seconds per step, and watts."""
-    torch.cuda.synchronize()
-    joules, begin = energy.read(), time.perf_counter()
-    for _ in range(steps):
-        step()
-    torch.cuda.synchronize()
-    seconds, after = time.perf_counter() - begin, energy.read()
-    watts = None if joules is None or after is None else (after - joules) / seconds
-    return seconds / steps, watts
+def timed(step: Step) -> Spent:
+    """Some steps."""
+    with spending() as spent:
+        for _ in range(STEPS):
+            step()
+    return spent
 
 
-def compare(case: str, *, operations: float, launched: How, energy: Energy) -> dict[str, Any]:
+def compare(case: str, *, operations: float, launched: How) -> dict[str, Any]:
     """Both models in turns, so that a change of clock or temperature meets both."""
     name, batch = CASES[case]
     images, labels = frames(batch)
@@ -158,23 +138,21 @@ def compare(case: str, *, operations: float, launched: How, energy: Energy) -> d
         launched: our_step(launched, name, images, labels),
         "ours": our_step("recorded", name, images, labels),
     }
-    seconds: dict[str, list[float]] = {who: [] for who in steps}
-    watts: dict[str, list[float]] = {who: [] for who in steps}
+    spent: dict[str, list[Spent]] = {who: [] for who in steps}
     for step in steps.values():
         for _ in range(WARM_UP):
             step()
     for _ in range(ROUNDS):
         for who, step in steps.items():
-            each, drawn = timed(step, energy, steps=STEPS)
-            seconds[who].append(each)
-            watts[who] += [] if drawn is None else [drawn]
+            spent[who].append(timed(step))
     told: dict[str, Any] = {"case": case, "batch": batch, "precision": name}
     for who in steps:
-        speed = batch / statistics.median(seconds[who])
+        seconds = [one.seconds / STEPS for one in spent[who]]
+        watts = [one.watts for one in spent[who] if one.watts is not None]
         told[who] = {
-            "images_per_second": round(speed, 1),
-            "spread": round(max(seconds[who]) / min(seconds[who]) - 1, 3),
-            "watts": round(statistics.median(watts[who])) if watts[who] else None,
+            "images_per_second": round(batch / statistics.median(seconds), 1),
+            "spread": round(max(seconds) / min(seconds) - 1, 3),
+            "watts": round(statistics.median(watts)) if watts else None,
         }
     for who in (launched, "ours"):
         speed = told[who]["images_per_second"]
@@ -315,10 +293,10 @@ def main() -> None:
         check()
         torch.cuda.empty_cache()
     launched: How = "compiled" if chosen.compile else "launched"
-    energy, told = Energy(), []
+    told = []
     print("case      who       images/s  × stock  TFLOPS  watts  images/J")
     for case in chosen.only:
-        one = compare(case, operations=operations, launched=launched, energy=energy)
+        one = compare(case, operations=operations, launched=launched)
         for who in ("stock", launched, "ours"):
             row = one[who]
             watts, speed = row["watts"], row["images_per_second"]

@@ -19,12 +19,12 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
 import torch
+from benchmarks.gpu.energy import Spent, spending
 
 from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
 from ai500.data.climate.store import ClimateStore
@@ -156,37 +156,35 @@ def main() -> int:
             "disk": loop_step(member_of(task, "c")),
         }
         found = measured(ways, blocks=options.blocks, steps=options.steps)
-    return told(found, options.batch)
+    return told(found, batch=options.batch, steps=options.steps)
 
 
 def measured(
     ways: dict[str, Callable[[], object]], *, blocks: int, steps: int
-) -> dict[str, list[float]]:
-    """Seconds of a step of each way, block by block."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
+) -> dict[str, list[Spent]]:
+    """What so many steps of each way take, block by block."""
+    found: dict[str, list[Spent]] = {name: [] for name in ways}
     for block in range(blocks + 1):
         for name, step in ways.items():
             step()
-            _wait()
-            began = time.perf_counter()
-            for _ in range(steps):
-                step()
-            _wait()
+            with spending() as spent:
+                for _ in range(steps):
+                    step()
             if block:
-                found[name].append((time.perf_counter() - began) / steps)
+                found[name].append(spent)
     return found
 
 
-def _wait() -> None:
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def told(found: dict[str, list[float]], batch: int) -> int:
+def told(spent: dict[str, list[Spent]], *, batch: int, steps: int) -> int:
     """The table, and whether both goals are met."""
-    seconds = {name: median(times) for name, times in found.items()}
-    for name, value in seconds.items():
-        print(f"{name:10s} {1e3 * value:7.2f} ms  {batch / value:8,.0f} images/s")
+    found = {name: [one.seconds / steps for one in blocks] for name, blocks in spent.items()}
+    for name, blocks in spent.items():
+        value = median(found[name])
+        line = f"{name:10s} {1e3 * value:7.2f} ms  {batch / value:8,.0f} images/s"
+        whole = sum(blocks[1:], start=blocks[0])
+        if power := whole.power(len(blocks) * steps * batch):
+            line += f"  {power['watts']:4.0f} W  {power['images_per_joule']:5.2f} images/J"
+        print(line)
     cost = median(a / b for a, b in zip(found["loop"], found["bare"], strict=True))
     kept = median(a / b for a, b in zip(found["synthetic"], found["disk"], strict=True))
     print(f"step inside ai500 / bare: {cost:.4f}; from disk / synthetic, images/s: {kept:.4f}")

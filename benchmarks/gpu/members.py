@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.gpu.resnet import joules
+from benchmarks.gpu.energy import spending
 from benchmarks.gpu.some_members import SHAPES, Shape, make_member, make_tasks, plain
 from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor
@@ -64,24 +64,20 @@ def rate(group: Group, way: Way, wanted: Any, shape: Shape) -> tuple[dict[str, A
     """Images per second of some rounds, and what the members want next."""
     for _ in range(3):
         wanted = group.then(way.take(wanted), way)
-    torch.cuda.synchronize()
-    rounds, energy, began = 0, joules(), time.perf_counter()
-    while time.perf_counter() - began < SECONDS and rounds < shape.samples // shape.batch_size // 6:
-        for _ in range(2):
-            wanted = group.then(way.take(wanted), way)
-        rounds += 2
-    launched = time.perf_counter() - began
-    torch.cuda.synchronize()
-    seconds, spent = time.perf_counter() - began, joules()
-    images = rounds * len(group.members) * shape.batch_size
+    rounds, most = 0, shape.samples // shape.batch_size // 6
+    with spending() as spent:
+        began = time.perf_counter()
+        while time.perf_counter() - began < SECONDS and rounds < most:
+            for _ in range(2):
+                wanted = group.then(way.take(wanted), way)
+            rounds += 2
+        launched = time.perf_counter() - began
+    seconds, images = spent.seconds, rounds * len(group.members) * shape.batch_size
     row: dict[str, Any] = {
         "images_per_second": images / seconds, "ms_a_round": 1e3 * seconds / rounds,
         "host_share": launched / seconds, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
-    if energy is not None and spent is not None:
-        row["watts"] = (spent - energy) / seconds
-        row["images_per_joule"] = images / (spent - energy)
-    return row, wanted
+    return row | spent.power(images), wanted
 
 
 def note(key: str, version: str, row: dict[str, Any]) -> None:
@@ -195,14 +191,12 @@ def processes(key: str) -> None:
     deadline = time.monotonic() + 90
     while len(list(FOLDER.glob("ready-*"))) < MEMBERS and time.monotonic() < deadline:
         time.sleep(0.1)
-    energy, began = joules(), time.perf_counter()
-    go.touch()
-    told = [json.loads(process.communicate(timeout=60)[0].splitlines()[-1]) for process in started]
-    seconds, spent = time.perf_counter() - began, joules()
-    row = {"images_per_second": sum(told)}
-    if energy is not None and spent is not None:
-        row["watts"] = (spent - energy) / seconds
-    note(key, "processes, plain", row)
+    with spending() as spent:
+        go.touch()
+        told = [json.loads(one.communicate(timeout=60)[0].splitlines()[-1]) for one in started]
+    # Their rates are of the time in which all train, the energy is of their ends, too.
+    power = {} if spent.watts is None else {"watts": spent.watts}
+    note(key, "processes, plain", {"images_per_second": sum(told)} | power)
 
 
 def process(key: str, number: int) -> None:

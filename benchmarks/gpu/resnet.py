@@ -23,6 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from benchmarks.gpu import kernel_checks
+from benchmarks.gpu.energy import spending
 from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor, nn
 
@@ -57,18 +58,6 @@ VERSIONS: dict[str, tuple[str, str, int, str]] = {
 }
 """Name → model, how it is launched, batch, precision."""
 WORKING = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def joules() -> float | None:
-    """Spent by the GPU so far; None where NVML does not tell."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-    except Exception:
-        return None
 
 
 def model_of(kind: str, precision: str) -> nn.Module:
@@ -129,26 +118,22 @@ def timed(name: str) -> None:
     torch.cuda.synchronize()
     ready = time.perf_counter() - began
     rounds, steps = [], 10 if precision in ("fp32", "tf32") else max(5, 25 * 512 // batch)
-    energy, start = joules(), time.perf_counter()
-    for _ in range(3):
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
-        for _ in range(steps):
-            loss = step(images, labels)
-        last.record()
-        last.synchronize()
-        rounds.append(first.elapsed_time(last) / steps)
-    seconds, spent = time.perf_counter() - start, joules()
+    with spending() as spent:
+        for _ in range(3):
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            for _ in range(steps):
+                loss = step(images, labels)
+            last.record()
+            last.synchronize()
+            rounds.append(first.elapsed_time(last) / steps)
     median = sorted(rounds)[1]
     row: dict[str, Any] = {
         "batch": batch, "ms": median, "rounds_ms": rounds,
         "images_per_second": 1e3 * batch / median,
         "loss": float(loss), "ready_s": ready, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
-    if energy is not None and spent is not None:
-        row["watts"] = (spent - energy) / seconds
-        row["images_per_joule"] = 3 * steps * batch / (spent - energy)
-    RESULTS[name] = row
+    RESULTS[name] = row | spent.power(3 * steps * batch)
     print(f"{name:12s} {median:7.2f} ms  ready after {ready:.0f} s", flush=True)
     if name in ("library", "tiles"):
         _profile(name, lambda: step(images, labels))

@@ -1,6 +1,6 @@
 """What each training precision does to speed and to the loss, side by side in one run.
 
-    python benchmarks/precision.py [--steps 300] [--batch 128] [--only fp32 int8]
+    PYTHONPATH=src python -m benchmarks.gpu.precision [--steps 300] [--batch 128] [--only fp32 int8]
 
 ResNet-50 at 64×64 on learnable images, the same batches, weights and learning rates for every
 precision; FP32 is the reference. Where a precision can't run, its reason is printed. Speed is that
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from benchmarks.gpu.energy import Spent, spending
 from torch import Tensor
 
 from ai500.data.learnable_images import SMOKE
@@ -36,8 +36,15 @@ class Outcome:
     """One precision's training."""
 
     losses: list[float]
-    images_per_second: float
+    images: int
+    """Of the steps that are timed."""
+    spent: Spent
     told: dict[str, object]
+
+    @property
+    def images_per_second(self) -> float:
+        """While it was timed."""
+        return self.images / self.spent.seconds
 
     @property
     def final_loss(self) -> float:
@@ -57,10 +64,8 @@ def train(
     optimizer = torch.optim.SGD(model.parameters(), lr=peak, momentum=0.9, weight_decay=1e-4)
     order = torch.Generator().manual_seed(seed)
     losses: list[Tensor] = []
-    begin = 0.0
-    for step in range(steps):
-        if step == steps // 5:
-            begin = _now(device)
+
+    def take(step: int) -> None:
         chosen = torch.randint(len(images), (batch,), generator=order).to(device)
         inputs = normalized(images[chosen], mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
         rate = cosine(step, peak=peak, total_steps=steps, warmup_steps=steps // 10)
@@ -72,15 +77,15 @@ def train(
         numerics.scale(loss).backward()
         numerics.step(optimizer)
         losses.append(loss.detach())
-    seconds = _now(device) - begin
-    speed = batch * (steps - steps // 5) / seconds
-    return Outcome([float(loss) for loss in losses], speed, numerics.describe())
 
-
-def _now(device: torch.device) -> float:
-    if device.type != "cpu":
-        torch.accelerator.synchronize()
-    return time.perf_counter()
+    first = steps // 5
+    for step in range(first):
+        take(step)
+    with spending() as spent:
+        for step in range(first, steps):
+            take(step)
+    trained = batch * (steps - first)
+    return Outcome([float(loss) for loss in losses], trained, spent, numerics.describe())
 
 
 def main() -> None:
@@ -100,7 +105,7 @@ def main() -> None:
     images, labels = torch.from_numpy(pictures).to(device), torch.from_numpy(classes).to(device)
     name = torch.get_device_module(device).get_device_name(device) if accelerated else "CPU"
     print(f"{name}, torch {torch.__version__}, ResNet-50 at 64×64, batch {options.batch}")
-    print("precision   images/s   × fp32   final loss   − fp32   largest gap   skipped steps")
+    print("precision   images/s  × fp32     W   img/J   loss  − fp32  largest gap  skipped")
     reference: Outcome | None = None
     for one in options.only:
         try:
@@ -120,11 +125,15 @@ def main() -> None:
         gap = np.abs(_smooth(found.losses) - _smooth(reference.losses)).max()
         scaling = found.told.get("loss_scaling")
         skipped = scaling["skipped_steps"] if isinstance(scaling, dict) else "none"
+        power = found.spent.power(found.images)
+        drawn = "    –       –"
+        if power:
+            drawn = f"{power['watts']:5.0f} {power['images_per_joule']:7.2f}"
         print(
             f"{one:<11} {found.images_per_second:8.0f} "
-            f"{found.images_per_second / reference.images_per_second:8.2f} "
-            f"{found.final_loss:12.4f} {found.final_loss - reference.final_loss:8.4f} "
-            f"{gap:13.4f}   {skipped}",
+            f"{found.images_per_second / reference.images_per_second:7.2f} {drawn} "
+            f"{found.final_loss:6.3f} {found.final_loss - reference.final_loss:+7.3f} "
+            f"{gap:12.3f}  {skipped}",
             flush=True,
         )
         shown = _smooth(found.losses)[:: max(1, options.steps // 12)]
