@@ -23,6 +23,9 @@ from ai500.data.store_writer import generate
 # The machine is shared: how long a case takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell: commands of the tests would not hear their Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 SOURCE = Path(__file__).parents[1] / "src"
 TINY = {"train": 512, "validation": 128}
 
