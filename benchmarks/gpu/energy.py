@@ -30,9 +30,9 @@ class Spent:
 
     def power(self, images: float) -> dict[str, float]:
         """Watts and images per joule, where they are known."""
-        if self.joules is None:
+        if self.joules is None or self.watts is None:
             return {}
-        return {"watts": self.joules / self.seconds, "images_per_joule": images / self.joules}
+        return {"watts": self.watts, "images_per_joule": images / self.joules}
 
 
 @contextmanager
@@ -49,8 +49,8 @@ def spending() -> Iterator[Spent]:
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
 
 
 @functools.cache

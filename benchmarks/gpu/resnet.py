@@ -4,8 +4,8 @@
 
 Parts, in order: `checks` (kernels against float64), `curves` (training against the plain model),
 `kernels` (each one's bandwidth), `evaluation` (by the kernels beside torch's operators), then the
-versions of VERSIONS. A part that fails prints its error
-and the next one runs, in a new process where the GPU's state was lost.
+versions of VERSIONS. A part that fails prints its error and the next one runs, in a new process
+where the GPU's state was lost.
 Full numbers: $OUT/resnet.json.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -270,37 +270,55 @@ def _pool_rows(fused: Fused, size: Size) -> None:
         _tell_kernel(name, volume, call)
 
 
+EVALUATED_BATCHES = 8
+"""In a row: a run does not wait for each."""
+
+
 def evaluation() -> None:
-    """A batch of an evaluation by torch's operators and by the kernels, by turns; the ratio of
-    their times, and how far the kernels' logits are from float64's over torch's distance."""
+    """Some batches of an evaluation by torch's operators and by the kernels, by turns, as a run
+    evaluates: weights cast for each batch, cuDNN's algorithms not tried. The ratio of the times,
+    and the distance of the kernels' logits from float64's over that of torch's."""
     model = model_of("tiles", "bf16")
     assert isinstance(model, FastResNet)
-    for batch in (128, 512):
-        images = torch.randn(batch, 3, 224, 224, device=DEVICE)
-        images = images.contiguous(memory_format=torch.channels_last)
+    torch.backends.cudnn.benchmark = False
+    try:
+        for batch in (128, 512):
+            images = torch.randn(batch, 3, 224, 224, device=DEVICE)
+            _evaluated(model, images.contiguous(memory_format=torch.channels_last))
+    finally:
+        torch.backends.cudnn.benchmark = True
+
+
+def _evaluated(model: FastResNet, images: Tensor) -> None:
+    def predict() -> Tensor:
         with torch.no_grad(), torch.autocast("cuda", WORKING["bf16"]):
-            model.train()(images)
-            model.eval()
-            found: dict[bool, Tensor] = {}
-            taken: dict[bool, list[float]] = {False: [], True: []}
-            for _ in range(5):
-                for model.evaluates in (False, True):
-                    found[model.evaluates] = model(images)
-                    taken[model.evaluates].append(milliseconds(partial(model, images)))
-        model.evaluates = False
-        with torch.no_grad():
-            exact = copy.deepcopy(model).double()(images.double())
-        ours, theirs = ((found[one].double() - exact).norm() for one in (True, False))
-        kernels_ms, torch_ms = (sorted(taken[one])[2] for one in (True, False))
-        RESULTS.setdefault("evaluation", []).append(
-            {"batch": batch, "kernels_ms": kernels_ms, "torch_ms": torch_ms,
-             "error_ratio": float(ours / theirs)}
-        )  # fmt: skip
-        print(
-            f"  batch {batch}: torch {torch_ms:.2f} ms, kernels {kernels_ms:.2f} ms "
-            f"({1e3 * batch / kernels_ms:,.0f} images/s), ×{torch_ms / kernels_ms:.2f}; "
-            f"error over torch's {ours / theirs:.2f}"
-        )
+            return cast(Tensor, model(images))
+
+    model.train()
+    predict()
+    model.eval()
+    found: dict[bool, Tensor] = {}
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(5):
+        for model.evaluates in (False, True):
+            found[model.evaluates] = predict()
+            together = milliseconds(lambda: [predict() for _ in range(EVALUATED_BATCHES)])
+            taken[model.evaluates].append(together / EVALUATED_BATCHES)
+    model.evaluates = False
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()(images.double())
+    ours, theirs = ((found[one].double() - exact).norm() for one in (True, False))
+    kernels_ms, torch_ms = (sorted(taken[one])[2] for one in (True, False))
+    row = {
+        "batch": len(images), "kernels_ms": kernels_ms, "torch_ms": torch_ms,
+        "error_ratio": float(ours / theirs),
+    }  # fmt: skip
+    RESULTS.setdefault("evaluation", []).append(row)
+    print(
+        f"  batch {len(images)}: torch {torch_ms:.2f} ms, kernels {kernels_ms:.2f} ms "
+        f"({1e3 * len(images) / kernels_ms:,.0f} images/s), ×{torch_ms / kernels_ms:.2f}; "
+        f"error over torch's {ours / theirs:.2f}"
+    )
 
 
 def _random(rows: int, channels: int) -> Tensor:
