@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -290,25 +290,24 @@ def evaluation() -> None:
 
 
 def _evaluated(model: FastResNet, images: Tensor) -> None:
-    def predict() -> Tensor:
+    def predict(by: type[ResNet]) -> Tensor:
         with torch.no_grad(), torch.autocast("cuda", WORKING["bf16"]):
-            return cast(Tensor, model(images))
+            return by.forward(model, images)
 
     model.train()
-    predict()
+    predict(FastResNet)
     model.eval()
-    found: dict[bool, Tensor] = {}
-    taken: dict[bool, list[float]] = {False: [], True: []}
+    found: dict[type[ResNet], Tensor] = {}
+    taken: dict[type[ResNet], list[float]] = {ResNet: [], FastResNet: []}
     for _ in range(5):
-        for model.evaluates in (False, True):
-            found[model.evaluates] = predict()
-            together = milliseconds(lambda: [predict() for _ in range(EVALUATED_BATCHES)])
-            taken[model.evaluates].append(together / EVALUATED_BATCHES)
-    model.evaluates = False
+        for by, times in taken.items():
+            found[by] = predict(by)
+            together = milliseconds(lambda: [predict(by) for _ in range(EVALUATED_BATCHES)])  # noqa: B023
+            times.append(together / EVALUATED_BATCHES)
     with torch.no_grad():
-        exact = copy.deepcopy(model).double()(images.double())
-    ours, theirs = ((found[one].double() - exact).norm() for one in (True, False))
-    kernels_ms, torch_ms = (sorted(taken[one])[2] for one in (True, False))
+        exact = ResNet.forward(copy.deepcopy(model).double(), images.double())
+    ours, theirs = ((found[one].double() - exact).norm() for one in (FastResNet, ResNet))
+    kernels_ms, torch_ms = (sorted(taken[one])[2] for one in (FastResNet, ResNet))
     row = {
         "batch": len(images), "kernels_ms": kernels_ms, "torch_ms": torch_ms,
         "error_ratio": float(ours / theirs),

@@ -47,16 +47,12 @@ def test_loss_gradients_and_running_statistics_are_the_ordinary_ones(
     torch.testing.assert_close(dict(quick.named_buffers()), dict(ordinary.named_buffers()))
 
 
-@pytest.mark.parametrize("evaluates", [False, True])
 @pytest.mark.parametrize("height, width", [(32, 32), (37, 30)])
-def test_evaluation_and_names_are_the_ordinary_ones(
-    height: int, width: int, evaluates: bool
-) -> None:
+def test_evaluation_and_names_are_the_ordinary_ones(height: int, width: int) -> None:
     ordinary = _model()
     images = torch.randn(2, 3, height, width, dtype=torch.float64)
     ordinary(images)  # running statistics that are not those of the beginning
     quick = fast(copy.deepcopy(ordinary).eval(), plain.Plain(), working=torch.float64)
-    quick.evaluates = evaluates
     before = copy.deepcopy(quick.state_dict())
     with torch.no_grad():
         torch.testing.assert_close(quick(images), ordinary.eval()(images))
@@ -66,7 +62,7 @@ def test_evaluation_and_names_are_the_ordinary_ones(
     assert again(images).requires_grad  # torch's operators, where gradients may be wanted
 
 
-def test_an_evaluation_runs_through_the_kernels_where_that_is_wanted() -> None:
+def test_an_evaluation_runs_through_the_kernels_but_where_gradients_may_be_wanted() -> None:
     joins: list[bool] = []
 
     class Watched(plain.Plain):
@@ -75,11 +71,11 @@ def test_an_evaluation_runs_through_the_kernels_where_that_is_wanted() -> None:
             return super().linear_join(*arguments)
 
     quick = fast(_model().eval(), Watched(), working=torch.float64)
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    quick(images)
+    assert not joins
     with torch.no_grad():
-        quick(torch.randn(2, 3, 32, 32, dtype=torch.float64))
-        assert not joins
-        quick.evaluates = True
-        quick(torch.randn(2, 3, 32, 32, dtype=torch.float64))
+        quick(images)
     assert len(joins) == 2 * 4  # the first and the last convolution of each block
 
 

@@ -22,6 +22,9 @@ NOTHING = torch.empty(0)
 """Evaluation draws nothing."""
 LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
 """Without gradients a batch may be larger: so many images, or so many values if that is less."""
+LARGER = 4
+"""Times the training's batch, up to as many times the least: a GPU's host launches fewer kernels.
+Without what a backward pass needs, that takes less memory than training does."""
 
 
 @dataclass
@@ -34,6 +37,12 @@ class Evaluator:
     samples: Samples
     device: torch.device
     batch_size: int
+
+    def settle(self) -> None:
+        """One batch before anything is timed: an accelerator's libraries choose and compile."""
+        if self.device.type != "cpu":
+            all_ranks = self.engine.mesh.data.size * self._images_at_once
+            self.predict(self.samples, np.arange(min(self.samples.count, all_ranks)))
 
     def validation(self) -> NDArray[np.float32] | None:
         """Predictions on the whole validation split; None on ranks other than 0."""
@@ -53,8 +62,7 @@ class Evaluator:
         # Every rank predicts equally many; the last ones repeat a sample, which is cut off again.
         padded = np.pad(indices, (0, each * data.size - len(indices)), mode="edge")
         mine = padded[data.rank * each : (data.rank + 1) * each]
-        fitting = LEAST_VALUES // math.prod(self.problem_class.input_shape)
-        size = max(self.batch_size, min(LEAST_BATCH, fitting))
+        size = self._images_at_once
         with self.engine.evaluating():
             parts = [
                 self._predict_batch(images)
@@ -67,9 +75,19 @@ class Evaluator:
         gathered = _gather(torch.cat(parts), data)
         return gathered[: len(indices)].cpu().numpy() if first_rank else None
 
+    @property
+    def _images_at_once(self) -> int:
+        return images_at_once(self.batch_size, self.problem_class.input_shape)
+
     def _predict_batch(self, images: Tensor) -> Tensor:
         inputs = self.workload.evaluation_inputs(self.problem_class, images)
         return self.workload.predictions(self.engine.predict(inputs)).float()
+
+
+def images_at_once(batch_size: int, input_shape: tuple[int, ...]) -> int:
+    """In an evaluation of a member that trains with such batches."""
+    least = min(LEAST_BATCH, LEAST_VALUES // math.prod(input_shape))
+    return max(batch_size, least, LARGER * min(batch_size, least))
 
 
 def _gather(mine: Tensor, data: Axis) -> Tensor:

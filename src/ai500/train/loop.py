@@ -199,6 +199,7 @@ def _settle(member: Member) -> None:
         member.problem_class, some.images, some.labels, some.draws
     )
     member.engine.settle(inputs, targets)
+    member.evaluator.settle()
 
 
 def _train_epoch(

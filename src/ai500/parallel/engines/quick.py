@@ -53,12 +53,15 @@ def _that_run(device: torch.device, working: torch.dtype) -> tuple[Fused | None,
 
 
 def small_step(kernels: Plain, device: torch.device, *, working: torch.dtype) -> None:
-    """Gradients of a small fast model, under autocast as an engine's step is."""
+    """Gradients and an evaluation of a small fast model, under autocast as an engine's are."""
     model = ResNet(Bottleneck, (1, 1), width=64, classes=2).to(device)
     small = fast(model, kernels, working=working)
+    images = torch.randn(2, 3, 32, 32, device=device)
     with torch.autocast(device.type, working):
-        loss = small(torch.randn(2, 3, 32, 32, device=device)).float().sum()
+        loss = small(images).float().sum()
     loss.backward()
+    with torch.no_grad(), torch.autocast(device.type, working):
+        small.eval()(images)
 
 
 def told(module: nn.Module, *, recorded: bool, not_recorded: str) -> dict[str, object]:

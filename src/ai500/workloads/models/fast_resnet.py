@@ -1,4 +1,5 @@
 """ResNet v1.5's training step with gradients written by hand: the same function, fewer passes.
+And its evaluation, where every batch norm is known beforehand.
 
 A block's third convolution is linear, and so is batch norm once its statistics are known: these
 come from the second moments of the convolution's input, which is four times smaller than its
@@ -173,18 +174,15 @@ def _stem_convolution(rows: Tensor, size: Size, deep_weight: Tensor) -> Tensor:
 
 
 class FastResNet(ResNet):
-    """A ResNet whose training step runs through `kernels`."""
+    """A ResNet whose training step and evaluation run through `kernels`."""
 
     fixed_shapes = True
-    evaluates = False
-    """Whether its evaluation does, too. Not by default before a GPU has shown that it is faster:
-    `benchmarks/gpu/resnet.py --only evaluation`."""
     kernels: Plain
     working: torch.dtype
     _copies: dict[Tensor, Tensor]
 
     def forward(self, x: Tensor) -> Tensor:
-        by_kernels = self.training or (self.evaluates and not torch.is_grad_enabled())
+        by_kernels = self.training or not torch.is_grad_enabled()
         if not by_kernels or not self.kernels.covers(x.device):
             return super().forward(x)
         # What is fused chooses its precisions itself; autocast would round second moments to BF16.
