@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +17,17 @@ from ai500.data.store import Samples
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
 from ai500.train.feed import arriving
+from ai500.train.memory import free_bytes
 from ai500.workloads.protocol import ProblemClass, Workload
 
 NOTHING = torch.empty(0)
 """Evaluation draws nothing."""
 LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
 """Without gradients a batch may be larger: so many images, or so many values if that is less."""
-LARGER = 4
-"""Times the training's batch, up to as many times the least: a GPU's host launches fewer kernels.
-Without what a backward pass needs, that takes less memory than training does."""
+LARGER, SHARE_OF_MEMORY = 4, 1 / 50
+"""Times the training's batch, up to as many times the least, where the inputs in FP32 take no more
+than this share of a GPU's free memory: its host then launches fewer kernels. Activations take some
+twenty times as much as inputs, and others may share the GPU."""
 
 
 @dataclass
@@ -75,19 +78,25 @@ class Evaluator:
         gathered = _gather(torch.cat(parts), data)
         return gathered[: len(indices)].cpu().numpy() if first_rank else None
 
-    @property
+    @functools.cached_property
     def _images_at_once(self) -> int:
-        return images_at_once(self.batch_size, self.problem_class.input_shape)
+        # Ranks that share a model have to agree, and may not have the same memory.
+        alone = self.engine.mesh.size == 1
+        free = free_bytes(self.device) if alone else 0
+        return images_at_once(self.batch_size, self.problem_class.input_shape, free=free)
 
     def _predict_batch(self, images: Tensor) -> Tensor:
         inputs = self.workload.evaluation_inputs(self.problem_class, images)
         return self.workload.predictions(self.engine.predict(inputs)).float()
 
 
-def images_at_once(batch_size: int, input_shape: tuple[int, ...]) -> int:
-    """In an evaluation of a member that trains with such batches."""
-    least = min(LEAST_BATCH, LEAST_VALUES // math.prod(input_shape))
-    return max(batch_size, least, LARGER * min(batch_size, least))
+def images_at_once(batch_size: int, input_shape: tuple[int, ...], *, free: int) -> int:
+    """In an evaluation of a member that trains with such batches; `free`: bytes of a GPU."""
+    values = math.prod(input_shape)
+    least = min(LEAST_BATCH, LEAST_VALUES // values)
+    larger = LARGER * min(batch_size, least)
+    fits = larger * values * torch.float32.itemsize <= SHARE_OF_MEMORY * free
+    return max(batch_size, least, larger if fits else 0)
 
 
 def _gather(mine: Tensor, data: Axis) -> Tensor:

@@ -14,6 +14,7 @@ from ai500.bagging.data_sampler import Counts
 from ai500.data.store import Samples
 from ai500.randomness import Stream, derive
 from ai500.train.feed import Batch, Feed
+from ai500.train.memory import free_bytes
 
 LARGEST_SHARE = 0.2
 """Of the accelerator's free memory; the rest is for the models."""
@@ -71,7 +72,7 @@ def fits(samples: Samples, counts: Sequence[Counts], *, device: torch.device) ->
     """Whether all samples that any of these bootstraps drew take no more than their share."""
     image, label = samples.rows(_used(counts)[:1])
     needed = len(_used(counts)) * (image.nbytes + label.nbytes)
-    return device.type != "cuda" or needed <= LARGEST_SHARE * torch.cuda.mem_get_info(device)[0]
+    return device.type != "cuda" or needed <= LARGEST_SHARE * free_bytes(device)
 
 
 def hold(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> Held:

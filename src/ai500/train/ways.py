@@ -15,6 +15,7 @@ from torch import Tensor
 from ai500.train.batched import Stacked, why_not
 from ai500.train.feed import Batch
 from ai500.train.loop import Member, Wanted, some_batch, take_step
+from ai500.train.memory import free_bytes
 from ai500.train.replay import Inputs, Replayed, forgotten, recordable, recorded
 
 Number = int
@@ -177,9 +178,9 @@ def all_ways(
     batches = {number: some_batch(member) for number, member in members.items()}
     cuda = device.type == "cuda"
     own = {number: torch.cuda.Stream(device) if cuda else None for number in members}
-    before = _free_bytes(device)
+    before = free_bytes(device)
     steps = {n: Replayed(member, batches[n], own[n]) for n, member in members.items()}
-    after = _free_bytes(device)
+    after = free_bytes(device)
     queue = OnStreams(steps, dict.fromkeys(members, own[next(iter(own))]), "graphs in one queue")
     ways: list[Way] = [OnStreams(steps, own, "graphs on streams"), queue]
     if stacked is not None and after < ROOM * (before - after):
@@ -187,11 +188,6 @@ def all_ways(
     elif stacked is not None:
         ways.append(Batched(stacked, queue, batches))
     return ways, {Batched.name: reason} if reason else {}
-
-
-def _free_bytes(device: torch.device) -> int:
-    """Of the device's own memory; a CPU's is nobody's to share out."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
 def _device(members: Mapping[Number, Member]) -> torch.device:
