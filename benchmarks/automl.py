@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 from statistics import fmean
 
-from ai500 import rundir
 from ai500.records import Score
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 
 
 def searched(problem_class: str, workers: int, *, minutes: float, seed: int, folder: Path) -> Score:

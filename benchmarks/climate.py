@@ -22,15 +22,15 @@ import torch
 from numpy.typing import NDArray
 
 from ai500.data.climate.index import digest_of, moments_of
-from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateSplit, ClimateStore
-from ai500.data.climate.writer import generate_years
 from ai500.workloads.climate.background import background
 from ai500.workloads.climate.events import draw_events
 from ai500.workloads.climate.generator import add_grain, draw
 from ai500.workloads.climate.noise import Draws, magnified
 from ai500.workloads.climate.patterns import Canvas
+from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
+from ai500.workloads.climate.writer import generate_years
 
 REPEATS = 3
 BATCH = 4

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ai500.data.learnable_images import SMOKE, WORKSTATION, LearnableImages
+from ai500.workloads.learnable_images import SMOKE, WORKSTATION, LearnableImages
 
 REPEATS = 5
 

@@ -28,8 +28,8 @@ from statistics import fmean, stdev
 import torch
 from torch.nn.functional import cross_entropy
 
-from ai500.metrics.meters.log import read_meters
-from ai500.metrics.meters.recorder import Recorder
+from ai500.meters.log import read_meters
+from ai500.meters.recorder import Recorder
 from ai500.workloads.models.resnet import resnet50, small_resnet
 
 LEAST = 0.99

@@ -23,16 +23,17 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
-from ai500.data.learnable_images import SMOKE
-from ai500.data.store import Split, Store
-from ai500.data.store_writer import generate
+from ai500.bagging.data_sampler import BOOTSTRAP
+from ai500.data.bootstrap import save_bootstrap
+from ai500.data.image_store import Split, Store
+from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch, Feed
 from ai500.train.member import assemble
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN, WORKLOAD
+from ai500.workloads.learnable_images import SMOKE
 
 TRAIN, VALIDATION, BATCH = 4_032, 64, 64
 NEVER = 1_000_000

@@ -27,11 +27,11 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 from tests.browser.test_report import ARGUMENTS, CHROMIUM
-from tests.unit.synthetic_list import entry, ranked, submission
+from tests.support.synthetic_list import entry, ranked, submission
 
-from ai500.report.ranking.entries import Ranked
-from ai500.report.ranking.read import find_submissions, read_submissions
-from ai500.report.ranking.site import build
+from ai500.ranking.entries import Ranked
+from ai500.ranking.read import find_submissions, read_submissions
+from ai500.ranking.site import build
 
 SIZES = (1_000, 10_000)
 SUBMISSIONS = 50

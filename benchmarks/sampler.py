@@ -19,7 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ai500.bagging.data_sampler import SAMPLERS, epoch_order, save_bootstrap
+from ai500.bagging.data_sampler import SAMPLERS
+from ai500.data.bootstrap import epoch_order, save_bootstrap
 
 SAMPLES = 1_281_167
 ENSEMBLES = (125, 250, 500, 1000)

@@ -3,8 +3,8 @@
     python benchmarks/scheduler.py [--nodes 50] [--part slurm|simulated]
 
 `slurm`: ensembles of 10, 100 and 1,000 short members, submitted, followed and collected by the
-real job controller on a real Slurm of virtual nodes (tests/slurm/cluster.py). A small shell script
-stands in for the training alone. Judged: Slurm's commands per look at the queue, processor time of
+real job controller on a real Slurm of virtual nodes (tests/support/slurm/cluster.py). A small
+shell script stands in for the training alone. Judged: Slurm's commands per look at the queue, processor time of
 the controller's own process per member, and that each member ran once.
 
 `simulated`: 1,000, 10,000 and 100,000 members planned and followed by the same code, with texts in
@@ -35,15 +35,16 @@ if __name__ == "__main__":  # the repository's root, for the tests' cluster
 
 from rich.console import Console
 from rich.table import Table
-from tests.slurm.cluster import Cluster
-from tests.unit.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
+from tests.support.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
+from tests.support.slurm.cluster import Cluster
 
-from ai500 import events, pipeline
 from ai500.bagging.member_views import MemberView
-from ai500.bagging.schedulers import slurm_commands
 from ai500.cli.terminal import members_table
 from ai500.config import load
-from ai500.rundir import RunFolder
+from ai500.core import events
+from ai500.jobs.schedulers import slurm_commands
+from ai500.pipeline import stages as pipeline
+from ai500.records.run_folder import RunFolder
 
 SIZES = (10, 100, 1_000)
 ROUNDS = 3
@@ -54,7 +55,7 @@ NOISE, GROWTH = 1.1, 1.3
 CPUS_PER_NODE = 2
 STAND_IN = """\
 #!/bin/sh
-# In place of `python -m ai500.bagging.on_node TRIAL`: tells what a member tells, trains nothing.
+# In place of `python -m ai500.jobs.node_agent TRIAL`: tells what a member tells, trains nothing.
 folder=$3/members/$(printf %03d "$AI500_MEMBER")
 read -r boot </proc/sys/kernel/random/boot_id
 number=0

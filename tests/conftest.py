@@ -16,9 +16,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-from ai500 import events
-from ai500.data.learnable_images import SMOKE
-from ai500.data.store_writer import generate
+from ai500.core import events
+from ai500.data.image_store_writer import generate
+from ai500.workloads.learnable_images import SMOKE
 
 # The machine is shared: how long a case takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)

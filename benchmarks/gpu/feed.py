@@ -28,16 +28,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.data.chunks import available_cores
-from ai500.data.climate.recipe import WORKSTATION
 from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
 from ai500.data.climate.store import ClimateStore
-from ai500.data.store import FRAMES, Samples, Split
+from ai500.data.image_store import FRAMES, Samples, Split
+from ai500.data.resumable_work import available_cores
+from ai500.records import ProblemClass
 from ai500.train.feed import Batch, Feed
-from ai500.train.read_ahead import read_ahead
+from ai500.train.prefetch import read_ahead
+from ai500.workloads.climate.recipe import WORKSTATION
 from ai500.workloads.extreme_weather import WORKLOAD as WEATHER
 from ai500.workloads.image_classification import WORKLOAD as IMAGES
-from ai500.workloads.protocol import ProblemClass, Workload
+from ai500.workloads.protocol import Workload
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 GPU = DEVICE.type != "cpu"

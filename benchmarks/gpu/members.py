@@ -30,8 +30,8 @@ from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor
 
 from ai500.train.loop import Member, prepare, take_step, train
-from ai500.train.together import Group, feed_from_device
-from ai500.train.ways import InTurn, Way, all_ways
+from ai500.train.shared_process import Group, feed_from_device
+from ai500.train.step_strategies import InTurn, Way, all_ways
 
 DEVICE = torch.device("cuda", 0)
 MEMBERS = 8

@@ -18,12 +18,12 @@ import torch
 from benchmarks.gpu.energy import Spent, spending
 from torch import Tensor
 
-from ai500.data.learnable_images import SMOKE
-from ai500.errors import EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
 from ai500.train import precision
 from ai500.train.learning_rate import cosine
 from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN
 from ai500.workloads.image_inputs import normalized
+from ai500.workloads.learnable_images import SMOKE
 from ai500.workloads.models.resnet import resnet50
 
 IMAGES = dataclasses.replace(SMOKE, height=64, width=64)

@@ -27,7 +27,7 @@ from benchmarks.gpu.energy import spending
 from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
 from torch import Tensor, nn
 
-from ai500.train.graph import Graphed
+from ai500.parallel.cuda_graph import Graphed
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused
 from ai500.workloads.kernels.plain import Extra, Normal, Size, Slopes, pooled
 from ai500.workloads.models.fast_resnet import FastResNet, fast

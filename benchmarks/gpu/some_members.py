@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ai500.bagging.data_sampler import BOOTSTRAP, save_bootstrap
-from ai500.data.store_writer import generate
+from ai500.bagging.data_sampler import BOOTSTRAP
+from ai500.data.bootstrap import save_bootstrap
+from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train.loop import Member
 from ai500.train.member import assemble

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ai500 import atomic
+from ai500.core import atomic
 
 LONGEST_PART_SECONDS = 150.0
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ai500.report.roofline_figures import Mark, Roof, Slope, roofline_figure, standalone
-from ai500.roofline import v2
+from ai500.roofline import published as v2
+from ai500.roofline.figures import Mark, Roof, Slope, roofline_figure, standalone
 
 FOLDER = Path(__file__).parent
 SCALE = 16 / (v2.NODES * v2.GPUS_PER_NODE)

@@ -11,10 +11,10 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ai500 import plugins
-from ai500.errors import ConfigError
-from ai500.schema import SchemaError, decode, nearest, option
-from ai500.train import precision
+from ai500.core import plugins
+from ai500.core.errors import ConfigError
+from ai500.core.schema import SchemaError, decode, nearest, option
+from ai500.records import precision
 
 MOST = 200_000
 """No machine has as many nodes; a slip of three digits shall not make a plan for hours."""
@@ -381,7 +381,7 @@ def _set(data: dict[str, Any], key: str, value: Any) -> None:
 
 def _check_names(config: Config) -> None:
     plugins.check("workload", config.workload, at="workload")
-    classes = plugins.workload(config.workload).problem_classes
+    classes = plugins.load("workload", config.workload).problem_classes
     if config.problem_class not in classes:
         raise ConfigError(
             f"problem_class = {config.problem_class!r}: {config.workload} has no such class; "

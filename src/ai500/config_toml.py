@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ai500.config import Config, documented_keys
-from ai500.schema import encode
+from ai500.core.schema import encode
 
 
 def to_toml(config: Config) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.chromium import ARGUMENTS, CHROMIUM
+from tests.support.chromium import ARGUMENTS, CHROMIUM
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from ai500 import events, rundir
-from ai500.metrics.meters.log import read_meters
+from ai500.core import events
+from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials, score_trial
 from ai500.records import Plan
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
-from ai500.rundir import RunFolder
-from tests.browser.chromium import TEXT_COLLISIONS
-from tests.unit.metered import GPU_NODE_COLUMNS, gpu_node, write_log
-from tests.unit.synthetic_run import BEGAN, Shape, write_synthetic_run
+from tests.support.chromium import TEXT_COLLISIONS
+from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, write_log
+from tests.support.synthetic_run import BEGAN, Shape, write_synthetic_run
 
 
 @pytest.fixture(scope="module")

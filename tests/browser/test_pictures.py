@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from ai500 import rundir
-from ai500.illustrations import Illustrations
+from ai500.records import run_folder as rundir
+from ai500.records.illustrations import Illustrations
 from ai500.report.html import write_report
-from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
-from tests.unit.synthetic_detections import climate_store, write_illustrated_run
-from tests.unit.synthetic_run import Shape
+from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
+from tests.support.synthetic_detections import climate_store, write_illustrated_run
+from tests.support.synthetic_run import Shape
 
 SECTION = "section:has(> h2:text-is('What the ensemble finds'))"
 

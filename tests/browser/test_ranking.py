@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
-from ai500.report.ranking.entries import Rejected
-from ai500.report.ranking.site import build
-from ai500.units import human_seconds, human_si
-from tests.browser.chromium import TEXT_COLLISIONS, contrast, luminance
-from tests.browser.synthetic_site import (
+from ai500.core.units import human_seconds, human_si
+from ai500.ranking.entries import Rejected
+from ai500.ranking.site import build
+from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance
+from tests.support.synthetic_list import identity, ranked
+from tests.support.synthetic_site import (
     ENTRIES,
     FIRST,
     FORMULA,
@@ -33,7 +34,6 @@ from tests.browser.synthetic_site import (
     served,
     visit,
 )
-from tests.unit.synthetic_list import identity, ranked
 
 pytestmark = pytest.mark.xdist_group("ranking")  # one browser, one site
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog
 
+from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
-from ai500.rundir import RunFolder
-from tests.browser.chromium import TEXT_COLLISIONS, contrast, luminance, opened
-from tests.unit.synthetic_run import Shape, write_synthetic_run
+from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
+from tests.support.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 SHAPES = {

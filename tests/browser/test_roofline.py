@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from ai500 import system
-from ai500.report.roofline import write_page
+from ai500.inventory import machine as system
+from ai500.roofline.page import write_page
 from ai500.roofline.records import (
     Advice,
     KernelTime,
@@ -21,7 +21,7 @@ from ai500.roofline.records import (
     RooflineRecord,
     RunPlacement,
 )
-from tests.browser.chromium import TEXT_COLLISIONS
+from tests.support.chromium import TEXT_COLLISIONS
 
 SPEEDS = {
     "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},

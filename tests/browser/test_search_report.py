@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from ai500.report.html import write_report
-from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
-from tests.unit.synthetic_search import SearchShape, write_synthetic_search
+from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
+from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
 
 @pytest.fixture(scope="module")

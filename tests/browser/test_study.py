@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 
 from ai500.study.page import write_report
 from ai500.study.studies import STUDIES
-from tests.browser.chromium import TEXT_COLLISIONS, contrast, opened
-from tests.unit.synthetic_study import measured_point, result_of
+from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
+from tests.support.synthetic_study import measured_point, result_of
 
 
 @pytest.fixture(scope="module")

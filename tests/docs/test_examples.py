@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ai500.cli import main
-from tests.docs.examples import (
+from tests.support.docs_examples import (
     PAGES,
     ROOT,
     Example,
@@ -21,7 +21,7 @@ from tests.docs.examples import (
     made_by,
     run_console,
 )
-from tests.unit.submitted import packed, submittable_run
+from tests.support.submitted import packed, submittable_run
 
 pytestmark = pytest.mark.xdist_group("examples of the docs")
 """One worker prepares the folder, once."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SOURCE, Start
-from tests.docs.examples import ROOT
+from tests.support.docs_examples import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
 PACKAGES = ("outside-workload", "outside-plugins")

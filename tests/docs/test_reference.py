@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from ai500 import plugins
 from ai500.config import documented_keys
+from ai500.core import plugins
 from ai500.rules.layers import RULES
-from tests.docs.examples import ROOT, examples_of
+from ai500.workloads.protocol import load_workload
+from tests.support.docs_examples import ROOT, examples_of
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_every_class_is_in_the_table_of_classes() -> None:
         workload = workload if name == "…" else name.strip("`")
         told[workload, problem_class] = [cell.strip() for cell in rest.split("|")][-3:]
     for name in plugins.BUILT_IN["workload"]:
-        for problem_class in plugins.workload(name).problem_classes.values():
+        for problem_class in load_workload(name).problem_classes.values():
             assert (name, problem_class.name) in told, f"{name} {problem_class.name} is missing"
             target, members, trials = told[name, problem_class.name]
             assert target.split()[-1] == f"{problem_class.target_quality:g}"

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.docs.examples import ROOT
+from tests.support.docs_examples import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.data.climate.schema import CHANNELS
 from ai500.workloads.climate.generator import draw
+from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 
 pytestmark = [
     pytest.mark.gpu,

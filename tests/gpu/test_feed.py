@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from ai500.data.learnable_images import SMOKE
-from ai500.data.store_writer import generate
-from ai500.errors import DataError
+from ai500.core.errors import DataError
+from ai500.data.image_store_writer import generate
 from ai500.train.feed import Feed
+from ai500.workloads.learnable_images import SMOKE
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from benchmarks.gpu.kernel_checks import failures
 
+from ai500.parallel.cuda_graph import Graphed
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.fast_path import WORKING
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.quick import WORKING
 from ai500.records import Parallelism
 from ai500.train import precision
-from ai500.train.graph import Graphed
 from ai500.train.precision.loss_scaling import LossScaling
 from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available, fused_for
 from ai500.workloads.kernels.launch import Tile

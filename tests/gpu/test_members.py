@@ -11,13 +11,14 @@ import torch
 from benchmarks.gpu.some_members import Shape, make_member, make_tasks
 from torch import Tensor
 
-from ai500 import events, rundir
+from ai500.core import events
+from ai500.parallel.cuda_graph import algorithms_tried
 from ai500.records import TrainRecord
-from ai500.rundir import RunFolder
-from ai500.train.graph import algorithms_tried
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.train.loop import Member, prepare, take_step, train
-from ai500.train.together import Group, feed_from_device
-from ai500.train.ways import Way, all_ways
+from ai500.train.shared_process import Group, feed_from_device
+from ai500.train.step_strategies import Way, all_ways
 from tests.conftest import Start
 
 GPU = torch.device("cuda", 0)

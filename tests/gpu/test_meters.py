@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from ai500.meters import Absent
+from ai500.meters.log import read_meters
+from ai500.meters.nvml import Nvml, open_meter
+from ai500.meters.recorder import Recorder
 from ai500.metrics.energy import Energy, Window, trial_energy
-from ai500.metrics.meters import Absent
-from ai500.metrics.meters.curves import meter_curves
-from ai500.metrics.meters.log import read_meters
-from ai500.metrics.meters.nvml import Nvml, open_meter
-from ai500.metrics.meters.recorder import Recorder
+from ai500.metrics.meter_series import meter_curves
 
 pytestmark = [
     pytest.mark.gpu,

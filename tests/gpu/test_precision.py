@@ -6,13 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ai500.data.learnable_images import SMOKE
-from ai500.errors import EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
 from ai500.train import precision
 from ai500.train.precision import fp8
 from ai500.train.precision.int8 import integer_product
 from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN
 from ai500.workloads.image_inputs import normalized
+from ai500.workloads.learnable_images import SMOKE
 from ai500.workloads.models.resnet import small_resnet
 
 pytestmark = [

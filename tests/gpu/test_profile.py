@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500 import rundir
 from ai500.profile.record import Profile
+from ai500.records import run_folder as rundir
 from tests.conftest import Start
 
 pytestmark = [

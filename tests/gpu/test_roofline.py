@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from ai500 import rundir
+from ai500.records import run_folder as rundir
 from ai500.roofline import timing
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth, peak_of
 from tests.conftest import Command

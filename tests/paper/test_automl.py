@@ -9,19 +9,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500 import plugins
 from ai500.automl.counting import count_architecture
-from ai500.automl.network import Network
-from ai500.automl.settings import Search
-from ai500.metrics.meters.recorder import LONGEST_PERIOD_SECONDS
-from ai500.metrics.search_score import regulated_score
-from ai500.rules.checks_search import AT_LEAST_FP16
-from ai500.workloads.protocol import ProblemClass
+from ai500.automl.rules import AT_LEAST_FP16
+from ai500.automl.search_score import regulated_score
+from ai500.meters.recorder import LONGEST_PERIOD_SECONDS
+from ai500.records import ProblemClass, Search
+from ai500.workloads.models.architecture import initial_architecture
+from ai500.workloads.models.architecture_network import Network
+from ai500.workloads.protocol import load_workload
 
-FULL: ProblemClass = plugins.workload("automl").problem_classes["full"]
+FULL: ProblemClass = load_workload("automl").problem_classes["full"]
 SEARCHES = [
     pytest.param(one.search, id=name)
-    for name, one in plugins.workload("automl").problem_classes.items()
+    for name, one in load_workload("automl").problem_classes.items()
 ]
 
 
@@ -66,7 +66,7 @@ def test_aiperf_table_4_fixed_configuration() -> None:
 def test_aiperf_table_4_starts_at_resnet_50() -> None:
     search = FULL.search
     assert search is not None
-    start = search.initial.architecture(classes=1000, input_channels=3)
+    start = initial_architecture(search.initial, classes=1000, input_channels=3)
     assert (search.initial.kind, search.initial.blocks) == ("bottleneck", (3, 4, 6, 3))
     counted = count_architecture(start, input_shape=(3, 224, 224), convention="aiperf")
     assert counted.parameters == 25_557_032
@@ -79,15 +79,15 @@ def test_aiperf_table_4_default_configuration() -> None:
     assert reference.base_learning_rate == 0.1
     assert (reference.schedule, reference.decay_power) == ("inverse_time", 0.1 / 60)
     assert reference.epochs == 60
-    assert plugins.workload("automl").loss_operator == "softmax"  # of the cross entropy
+    assert load_workload("automl").loss_operator == "softmax"  # of the cross entropy
 
 
 def test_aiperf_table_4_initial_weights_by_he_s_method() -> None:
     """[21] of the paper: a deviation of √(2 / fan)."""
     torch.manual_seed(0)
-    smoke = plugins.workload("automl").problem_classes["smoke"]
+    smoke = load_workload("automl").problem_classes["smoke"]
     assert smoke.search is not None
-    network = Network(smoke.search.initial.architecture(classes=10, input_channels=3))
+    network = Network(initial_architecture(smoke.search.initial, classes=10, input_channels=3))
     for module in network.modules():
         if isinstance(module, torch.nn.Conv2d) and module.weight.numel() > 500:
             fan_out = module.out_channels * module.kernel_size[0] * module.kernel_size[1]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ai500.metrics import score
+from ai500.metrics import equations as score
 from ai500.parallel.parallelism_controller import solve
 
 

@@ -8,7 +8,7 @@ from runpy import run_path
 
 import pytest
 
-from ai500.roofline import v2
+from ai500.roofline import published as v2
 from ai500.roofline.model import (
     Channel,
     Standing,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ai500.metrics import score
+from ai500.metrics import equations as score
 from ai500.metrics.published import V2_FIGURE_14_HIGHEST_VFLOPS, V2_TABLE_2, V2_TABLE_8
 from ai500.metrics.trials import variation
-from ai500.report.ranking.entries import Entry
-from ai500.report.ranking.standings import order, places
+from ai500.ranking.entries import Entry
+from ai500.ranking.standings import order, places
 
 TARGET, EXPONENT = 0.763, 5
 """Image Classification, V2 Table 6."""

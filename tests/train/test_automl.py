@@ -18,16 +18,17 @@ from typing import Any
 import pytest
 import torch
 
-from ai500 import events, rundir
-from ai500.automl.architecture import Architecture
 from ai500.automl.history import EXHAUSTED, FILE, Candidate, Ended, History, Line, Present, Work
 from ai500.automl.morphism import Weights
-from ai500.automl.network import Network
-from ai500.automl.past import past_of
+from ai500.automl.resume_state import past_of
 from ai500.automl.worker import Worker, network
+from ai500.core import events
 from ai500.records import Score, Task, TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.train.worker import Interrupted, Rank
+from ai500.workloads.models.architecture import Architecture
+from ai500.workloads.models.architecture_network import Network
 from tests.conftest import Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)

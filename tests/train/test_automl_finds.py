@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500 import rundir
 from ai500.automl.history import FILE, History, Model
 from ai500.automl.morphism import Weights
 from ai500.automl.training import model_task
 from ai500.automl.worker import network
+from ai500.core.randomness import Stream, derive
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.randomness import Stream, derive
 from ai500.records import Task
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.train.loop import epochs
 from ai500.train.member import put_together, samples_of
 from ai500.workloads.automl import CLASSES

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ai500.automl.history import FILE, Candidate, Ended, Line, Present
-from ai500.automl.past import past_of
-from ai500.metrics.search_score import read_search
-from ai500.rundir import RunFolder, lock_within
+from ai500.automl.resume_state import past_of
+from ai500.automl.search_score import read_search
+from ai500.records.run_folder import RunFolder, lock_within
 from tests.conftest import Start, wait_for
 from tests.train.test_automl import check, settings, told
 

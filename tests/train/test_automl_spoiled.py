@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ai500 import events, rundir
 from ai500.automl.history import FILE
+from ai500.core import events
 from ai500.records import Score, TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from tests.conftest import Start, wait_for
 from tests.train.test_automl import operations_once, settings, told
 

@@ -8,10 +8,10 @@ from statistics import fmean
 
 import pytest
 
-from ai500 import rundir
 from ai500.automl.history import History
 from ai500.records import Score
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from tests.conftest import Start
 from tests.train.test_automl import operations_once, settings
 

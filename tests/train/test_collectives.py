@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SOURCE, Start
-from tests.train.collective_checks import CHECKS
+from tests.support.collective_checks import CHECKS
 
 SIZES = (
     1,
@@ -31,7 +31,7 @@ def failures(size: int, folder: Path, *, device: str = "cpu") -> tuple[dict[str,
     report = folder / "report"
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.train.collective_checks",
+            [sys.executable, "-W", "error", "-m", "tests.support.collective_checks",
              str(folder / "store"), str(report), device],
             cwd=SOURCE.parent,
             env={

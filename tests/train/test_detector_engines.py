@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import SOURCE
-from tests.train import detector_checks
+from tests.support import detector_checks
 
 pytestmark = pytest.mark.timeout(300)
 EXACT = 1e-10

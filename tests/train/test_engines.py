@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SOURCE
-from tests.train import engine_checks
-from tests.train.engine_checks import Case
+from tests.support import engine_checks
+from tests.support.engine_checks import Case
 
 pytestmark = pytest.mark.timeout(900)
 

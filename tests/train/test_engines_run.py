@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ai500 import events, rundir
+from ai500.core import events
 from ai500.records import TrainRecord
-from ai500.rundir import MemberFolder, RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import MemberFolder, RunFolder
 from tests.conftest import SOURCE, Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(600)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ai500.data.climate.index import INDEX
-from ai500.data.climate.recipe import SMOKE
+from ai500.workloads.climate.recipe import SMOKE
 from ai500.workloads.extreme_weather import CLASSES, WORKLOAD
 from tests.conftest import Start, wait_for
 

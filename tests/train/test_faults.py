@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from ai500 import events, rundir
-from ai500.data.learnable_images import SMOKE
-from ai500.data.store_writer import generate
+from ai500.core import events
+from ai500.data.image_store_writer import generate
 from ai500.records import TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.workloads.learnable_images import SMOKE
 from tests.conftest import TINY, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)

@@ -6,13 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ai500.parallel import cuda_graph as graph
+from ai500.parallel.cuda_graph import Graphed
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.fast_path import GradientGraph, graphable, quicken
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
 from ai500.records import Parallelism
-from ai500.train import graph, precision
-from ai500.train.graph import Graphed
+from ai500.train import precision
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ai500 import rundir
 from ai500.records import TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from tests.conftest import Start
 
 

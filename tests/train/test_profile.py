@@ -15,16 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 from ai500 import config as configuration
-from ai500 import rundir
 from ai500.cli import app
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.profile import counters, session
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.trace import read
+from ai500.records import run_folder as rundir
 from tests.conftest import SOURCE, Start, processes_of
-from tests.unit.profile_traces import accelerator_step
-from tests.unit.synthetic_run import Shape, write_synthetic_run
-from tests.unit.test_profile import check_timeline, profile_of
+from tests.support.profile_traces import accelerator_step
+from tests.support.synthetic_run import Shape, write_synthetic_run
+from tests.unit.profile.test_profile import check_timeline, profile_of
 
 DELAY_SECONDS = 0.1
 SLOW_RANK = f'''

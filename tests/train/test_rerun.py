@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ai500.rundir import RunFolder
+from ai500.records.run_folder import RunFolder
 from tests.conftest import Start, wait_for
-from tests.unit.submitted import WISH, packed, small_run
+from tests.support.submitted import WISH, packed, small_run
 
 ONE_MEMBER = """workload = "image_classification"
 problem_class = "smoke"

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from ai500 import rundir, system
+from ai500.inventory import machine as system
 from ai500.records import Plan
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.roofline.model import WIRE_BYTES
-from ai500.roofline.placing import place
+from ai500.roofline.place_run import place
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import on_grid
-from ai500.rundir import RunFolder
 from tests.conftest import SOURCE, Command
-from tests.train.traffic_checks import RANKS_PER_NODE
+from tests.support.traffic_checks import RANKS_PER_NODE
 
 PARAMETERS = 1024 * 512 + 512 + 512 * 768 + 768
 CASES = {
@@ -33,7 +34,7 @@ CASES = {
 def ranks_tell(size: int, folder: Path) -> list[dict[str, Any]]:
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.train.traffic_checks", str(folder / "store"),
+            [sys.executable, "-m", "tests.support.traffic_checks", str(folder / "store"),
              str(folder / "report"), *CASES[size]],
             cwd=SOURCE.parent,
             env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE.parent}",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500 import rundir
+from ai500.records import run_folder as rundir
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth
 from ai500.roofline.timing import LEAST_SAMPLES, timed
 from tests.conftest import SOURCE, Start

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.rundir import RunFolder
+from ai500.records.run_folder import RunFolder
 from tests.conftest import Command, Start, processes_of, wait_for
 
 TINY_TRAINING = (

@@ -14,20 +14,21 @@ import torch.nn.functional as F
 from benchmarks.gpu.some_members import Shape, make_member, make_tasks
 from torch import nn
 
-from ai500 import events, rundir
-from ai500.bagging.data_sampler import epoch_order
-from ai500.data.opening import open_store
-from ai500.metrics.meters.log import read_meters
+from ai500.core import events
+from ai500.data.bootstrap import epoch_order
+from ai500.data.open_store import open_store
+from ai500.meters.log import read_meters
 from ai500.records import TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.train.batched import Stacked, why_not
+from ai500.train.device_feed import hold, resident
 from ai500.train.feed import Feed
+from ai500.train.graphed_step import forgotten
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.optimizers import LAMB
-from ai500.train.replay import forgotten
-from ai500.train.resident import hold, resident
-from ai500.train.together import Group
-from ai500.train.ways import all_ways, choose
+from ai500.train.shared_process import Group
+from ai500.train.step_strategies import all_ways, choose
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
 from tests.conftest import Start, wait_for
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from ai500 import events, rundir
+from ai500.core import events
 from ai500.operations.shipped import shipped_model
 from ai500.records import Score, TrainRecord
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from tests.conftest import SOURCE, Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ai500.config import Config, documented_keys, load, parse_assignment
 from ai500.config_toml import template, to_toml
-from ai500.errors import ConfigError
+from ai500.core.errors import ConfigError
 
 
 def written(folder: Path, text: str) -> Path:

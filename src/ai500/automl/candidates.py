@@ -14,20 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ai500.automl.architecture import Architecture
 from ai500.automl.counting import count_architecture
 from ai500.automl.history import Candidate, Ended, History, Model
 from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.morphism import Move, Weights, apply, moves
-from ai500.automl.network import Network
 from ai500.automl.selection import drawn_parents
-from ai500.automl.settings import Search
 from ai500.automl.tuning import Proposed, first_proposal, propose
 from ai500.automl.weights import WeightStore, expected_weights
 from ai500.automl.widening import UnwidenableError
-from ai500.errors import AI500Error
-from ai500.randomness import Stream, derive
-from ai500.records import Operations, Task
+from ai500.core.errors import AI500Error
+from ai500.core.randomness import Stream, derive
+from ai500.records import Operations, Search, Task
+from ai500.workloads.models.architecture import Architecture, initial_architecture
+from ai500.workloads.models.architecture_network import Network
 
 DRAWS = 24
 """Of morphisms from one parent, before another parent is drawn."""
@@ -74,8 +73,10 @@ class Candidates:
         self._history = history
         self._store = store
         self._counted: dict[str, Operations] = {}
-        self.initial = self._search.initial.architecture(
-            classes=task.definition.classes, input_channels=task.definition.input_shape[0]
+        self.initial = initial_architecture(
+            self._search.initial,
+            classes=task.definition.classes,
+            input_channels=task.definition.input_shape[0],
         )
 
     def first(self, number: int = 1) -> Prepared:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ai500.automl.architecture import Architecture, Layer
 from ai500.operations.count import count_trace
 from ai500.operations.graph import Op, Shape, Shapes, Trace, with_loss
 from ai500.records import Operations
+from ai500.workloads.models.architecture import Architecture, Layer
 
 
 def count_architecture(

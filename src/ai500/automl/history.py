@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ai500 import schema
-from ai500.automl.architecture import Architecture, Layer
-from ai500.events import Event, EventLog
+from ai500.core import schema
+from ai500.core.events import Event, EventLog
+from ai500.core.schema import option
 from ai500.records import Operations
-from ai500.schema import option
+from ai500.workloads.models.architecture import Architecture, Layer
 
 FILE = "history.jsonl"
 Phase = Literal["train", "validate"]

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor
 
-from ai500.automl.architecture import LARGEST_KERNEL, Architecture, Layer
 from ai500.automl.widening import UnwidenableError, mappings_of
+from ai500.workloads.models.architecture import LARGEST_KERNEL, Architecture, Layer
 
 Weights = dict[str, Tensor]
 MoveKind = Literal["deeper", "wider", "kernel", "skip_add", "skip_concat"]

@@ -13,12 +13,11 @@ import torch
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
 from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.prediction import predicted_accuracy, without_progress
-from ai500.automl.settings import Search
-from ai500.errors import AI500Error
-from ai500.events import Event, EventLog
+from ai500.core.errors import AI500Error
+from ai500.core.events import Event, EventLog
 from ai500.parallel.engines import Wish
 from ai500.parallel.engines.replicas import rank_zero_says
-from ai500.records import Task
+from ai500.records import Search, Task
 from ai500.train.checkpoint import Position
 from ai500.train.loop import DivergedError, Member, epochs
 from ai500.train.worker import Interrupted

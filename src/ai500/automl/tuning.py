@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ai500.automl.history import Model
-from ai500.automl.settings import Search
-from ai500.errors import EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
+from ai500.records import Search
 
 STARTUP_MODELS = 4
 """Before so many models have ended TPE draws evenly; a worker's warm-up has as many."""

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ai500 import atomic
-from ai500.automl.architecture import Architecture
 from ai500.automl.morphism import Weights
-from ai500.automl.network import Network
+from ai500.core import atomic
+from ai500.workloads.models.architecture import Architecture
+from ai500.workloads.models.architecture_network import Network
 
 
 class WeightStore:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ai500.automl.architecture import KEEPS_CHANNELS, Architecture, Layer
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
+from ai500.workloads.models.architecture import KEEPS_CHANNELS, Architecture, Layer
 
 
 class UnwidenableError(AI500Error):

@@ -15,14 +15,12 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from ai500.automl.architecture import Architecture
 from ai500.automl.candidates import Prepared
-from ai500.automl.finish import leave_record
-from ai500.automl.head import Head
+from ai500.automl.coordinator import Head
 from ai500.automl.history import EXHAUSTED, State
 from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.morphism import Weights
-from ai500.automl.network import Network
+from ai500.automl.record import leave_record
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
 from ai500.automl.tuning import imported_optuna
 from ai500.parallel.engines.mesh import make_mesh
@@ -31,6 +29,8 @@ from ai500.records import Task
 from ai500.train.loop import Member
 from ai500.train.member import at_work, event_log, in_company, put_together, samples_of
 from ai500.train.worker import Interrupted, Rank, StopRequest
+from ai500.workloads.models.architecture import Architecture
+from ai500.workloads.models.architecture_network import Network
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.bagging.data_sampler import Counts
-from ai500.errors import DataError, JobError
+from ai500.core.errors import DataError, JobError
+from ai500.data.bootstrap import Counts, judged_samples
 from ai500.records import EnsembleResult
 from ai500.workloads.protocol import Workload
 
@@ -24,20 +24,6 @@ class MemberPredictions:
     validation: NDArray[np.float32]
     out_of_bag: NDArray[np.float32]
     counts: Counts
-
-
-def judged_samples(samples: int, *, limit: int) -> NDArray[np.int64]:
-    """The training samples that are judged out of bag: all, or `limit` evenly spaced ones."""
-    if samples <= limit:
-        return np.arange(samples, dtype=np.int64)
-    return np.arange(limit, dtype=np.int64) * samples // limit
-
-
-def out_of_bag_indices(counts: Counts, *, limit: int) -> NDArray[np.int64]:
-    """The judged samples that this member never saw."""
-    judged = judged_samples(len(counts), limit=limit)
-    unseen: NDArray[np.int64] = judged[counts[judged] == 0]
-    return unseen
 
 
 def read_predictions(path: Path) -> NDArray[np.float32]:

@@ -10,11 +10,13 @@ import contextlib
 
 import numpy as np
 
-from ai500 import atomic, plugins, rundir
-from ai500.data.store import Samples
-from ai500.illustrations import Drawn, Illustrations
+from ai500.core import atomic
+from ai500.data.image_store import Samples
 from ai500.records import Plan
-from ai500.rundir import TrialFolder
+from ai500.records import run_folder as rundir
+from ai500.records.illustrations import Drawn, Illustrations
+from ai500.records.run_folder import TrialFolder
+from ai500.workloads.protocol import load_workload
 
 
 def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
@@ -30,7 +32,7 @@ def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
 
 
 def _drawn(trial: TrialFolder, *, plan: Plan, samples: Samples) -> Drawn | None:
-    workload = plugins.workload(plan.workload)
+    workload = load_workload(plan.workload)
     folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
     predictions = {
         member: np.load(folder.validation, mmap_mode="r", allow_pickle=False)

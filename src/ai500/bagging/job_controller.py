@@ -7,17 +7,15 @@ so another controller can take over where this one stopped.
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-import ai500
-from ai500 import events, rundir
 from ai500.bagging.member_views import Collector, MemberView
-from ai500.bagging.schedulers import (
+from ai500.core import events
+from ai500.jobs.job_spec import ACTIVE, job_spec, known_jobs
+from ai500.jobs.schedulers import (
     ATTEMPT_MARK,
     JobSpec,
     JobStatus,
@@ -25,11 +23,11 @@ from ai500.bagging.schedulers import (
     SchedulerUnavailableError,
 )
 from ai500.records import JobRecord, Share, Task, TrainRecord
-from ai500.rundir import MemberFolder, RunFolder, TrialFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import MemberFolder, RunFolder
 
 LOG_TAIL_LINES = 15
 TORCHRUN_MARK = "torch/distributed/elastic/"
-ACTIVE = ("pending", "running")
 SAVE_SHARE = 0.05
 """Of the controller's time at most so much goes into writing jobs.json over and over."""
 
@@ -288,53 +286,6 @@ class JobController:
         """A large ensemble changes with every look; who takes over asks for the states anyway."""
         if self._unsaved and time.monotonic() - self._saved >= self._save_seconds / SAVE_SHARE:
             self._save()
-
-
-def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]:
-    """Each member's last job: what controllers recorded, and what they had no time to record."""
-    told = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
-    jobs = {job.member: job for job in told}
-    for member, job_id in scheduler.submitted_before().items():
-        if member not in jobs or jobs[member].id != job_id:
-            attempt = jobs[member].attempt + 1 if member in jobs else 1
-            jobs[member] = JobRecord(member, job_id, attempt, "pending")
-    return jobs
-
-
-def job_spec(
-    trial: TrialFolder,
-    *,
-    members: tuple[int, ...],
-    attempt: int,
-    shares: tuple[Share, ...],
-    python: str,
-) -> JobSpec:
-    """The job of one process: the node agent, told by the environment which member it is for;
-    of several that train together, the first."""
-    member, *others = members
-    return JobSpec(
-        member=member,
-        others=tuple(others),
-        attempt=attempt,
-        command=(python, "-m", "ai500.bagging.on_node", str(trial.path.resolve())),
-        environment={
-            "AI500_MEMBER": str(member),
-            "AI500_ATTEMPT": str(attempt),
-            "PYTHONPATH": _source_path(),
-            # One thread a process unless the slot has more cores: the worker sets the number.
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "PYTHONUNBUFFERED": "1",
-        },
-        log=trial.member(member).log,
-        shares=shares,
-    )
-
-
-def _source_path() -> str:
-    """A source tree that is not installed is found by its workers, too."""
-    source = Path(ai500.__file__).parents[1]
-    paths = [] if source.name in ("site-packages", "dist-packages") else [str(source)]
-    return os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:

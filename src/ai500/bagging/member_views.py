@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ai500 import events, schema
-from ai500.automl.watching import Watch, WorkerView
+from ai500.automl.progress import Watch, WorkerView
+from ai500.core import events, schema
 from ai500.records import JobState, Progress
-from ai500.rundir import MemberFolder, RunFolder, TrialFolder
+from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder
 
 LOOKS_AT_ONCE = 256
 """So many members' files are opened in one look; a larger ensemble takes turns."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ai500.config import Config
-from ai500.errors import DataError
+from ai500.core.errors import DataError
 from ai500.parallel import sharing
 from ai500.parallel.parallelism_controller import members_by_node
-from ai500.planning import OFFICIAL_CONVENTION
-from ai500.records import BootstrapRecord, Placement, Plan, Slot, Task
-from ai500.rundir import RunFolder
+from ai500.records import OFFICIAL_CONVENTION, BootstrapRecord, Placement, Plan, Slot, Task
+from ai500.records.run_folder import RunFolder
+
+TRAIN, SEARCH = "ai500.train.member:run", "ai500.automl.worker:run"
 
 
 def member_tasks(
@@ -58,6 +59,7 @@ def member_tasks(
                 meter_seconds=config.run.meter_seconds,
                 together=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
+                entry_point=TRAIN if plan.search is None else SEARCH,
             )
         )
     return tasks

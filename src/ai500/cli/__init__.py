@@ -21,7 +21,7 @@ from ai500.cli import (
     submitting,
     system,
 )
-from ai500.errors import AI500Error, RunCancelledError, RunLeftError
+from ai500.core.errors import AI500Error, RunCancelledError, RunLeftError
 
 app = typer.Typer(
     name="ai500",

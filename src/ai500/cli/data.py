@@ -11,13 +11,13 @@ import typer
 from ai500.cli.start import AsJson, ClassName, WorkloadName
 from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
-from ai500.data.class_data import generate_frames, generate_store
+from ai500.core.errors import InputError, RuleError
 from ai500.data.climate.check import Checked, check_years
-from ai500.data.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
-from ai500.data.opening import AnyStore, is_climate, open_store
+from ai500.data.open_store import AnyStore, is_climate, open_store
 from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
-from ai500.errors import InputError, RuleError
+from ai500.workloads.class_data import generate_frames, generate_store
+from ai500.workloads.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
 
 app = typer.Typer(help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None)
 PROBLEMS_SHOWN = 20

@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ai500.cli.terminal import console
-from ai500.errors import InputError, RuleError
+from ai500.core.errors import InputError, RuleError
+from ai500.core.schema import nearest
+from ai500.core.units import human_bytes, human_si
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
-from ai500.operations.countable import IMAGENET_INPUT, Countable, countable, imported_torch
 from ai500.operations.graph import Trace, with_loss
 from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
-from ai500.schema import nearest
-from ai500.units import human_bytes, human_si
+from ai500.workloads.named_models import IMAGENET_INPUT, Countable, countable, imported_torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -13,18 +13,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500 import rundir, scoring
 from ai500.cli.start import AsJson
 from ai500.cli.terminal import console, rows, show_problems
-from ai500.errors import InputError, RuleError
+from ai500.core.errors import InputError, RuleError
+from ai500.core.schema import nearest
+from ai500.core.units import human_si
+from ai500.pipeline import scoring
 from ai500.records import Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records.run_folder import RunFolder
 from ai500.rules.comparison import Comparison, Difference, compare
 from ai500.rules.evidence import Evidence, evidence_of
-from ai500.rules.judgement import Judgement, LayerVerdict
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level, judge
-from ai500.rundir import RunFolder
-from ai500.schema import nearest
-from ai500.units import human_si
 
 SubjectPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a submission's file.")
@@ -69,8 +70,8 @@ class Subject:
 @contextlib.contextmanager
 def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]:
     """A run folder as it is, or a submission unpacked for as long as it is looked at."""
-    from ai500.rules import submission
-    from ai500.rules.verify import contradictions
+    from ai500.submission import manifest as submission
+    from ai500.submission.verify import contradictions
 
     if path.is_dir():
         with submission.explaining(str(path)):

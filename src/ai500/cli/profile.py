@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500 import schema
 from ai500.cli.start import (
     AsJson,
     ClassName,
@@ -26,16 +25,17 @@ from ai500.cli.start import (
 )
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.config import Config
-from ai500.errors import InputError, RunFolderError
-from ai500.interrupts import as_interrupt
+from ai500.core import schema
+from ai500.core.errors import InputError, RunFolderError
+from ai500.core.interrupts import as_interrupt
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
+from ai500.profile.labels import STAGES, flops, milliseconds, number, percent
+from ai500.profile.page import write_page
 from ai500.profile.record import PrecisionProfile, Profile
-from ai500.profile.words import STAGES, flops, milliseconds, number, percent
+from ai500.records import precision as precisions
+from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
-from ai500.report.profile_page import write_page
-from ai500.rundir import RunFolder
-from ai500.train import precision as precisions
 
 UNKNOWN_SHOWN = 5
 

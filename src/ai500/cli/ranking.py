@@ -12,13 +12,13 @@ import typer
 from ai500.cli.start import AsJson
 from ai500.cli.submitting import TrustedKeys
 from ai500.cli.terminal import Terminal, console, rows
-from ai500.errors import InputError
-from ai500.report.ranking.entries import Entry, Ranked, Rejected
-from ai500.report.ranking.pages import list_name
-from ai500.report.ranking.read import find_submissions, read_submissions
-from ai500.report.ranking.site import Built, build
-from ai500.report.ranking.standings import by_list
-from ai500.units import human_seconds, human_si
+from ai500.core.errors import InputError
+from ai500.core.units import human_seconds, human_si
+from ai500.ranking.entries import Entry, Ranked, Rejected
+from ai500.ranking.pages import list_name
+from ai500.ranking.read import find_submissions, read_submissions
+from ai500.ranking.site import Built, build
+from ai500.ranking.standings import by_list
 
 SHOWN = 10
 """Places and rejections that a terminal shows; the site has them all."""

@@ -12,21 +12,23 @@ from typing import Annotated
 
 import typer
 
-from ai500 import rundir, schema
-from ai500.atomic import write_text
 from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import Terminal, console, rows
-from ai500.errors import InputError
-from ai500.interrupts import as_interrupt
-from ai500.report import roofline as pages
-from ai500.report import roofline_figures as drawn
+from ai500.core import schema
+from ai500.core.atomic import write_text
+from ai500.core.errors import InputError
+from ai500.core.interrupts import as_interrupt
+from ai500.core.schema import nearest
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
 from ai500.report.sections import Table
-from ai500.roofline import cluster, measure, placing
+from ai500.roofline import cluster, measure
+from ai500.roofline import figures as drawn
+from ai500.roofline import page as pages
+from ai500.roofline import place_run as placing
 from ai500.roofline.advice import best
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
-from ai500.rundir import RunFolder
-from ai500.schema import nearest
 
 FOLDER = Path("rooflines")
 SECONDS, QUICK_SECONDS = 60.0, 8.0

@@ -14,9 +14,6 @@ from typing import Annotated
 
 import typer
 
-from ai500 import pipeline, plugins, rundir, schema, scoring
-from ai500.atomic import write_text
-from ai500.bagging import setting
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.start import (
     AsJson,
@@ -30,16 +27,19 @@ from ai500.cli.start import (
     load_config,
 )
 from ai500.cli.terminal import Terminal, console, members_table, show_score
-from ai500.errors import AI500Error, Disconnected, InputError
-from ai500.interrupts import as_interrupt
-from ai500.records import (
-    JobRecord,
-    Plan,
-    Score,
-)
+from ai500.core import schema
+from ai500.core.atomic import write_text
+from ai500.core.errors import AI500Error, Disconnected, InputError
+from ai500.core.interrupts import as_interrupt
+from ai500.jobs import scheduler_context as setting
+from ai500.jobs.schedulers import load_scheduler
+from ai500.pipeline import scoring
+from ai500.pipeline import stages as pipeline
+from ai500.records import JobRecord, Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.findings import Finding
+from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
-from ai500.rules.judgement import Finding
-from ai500.rundir import RunFolder
 
 CANCEL_SECONDS = 240.0
 Detach = Annotated[
@@ -166,7 +166,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
-    if not followed or (waits and plugins.scheduler(plan.scheduler).outlives_controller):
+    if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
         # Records that nobody keeps up to date, or jobs that wait: the scheduler knows more.
         try:
             states = setting.known_states(folder, number)
@@ -192,7 +192,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     plan = rundir.read(Plan, folder.plan)
     number = _current_trial(folder, plan)
     was_running = _end_controller(folder)
-    if number and plugins.scheduler(plan.scheduler).outlives_controller:
+    if number and load_scheduler(plan.scheduler).outlives_controller:
         was_running |= setting.cancel_left_behind(folder, number) > 0
     if as_json:
         print(json.dumps({"run": str(path), "was_running": was_running}))

@@ -8,11 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.records import SearchScore
-from ai500.automl.watching import WorkerView
+from ai500.automl.progress import WorkerView
 from ai500.bagging.member_views import MemberView
-from ai500.records import Score
-from ai500.units import human_seconds, human_si
+from ai500.core.units import human_seconds, human_si
+from ai500.records import Score, SearchScore
 
 
 def line(view: MemberView, worker: WorkerView) -> str:

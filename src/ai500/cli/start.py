@@ -11,16 +11,18 @@ import typer
 
 import ai500
 from ai500 import config as configuration
-from ai500 import config_toml, pipeline, schema
-from ai500.atomic import write_text
-from ai500.bagging.setting import preview
+from ai500 import config_toml
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
-from ai500.errors import InputError
+from ai500.core import schema
+from ai500.core.atomic import write_text
+from ai500.core.errors import InputError
+from ai500.core.units import human_bytes, human_seconds, human_si
+from ai500.jobs.scheduler_context import preview
 from ai500.parallel.sharing import in_words
+from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan
-from ai500.rundir import RunFolder
-from ai500.units import human_bytes, human_seconds, human_si
+from ai500.records.run_folder import RunFolder
 
 ConfigPath = Annotated[
     Path | None,

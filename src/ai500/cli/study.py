@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ai500 import schema
 from ai500.cli.start import (
     AsJson,
     ClassName,
@@ -25,16 +24,17 @@ from ai500.cli.start import (
 )
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.config import Config
-from ai500.errors import Disconnected, InputError
-from ai500.interrupts import as_interrupt
-from ai500.report.headline import flops
-from ai500.study.conduct import conduct, draw
+from ai500.core import schema
+from ai500.core.errors import Disconnected, InputError
+from ai500.core.interrupts import as_interrupt
+from ai500.core.units import human_seconds, human_si
+from ai500.report.summary import flops
 from ai500.study.definition import Choices, Study
 from ai500.study.folder import StudyFolder, finished_runs
 from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare
 from ai500.study.records import StudyResult
+from ai500.study.run_study import conduct, draw
 from ai500.study.studies import STUDIES, study_named
-from ai500.units import human_seconds, human_si
 
 app = typer.Typer(
     help="The papers' experiments on this machine, planned and plotted.",

@@ -12,22 +12,26 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500 import pipeline, plugins, rundir, schema, scoring
 from ai500.cli.runs import RunPath
 from ai500.cli.start import AsJson, DataPath, SchedulerName, Settings
 from ai500.cli.terminal import Terminal, console, rows, show_problems
 from ai500.config import Config
-from ai500.errors import InputError, RunCancelledError, RunFolderError
+from ai500.core import schema
+from ai500.core.errors import InputError, RunCancelledError, RunFolderError
+from ai500.core.units import human_bytes, human_si
+from ai500.pipeline import scoring
+from ai500.pipeline import stages as pipeline
 from ai500.records import Plan, Score
-from ai500.rules import packing, replication, signing
-from ai500.rules.description import Wish
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
-from ai500.rules.replication import Comparison, Replication
-from ai500.rules.rerun import differences_between, rerun_config
-from ai500.rules.submission import Submission, explaining, opened
-from ai500.rules.verify import TOLERANCE, Verification, recompute
-from ai500.rundir import RunFolder
-from ai500.units import human_bytes, human_si
+from ai500.submission import packing, replication, signing
+from ai500.submission.description import Wish
+from ai500.submission.manifest import Submission, explaining, opened
+from ai500.submission.replication import Comparison, Replication
+from ai500.submission.rerun import differences_between, rerun_config
+from ai500.submission.verify import TOLERANCE, Verification, recompute
+from ai500.workloads.protocol import load_workload
 
 DIFFERENCES_SHOWN = 20
 SubmissionPath = Annotated[
@@ -214,7 +218,7 @@ def _judge(
         repeated,
         penalty_exponent=plan.definition.penalty_exponent,
         margin=margin,
-        direction=plugins.workload(plan.workload).quality_direction,
+        direction=load_workload(plan.workload).quality_direction,
         other_system=tuple(differences_between(submission.run, rerun)),
         broken=tuple(_broken(rerun, submission.known().level)),
     )

@@ -11,14 +11,16 @@ import typer
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500 import plugins, schema
-from ai500.atomic import write_json
 from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import console, rows, shown
-from ai500.errors import EnvironmentLacksError
-from ai500.inventory import cluster, node, summary
+from ai500.core import schema
+from ai500.core.atomic import write_json
+from ai500.core.errors import EnvironmentLacksError
+from ai500.inventory import node, summary
 from ai500.inventory.description import NodeDescription
-from ai500.rundir import RunFolder
+from ai500.jobs import cluster_inventory as cluster
+from ai500.jobs.schedulers import load_scheduler
+from ai500.records.run_folder import RunFolder
 
 
 def system(
@@ -44,7 +46,7 @@ def system(
     else:
         resolved = load_config(config, scheduler=scheduler, settings=settings)
         notes = resolved.system.notes
-        survey = plugins.scheduler(resolved.scheduler.kind).survey(resolved)
+        survey = load_scheduler(resolved.scheduler.kind).survey(resolved)
         nodes = [node.describe()] if survey is None else cluster.describe(resolved, survey)
     told = {"notes": notes, "nodes": [schema.encode(one) for one in nodes]}
     if out is not None:

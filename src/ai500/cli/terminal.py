@@ -15,11 +15,9 @@ from rich.text import Text
 
 from ai500.bagging.member_views import MemberView, seconds_to_the_end
 from ai500.cli import searching
-from ai500.records import (
-    Score,
-)
-from ai500.rules.judgement import Finding
-from ai500.units import human_seconds, human_si
+from ai500.core.units import human_seconds, human_si
+from ai500.records import Score
+from ai500.records.findings import Finding
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16

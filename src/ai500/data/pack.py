@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ai500 import atomic
-from ai500.data.chunks import Chunk, Holes, Journal, Progress
-from ai500.data.store import Images, Store
-from ai500.data.store_writer import Plan, StoreWriter, make_store
-from ai500.errors import DataError
+from ai500.core import atomic
+from ai500.core.errors import DataError
+from ai500.data.image_store import Images, Store
+from ai500.data.image_store_writer import Plan, StoreWriter, make_store
+from ai500.data.resumable_work import Chunk, Holes, Journal, Progress
 
 SUFFIXES = frozenset(
     (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")

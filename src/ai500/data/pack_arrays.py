@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.chunks import Chunk, Holes, Progress
+from ai500.core.errors import DataError
+from ai500.data.image_store import Images, Indices, Labels, Store
+from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.pack import TRAIN, VALIDATION, Packed, held_out, require_same
-from ai500.data.store import Images, Indices, Labels, Store
-from ai500.data.store_writer import Plan, StoreWriter, make_store
-from ai500.errors import DataError
+from ai500.data.resumable_work import Chunk, Holes, Progress
 
 NAMES = (
     ("images", "labels", "validation_images", "validation_labels"),

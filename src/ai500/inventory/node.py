@@ -6,12 +6,13 @@ import dataclasses
 import platform
 from pathlib import Path
 
-from ai500 import rundir, system
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.inventory import host, nvidia
+from ai500.inventory import machine as system
 from ai500.inventory.description import Accelerator, NodeDescription
 from ai500.inventory.software import software
 from ai500.inventory.state import observe
+from ai500.records import run_folder as rundir
 
 
 def describe(root: Path = Path("/")) -> NodeDescription:

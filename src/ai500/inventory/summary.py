@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ai500 import rundir
+from ai500.core.schema import encode
+from ai500.core.units import human_bytes, human_si
 from ai500.inventory.description import Accelerator, NodeDescription, State
 from ai500.inventory.views import merged
-from ai500.rundir import RunFolder
-from ai500.schema import encode
-from ai500.units import human_bytes, human_si
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 
 NOT_FOUND = "not found"
 _OF_ONE_NODE = ("hostname", "before", "after", "software.scheduler")

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ai500.events import Event
-from ai500.metrics.clocks import Clocks, host_of
-from ai500.metrics.meters.log import Head, NodeLog, Point, series
+from ai500.core.clocks import Clocks, host_of
+from ai500.core.events import Event
+from ai500.meters.log import Head, NodeLog, Point, series
 
 LARGEST_MISSING_SHARE = 0.05
 LONGEST_GAUGE_GAP_SECONDS = 100.0

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from ai500 import plugins, schema
-from ai500.errors import JobError
-from ai500.events import Event
-from ai500.metrics import score as equations
-from ai500.metrics.clocks import Clocks, host_of, on_one_clock
+from ai500.core import schema
+from ai500.core.clocks import Clocks, host_of, on_one_clock
+from ai500.core.errors import JobError
+from ai500.core.events import Event
+from ai500.meters.log import NodeLog
+from ai500.metrics import equations
 from ai500.metrics.energy import Window, per_watt, sample_times, trial_energy
-from ai500.metrics.meters.log import NodeLog
 from ai500.records import EnsembleResult, Operations, Plan, Score
+from ai500.workloads.protocol import load_workload
 
 ENERGY_FIELDS = (
     "energy_joules", "watts", "flops_per_watt", "vflops_per_watt", "power_coverage",
@@ -70,7 +71,7 @@ def score_trial(
         _span(told_of, member, clock=clock, epochs=epochs) for member, told_of in by_member.items()
     ]
     problem_class = plan.definition
-    workload = plugins.workload(plan.workload)
+    workload = load_workload(plan.workload)
     first, last = min(s.start for s in spans), max(s.end for s in spans)
     seconds = last - first
     operations = sum(span.training_operations for span in spans)

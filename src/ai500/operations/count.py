@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ai500.errors import InputError
+from ai500.core.errors import InputError
+from ai500.core.schema import nearest
 from ai500.operations.graph import UNKNOWN, Op, Trace
 from ai500.operations.rules import CONVENTIONS, Convention
-from ai500.schema import nearest
 
 
 @dataclass(frozen=True, slots=True)

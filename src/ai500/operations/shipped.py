@@ -1,6 +1,6 @@
 """Counts of the built-in problem classes that ship with the package: planning needs no torch.
 
-`python -m ai500.operations.ship` writes the file; a test holds it equal to traced models.
+`python -m ai500.workloads.ship_operations` writes the file; a test holds it equal to traced models.
 """
 
 from __future__ import annotations

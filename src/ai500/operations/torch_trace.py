@@ -21,9 +21,9 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ai500.errors import InputError
+from ai500.core.errors import InputError
 from ai500.operations.graph import Trace
-from ai500.operations.torch_record import ModulePath, Recorder, shapes_of, tensors_of
+from ai500.operations.torch_modes import ModulePath, Recorder, shapes_of, tensors_of
 
 #: A tensor (real, meta or fake; only its shape, type and `requires_grad` are read), a shape with
 #: the batch first (float32), or a sequence of tensors for a model with several inputs.

@@ -23,11 +23,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ai500 import plugins
-from ai500.errors import AI500Error
+from ai500.core import plugins
+from ai500.core.errors import AI500Error
 from ai500.parallel import topology
 from ai500.parallel.compression import Codec, codec_for
-from ai500.profile.spans import COPY_OUT, EXCHANGE, READY, REDUCE, span
+from ai500.parallel.spans import COPY_OUT, EXCHANGE, READY, REDUCE, span
 
 # Renamed in torch 2.13; the old name warns there.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor

@@ -28,13 +28,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500 import atomic
-from ai500.data.chunks import Chunk, Progress, available_cores, cut, locked
+from ai500.core import atomic
+from ai500.core.errors import DataError
 from ai500.data.climate.index import FLIGHT_BYTES
 from ai500.data.climate.store import ClimateSplit
-from ai500.data.opening import AnyStore, digests, hold
-from ai500.data.reading import Empty
-from ai500.data.store import (
+from ai500.data.gather import Empty
+from ai500.data.image_store import (
     FORMATS,
     FRAMES,
     PICTURES,
@@ -45,8 +44,9 @@ from ai500.data.store import (
     Split,
     digests_of,
 )
-from ai500.data.store_writer import require_free_bytes, write_rows
-from ai500.errors import DataError
+from ai500.data.image_store_writer import require_free_bytes, write_rows
+from ai500.data.open_store import AnyStore, digests, hold
+from ai500.data.resumable_work import Chunk, Progress, available_cores, cut, locked
 
 FORMAT = "ai500 stage 2"
 MARK = "stage.json"

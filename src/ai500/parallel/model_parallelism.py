@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 from ai500.config import Config, ParallelConfig
-from ai500.errors import ConfigError
-from ai500.records import Parallelism
-from ai500.workloads.protocol import ParallelPlan
+from ai500.core.errors import ConfigError
+from ai500.records import Parallelism, ParallelPlan
 
 AXES = ("data", "pipeline", "tensor")
 

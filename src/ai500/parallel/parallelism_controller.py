@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ai500.errors import ConfigError
+from ai500.core.errors import ConfigError
 from ai500.records import Mapping, Node, Share
 
 

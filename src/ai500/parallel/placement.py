@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ai500.bagging.data_sampler import Counts
-from ai500.data.chunks import Progress
-from ai500.data.opening import AnyStore
-from ai500.errors import EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
+from ai500.data.bootstrap import Counts
+from ai500.data.open_store import AnyStore
+from ai500.data.resumable_work import Progress
 from ai500.parallel.data_duplicator import duplicate
 from ai500.records import Placement
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ai500.errors import ConfigError
-from ai500.events import Event
+from ai500.core.errors import ConfigError
+from ai500.core.events import Event
 from ai500.records import Mapping, Sharing
 from ai500.workloads.protocol import Workload
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ai500.errors import ConfigError
+from ai500.core.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ai500.parallel.spans import REDUCE
 from ai500.profile import communication
 from ai500.profile.categories import CATEGORIES, Category
 from ai500.profile.counters import CategoryCounters
 from ai500.profile.intervals import length, union
-from ai500.profile.record import (
-    CategoryTime,
-    CommunicationTime,
-    KernelTime,
-    PrecisionProfile,
-    RankCapture,
-)
-from ai500.profile.spans import REDUCE
+from ai500.profile.record import CategoryTime, CommunicationTime, KernelTime, PrecisionProfile
 from ai500.profile.trace import RankTrace
 from ai500.records import Parallelism
+from ai500.records.profiling import RankCapture
 
 TOP_KERNELS = 20
 UNKNOWN_KERNELS = 50

@@ -26,9 +26,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
+from ai500.parallel.spans import COPY_OUT, DATA, EXCHANGE, READY, REDUCE
 from ai500.profile.intervals import Interval, common, length, union
 from ai500.profile.record import CommunicationTime, Stages
-from ai500.profile.spans import COPY_OUT, DATA, EXCHANGE, READY, REDUCE
 from ai500.profile.trace import RankTrace, spans_of
 
 Name = tuple[str, int]

@@ -16,37 +16,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ai500
-from ai500 import data_stages, events, pipeline, plugins, rundir
-from ai500.atomic import explaining_write_errors
-from ai500.bagging.job_controller import ACTIVE, job_spec, log_tail
-from ai500.bagging.launchers import Wrap
-from ai500.bagging.schedulers import Scheduler
-from ai500.bagging.schedulers.local import LocalScheduler
-from ai500.bagging.setting import python_of, setting_of
+from ai500.bagging.job_controller import log_tail
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
-from ai500.data.class_data import class_source
-from ai500.errors import AI500Error, EnvironmentLacksError, InputError, JobError
-from ai500.interrupts import uninterrupted
+from ai500.core import events
+from ai500.core.atomic import explaining_write_errors
+from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, JobError
+from ai500.core.interrupts import uninterrupted
+from ai500.core.randomness import Stream, derive
+from ai500.jobs.job_spec import ACTIVE, job_spec
+from ai500.jobs.launchers import Wrap
+from ai500.jobs.scheduler_context import python_of, setting_of
+from ai500.jobs.schedulers import Scheduler, load_scheduler
+from ai500.jobs.schedulers.local import LocalScheduler
 from ai500.parallel import placement
+from ai500.pipeline import data_stages
+from ai500.pipeline import stages as pipeline
+from ai500.pipeline.session import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category
-from ai500.profile.record import (
-    FORMAT,
-    PrecisionProfile,
-    Profile,
-    RankCapture,
-    captured_trace,
-    rank_file,
-    steps_in_all,
-)
+from ai500.profile.record import FORMAT, PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
-from ai500.randomness import Stream, derive
 from ai500.records import Plan, Profiling, Task
-from ai500.rundir import MemberFolder
-from ai500.session import Observer, Session
+from ai500.records import run_folder as rundir
+from ai500.records.profiling import RankCapture, captured_trace, rank_file, steps_in_all
+from ai500.records.run_folder import MemberFolder
+from ai500.workloads.class_data import class_source
 
 TRIAL, MEMBER = 1, 0
 NEVER_SECONDS = 1e9
@@ -285,7 +282,7 @@ class _Job:
         )
         if scheduler is None:
             setting = setting_of(self._run, self._config, self.plan, trial=TRIAL, store=self._store)
-            scheduler = plugins.scheduler(self.plan.scheduler).make(setting)
+            scheduler = load_scheduler(self.plan.scheduler).make(setting)
         scheduler.follow()
         ids: list[str] = []
         try:
@@ -347,7 +344,7 @@ class _Job:
 
     def remove_staged(self) -> None:
         """The copy of the data on this node, whole or not; jobs of a cluster remove their own."""
-        if self.plan.stage and plugins.scheduler(self.plan.scheduler).controller_places_data:
+        if self.plan.stage and load_scheduler(self.plan.scheduler).controller_places_data:
             scratch = placement.scratch_folder(self._run.path, stated=self._config.data.scratch)
             placement.remove(scratch / self._run.trial(TRIAL).path.name)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from ai500.atomic import explaining_write_errors
+from ai500.core.atomic import explaining_write_errors
 from ai500.profile.trace import DEVICE_WORK, Event
 
 _KEPT = ("X", "M", "s", "t", "f", "i")

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ai500.errors import RunFolderError
+from ai500.core.errors import RunFolderError
+from ai500.parallel.spans import EXCHANGE, Mark, parse
 from ai500.profile.categories import Category, category_of_kernel, category_of_operators
 from ai500.profile.intervals import Interval, common, union
-from ai500.profile.spans import EXCHANGE, Mark, parse
 
 Event = dict[str, Any]
 

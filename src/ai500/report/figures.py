@@ -13,9 +13,9 @@ from statistics import fmean
 
 from markupsafe import Markup
 
+from ai500.core.units import human_seconds, si_prefix
 from ai500.report import svg
 from ai500.report.svg import Frame, Point, Scale
-from ai500.units import human_seconds, si_prefix
 
 MOST_MEMBER_LINES = 32
 """Beyond it, members are shown as a band from their lowest to their highest."""

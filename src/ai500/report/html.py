@@ -7,28 +7,32 @@ import time
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ai500.atomic import write_text
-from ai500.errors import AI500Error
+from ai500.automl import sections as search_sections
+from ai500.core.atomic import write_text
+from ai500.core.errors import AI500Error
+from ai500.core.units import human_seconds
+from ai500.profile.page import view_of
 from ai500.records import Mapping
+from ai500.records.run_folder import RunFolder
 from ai500.report import (
     figures,
-    headline,
-    judged,
     meter_figures,
-    search_sections,
     sections,
     system_sections,
 )
-from ai500.report import roofline as roofline_pages
-from ai500.report.contents import Contents, read_contents
+from ai500.report import (
+    rules_section as judged,
+)
+from ai500.report import (
+    summary as headline,
+)
 from ai500.report.figures import Bar, Figure, Level, Row
 from ai500.report.history import window_start
 from ai500.report.picture_sections import gallery
-from ai500.report.profile_page import view_of
+from ai500.report.run_data import Contents, read_contents
+from ai500.roofline import page as roofline_pages
 from ai500.rules.decisions import DECISIONS
-from ai500.rundir import RunFolder
 from ai500.train import learning_rate
-from ai500.units import human_seconds
 
 ROWS_SHOWN = 40
 """Longer tables fold the rest away."""

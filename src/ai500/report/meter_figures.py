@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ai500.core.units import human_si
 from ai500.metrics.energy import NotMeasured
-from ai500.metrics.meters.curves import Curve, power_names
+from ai500.metrics.meter_series import Curve, power_names
 from ai500.report import svg
-from ai500.report.contents import Contents
 from ai500.report.figures import Figure, right_labels
 from ai500.report.meter_view import MeterView
+from ai500.report.run_data import Contents
 from ai500.report.sections import NOT_MEASURED, Table
 from ai500.report.svg import Frame, Scale
-from ai500.units import human_si
 
 STYLES = ("ensemble", "mean", "target")
 """Solid; with dots; dashed."""

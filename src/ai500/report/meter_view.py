@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ai500.events import Event
+from ai500.core.events import Event
+from ai500.meters.log import read_meters
 from ai500.metrics.energy import Energy, NotMeasured, Window, sample_times, trial_energy
-from ai500.metrics.meters.curves import Curve, meter_curves
-from ai500.metrics.meters.log import read_meters
+from ai500.metrics.meter_series import Curve, meter_curves
 from ai500.records import Plan, Score
 from ai500.report.history import MemberHistory
 

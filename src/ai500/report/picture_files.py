@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ai500 import rundir
-from ai500.errors import AI500Error
-from ai500.illustrations import Illustrations
-from ai500.rundir import TrialFolder
+from ai500.core.errors import AI500Error
+from ai500.records import run_folder as rundir
+from ai500.records.illustrations import Illustrations
+from ai500.records.run_folder import TrialFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LARGEST_IMAGE_BYTES = 300_000

@@ -7,15 +7,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.parallel.sharing import in_words
-from ai500.records import Mapping, Score, TrainRecord
-from ai500.report.contents import Contents
-from ai500.report.headline import counted, flops, quality
+from ai500.records import Hyperparameters, Mapping, Score, TrainRecord
 from ai500.report.history import MemberHistory
+from ai500.report.run_data import Contents
+from ai500.report.summary import counted, flops, quality
 from ai500.rules import checks  # noqa: F401 - registers the rules
 from ai500.rules.layers import LAYERS, RULES
-from ai500.units import human_bytes, human_seconds, human_si
-from ai500.workloads.protocol import Hyperparameters
 
 NOT_MEASURED = "not measured"
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

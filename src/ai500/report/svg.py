@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ai500.units import human_si
+from ai500.core.units import human_si
 
 WIDTH = 560
 LARGEST_TEXT = 16

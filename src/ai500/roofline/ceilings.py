@@ -19,11 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ai500.roofline.records import KernelTime, MemoryTime
-from ai500.roofline.theory import (
-    available_memory_bytes,
-    last_level_cache_bytes,
-    memory_sizes,
-)
+from ai500.roofline.theory import available_memory_bytes, last_level_cache_bytes, memory_sizes
 from ai500.roofline.timing import Calls, timed
 
 DTYPES = {

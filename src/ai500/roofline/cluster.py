@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ai500 import rundir
-from ai500.bagging.schedulers.slurm import SLURM
-from ai500.bagging.setting import python_of
 from ai500.config import Config
-from ai500.errors import ConfigError, InputError
+from ai500.core.errors import ConfigError, InputError
+from ai500.jobs.scheduler_context import python_of
+from ai500.jobs.schedulers.slurm import SLURM
+from ai500.records import run_folder as rundir
 from ai500.roofline import link_jobs
 from ai500.roofline.measure import LINKS_SHARE, Observer
 from ai500.roofline.records import LinkTime, RooflineRecord

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ai500 import rundir
-from ai500.bagging.on_node import DIE_WITH_PARENT
-from ai500.bagging.schedulers import slurm_commands as commands
-from ai500.bagging.schedulers.slurm_script import ADDRESS_OF, site_options
 from ai500.config import Config, SlurmConfig
-from ai500.errors import EnvironmentLacksError, JobError
+from ai500.core.errors import EnvironmentLacksError, JobError
+from ai500.jobs.node_agent import DIE_WITH_PARENT
+from ai500.jobs.schedulers import slurm_commands as commands
+from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
+from ai500.records import run_folder as rundir
 from ai500.roofline.records import LinkTime
 
 LONGEST_SECONDS = 600.0

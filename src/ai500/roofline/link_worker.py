@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ai500 import atomic, schema
+from ai500.core import atomic, schema
 from ai500.roofline.records import LinkTime, Scope
 
 SIZES = tuple(1024 * 4**power for power in range(9))

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ai500
-from ai500 import rundir, schema, system
-from ai500.bagging.on_node import DIE_WITH_PARENT
-from ai500.errors import EnvironmentLacksError, InputError
+from ai500.core import schema
+from ai500.core.errors import EnvironmentLacksError, InputError
+from ai500.core.schema import nearest
+from ai500.inventory import machine as system
+from ai500.jobs.node_agent import DIE_WITH_PARENT
+from ai500.records import run_folder as rundir
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
     FORMAT,
@@ -31,7 +34,6 @@ from ai500.roofline.records import (
     Peak,
     RooflineRecord,
 )
-from ai500.schema import nearest
 
 LINKS_SHARE = 0.2
 """Of the time, for links."""

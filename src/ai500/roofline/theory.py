@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ai500.core.units import human_bytes
 from ai500.roofline.records import KERNEL_PRECISIONS, Peak
-from ai500.units import human_bytes
 
 NVIDIA_PER_CLOCK: Mapping[tuple[int, int], Mapping[str, int]] = {
     (7, 0): {"fp32": 128, "fp16": 1024},

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ai500 import events
+from ai500.core import events
 from ai500.parallel import topology
 from ai500.parallel.topology import Grid
 from ai500.records import Plan, TrainRecord
+from ai500.records.run_folder import MemberFolder
 from ai500.roofline.model import WIRE_BYTES
-from ai500.rundir import MemberFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any, TextIO
 
-from ai500 import schema
+from ai500.core import schema
 from ai500.roofline import theory
 from ai500.roofline.records import Peak
 

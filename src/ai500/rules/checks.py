@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from ai500.records import TrainRecord
 from ai500.rules import checks_procedure as checks_procedure  # registers its rules
 from ai500.rules import checks_records as checks_records  # registers its rules
-from ai500.rules import checks_search as checks_search  # registers its rules
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.rules.facts import facts, plain
 from ai500.rules.layers import Found, rule
+
+# isort: split
+from ai500.automl import rules as checks_search  # noqa: F401 - registers its rules
 
 
 def differing(evidence: Evidence, aspect: str) -> Iterator[Found]:

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ai500.metrics.clocks import host_of
+from ai500.core.clocks import host_of
+from ai500.core.randomness import Stream, derive
+from ai500.core.units import human_seconds
 from ai500.operations.shipped import shipped
-from ai500.randomness import Stream, derive
 from ai500.records import TrainRecord
 from ai500.rules.checks_records import by_member, finished
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.rules.facts import facts, plain
 from ai500.rules.layers import Found, rule
-from ai500.units import human_seconds
 
 OFFICIAL_CONVENTION = "aiperf"
 RECORDED = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))

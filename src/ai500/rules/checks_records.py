@@ -10,9 +10,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from ai500 import schema
-from ai500.events import Event
-from ai500.metrics.clocks import host_of
+from ai500.core import schema
+from ai500.core.clocks import host_of
+from ai500.core.events import Event
 from ai500.metrics.trials import TRAINING_EVENTS
 from ai500.parallel.parallelism_controller import Degrees
 from ai500.records import TrainRecord

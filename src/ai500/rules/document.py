@@ -58,7 +58,7 @@ Add its name to `VERSIONS` in `src/ai500/rules/layers.py`. A rule that is new in
 one that no longer holds `until=`; a rule that changes is a new one, beside the old one that ends.
 `check --rules` still judges by every older set; `verify` and `rank` judge a submission by the set
 it was checked by, so that a result stays what it was. There is no older set yet. Every rule needs a
-violating example in `tests/unit/rule_violations.py`.
+violating example in `tests/support/rule_violations.py`.
 """
 
 

@@ -10,22 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ai500 import plugins, rundir
 from ai500.automl.history import History, Line
-from ai500.errors import RunFolderError
-from ai500.events import Event
+from ai500.core.errors import RunFolderError
+from ai500.core.events import Event
 from ai500.operations.shipped import ModelIdentity, shipped_model
 from ai500.records import (
     BootstrapRecord,
+    Hyperparameters,
     Placement,
     Plan,
+    ProblemClass,
     Score,
     System,
     TrainRecord,
     TrialRecord,
 )
-from ai500.rundir import RunFolder
-from ai500.workloads.protocol import Hyperparameters, ProblemClass
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.workloads.protocol import load_workload
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def evidence_of(
     run: RunFolder, *, plan: Plan, score: Score, events: Sequence[Event] = ()
 ) -> Evidence:
     """Everything the rules look at, read from a run folder that is scored."""
-    workload, reference = plugins.workload(plan.workload), reference_class(plan)
+    workload, reference = load_workload(plan.workload), reference_class(plan)
     read = _trial if reference.search is None else _searched
     return Evidence(
         reference=reference,
@@ -100,7 +102,7 @@ def evidence_of(
 
 def reference_class(plan: Plan) -> ProblemClass:
     """The class as it is registered here, whatever a plan says of it."""
-    known = plugins.workload(plan.workload).problem_classes
+    known = load_workload(plan.workload).problem_classes
     if plan.problem_class not in known:
         raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")
     return known[plan.problem_class]

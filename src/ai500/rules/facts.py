@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ai500.core.units import human_bytes
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, groups, told
 from ai500.train.choices import OPTIMIZERS_WITH
-from ai500.units import human_bytes
+from ai500.workloads.models.architecture import initial_architecture
 
 LEARNING_RATE_POLICIES = ("lars", "lamb")
 """Optimizers that V2 §5.1.2 counts as learning-rate policies."""
@@ -182,7 +183,7 @@ def _start(evidence: Evidence) -> Iterator[Fact]:
         return
     channels = reference.input_shape[0]
     initial = reference.search.initial
-    start = initial.architecture(classes=reference.classes, input_channels=channels)
+    start = initial_architecture(initial, classes=reference.classes, input_channels=channels)
     found = {
         model.candidate.digest
         for trial in evidence.trials

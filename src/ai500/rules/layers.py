@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ai500.errors import InputError
+from ai500.core.errors import InputError
+from ai500.records.findings import Finding, Judgement, LayerVerdict
 from ai500.rules.evidence import Evidence
 from ai500.rules.facts import Fact, facts
-from ai500.rules.judgement import Finding, Judgement, LayerVerdict
 
 LAYERS = {
     1: "hardware",

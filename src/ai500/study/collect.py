@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from ai500 import events, rundir, scoring
-from ai500.metrics.clocks import on_one_clock
+from ai500.core import events
+from ai500.core.clocks import on_one_clock
+from ai500.pipeline import scoring
 from ai500.records import Plan, Score, System
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.report.history import member_histories, window_start
-from ai500.rundir import RunFolder
-from ai500.study.doubts import speed_doubts
 from ai500.study.folder import StudyFolder, read_conditions
 from ai500.study.records import MemberTime, Missing, PlannedPoint, PointResult
+from ai500.study.timing_validity import speed_doubts
 
 
 def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:

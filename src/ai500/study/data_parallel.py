@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ai500.errors import InputError
+from ai500.core.errors import InputError
 from ai500.report.figures import Figure, Level
 from ai500.report.sections import Table
 from ai500.study.charts import Series, Value, lines

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ai500 import planning
 from ai500.config import Config
-from ai500.errors import InputError
+from ai500.core.errors import InputError
+from ai500.core.schema import decode, encode
+from ai500.pipeline import planning
 from ai500.records import Cluster, Plan, System
 from ai500.report.figures import Figure
 from ai500.report.sections import Table
-from ai500.schema import decode, encode
 from ai500.study.records import PointResult, StudyResult
 
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500 import rundir, scoring
 from ai500.config import Config
-from ai500.errors import AI500Error, RunFolderError
+from ai500.core.errors import AI500Error, RunFolderError
+from ai500.core.schema import decode, encode
+from ai500.pipeline import scoring
 from ai500.records import Plan, Score, System, TrainRecord
-from ai500.rundir import RunFolder
-from ai500.schema import decode, encode
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
 
 _NOT_OF_THE_WORK = {

@@ -11,7 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ai500 import plugins
+from ai500.records import Hyperparameters
+from ai500.records.precision import PRECISIONS
 from ai500.report.figures import Figure
 from ai500.report.sections import Table
 from ai500.study.charts import Series, Strip, Value, lines, strips
@@ -19,8 +20,7 @@ from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
-from ai500.train.precision import PRECISIONS
-from ai500.workloads.protocol import Hyperparameters
+from ai500.workloads.protocol import load_workload
 
 BASELINE = "fp32"
 COMPRESSION = "fp16"
@@ -127,7 +127,7 @@ def sentences(
             if gain > 1
             else "By VFLOPS the best is the baseline."
         )
-    sign = 1 if plugins.workload(workload).quality_direction == "higher" else -1
+    sign = 1 if load_workload(workload).quality_direction == "higher" else -1
     worst = min(compared, key=lambda one: sign * one.score.ensemble_quality)
     lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
     said.append(

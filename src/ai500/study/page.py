@@ -7,13 +7,13 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ai500.atomic import write_text
-from ai500.report.headline import counted
+from ai500.core.atomic import write_text
+from ai500.core.units import human_seconds, human_si
+from ai500.report.summary import counted
 from ai500.rules.decisions import DECISIONS
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
 from ai500.study.table import common_size, points_table
-from ai500.units import human_seconds, human_si
 
 NOTHING_YET = View(["No point of the study has a result yet."], [])
 LABELS_NAMED = 6

@@ -9,12 +9,14 @@ from statistics import fmean
 
 import ai500
 from ai500 import config as configuration
-from ai500 import planning, plugins, system
 from ai500.config import Config
-from ai500.errors import AI500Error, InputError, RunFolderError
+from ai500.core.errors import AI500Error, InputError, RunFolderError
+from ai500.core.schema import nearest
+from ai500.core.source import source_sha256
+from ai500.inventory import machine as system
+from ai500.jobs.schedulers import load_scheduler
+from ai500.pipeline import planning
 from ai500.records import Plan
-from ai500.schema import nearest
-from ai500.source import source_sha256
 from ai500.study.collect import wall_seconds
 from ai500.study.definition import Choices, Ground, Point, Study, check_free, check_workload
 from ai500.study.folder import LOCK, Finished, StudyFolder, digest, family
@@ -55,7 +57,7 @@ class Prepared:
 def ground_of(config: Config) -> Ground:
     """The machine or cluster, and the plan of the configuration as it is."""
     machine = system.describe()
-    cluster = plugins.scheduler(config.scheduler.kind).survey(config)
+    cluster = load_scheduler(config.scheduler.kind).survey(config)
     return Ground(config, machine, cluster, planning.make_plan(config, machine, cluster))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ai500.core.schema import option
 from ai500.records import Score
-from ai500.schema import option
 
 FORMAT = 1
 

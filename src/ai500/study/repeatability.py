@@ -8,18 +8,18 @@ from statistics import fmean
 
 from markupsafe import Markup
 
-from ai500.automl.records import Improvement, SearchScore
-from ai500.errors import InputError
+from ai500.core.errors import InputError
+from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
+from ai500.records import Improvement, SearchScore
 from ai500.report.figures import Figure
-from ai500.report.headline import flops, quality
 from ai500.report.sections import Table, flop, share
+from ai500.report.summary import flops, quality
 from ai500.study.charts import Strip, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
-from ai500.units import human_seconds
 
 Value = float | int | None
 

@@ -7,15 +7,15 @@ from statistics import median
 
 from markupsafe import Markup
 
-from ai500.errors import InputError
+from ai500.core.errors import InputError
+from ai500.core.units import human_seconds, si_prefix
 from ai500.report.figures import Bar, Figure, Level, Row, timeline
-from ai500.report.headline import flops
 from ai500.report.sections import Table
+from ai500.report.summary import flops
 from ai500.study.charts import Series, Value, lines
 from ai500.study.definition import Choices, Ground, Point, Study, View, doubling
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
-from ai500.units import human_seconds, si_prefix
 
 STRAGGLER = 1.1
 """A member that takes so much longer than the median one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ai500.errors import RunFolderError
-from ai500.schema import nearest
+from ai500.core.errors import RunFolderError
+from ai500.core.schema import nearest
 from ai500.study import data_parallel, optimizations, repeatability, scaling, tradeoff
 from ai500.study.definition import Study
 

@@ -7,11 +7,11 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ai500.atomic import write_text
-from ai500.report.headline import flops, quality
+from ai500.core.atomic import write_text
+from ai500.core.units import human_seconds
 from ai500.report.sections import NOT_MEASURED, Table
+from ai500.report.summary import flops, quality
 from ai500.study.records import PointResult, StudyResult
-from ai500.units import human_seconds
 
 Value = str | int | float | bool | None
 COLUMNS: dict[str, Callable[[PointResult], Value]] = {

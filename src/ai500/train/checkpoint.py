@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ai500 import atomic
-from ai500.errors import DataError
+from ai500.core import atomic
+from ai500.core.errors import DataError
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.state import (
     gather_objects,

@@ -6,8 +6,8 @@ A key that has no effect is refused rather than ignored: who sets it believes th
 from __future__ import annotations
 
 from ai500.config import Config
-from ai500.errors import ConfigError
-from ai500.workloads.protocol import Hyperparameters
+from ai500.core.errors import ConfigError
+from ai500.records import Hyperparameters
 
 OPTIMIZERS_WITH: dict[str, tuple[str, ...]] = {
     "momentum": ("sgd", "lars"),

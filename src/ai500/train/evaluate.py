@@ -13,12 +13,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.data.store import Samples
+from ai500.data.image_store import Samples
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
+from ai500.records import ProblemClass
 from ai500.train.feed import arriving
 from ai500.train.memory import free_bytes
-from ai500.workloads.protocol import ProblemClass, Workload
+from ai500.workloads.protocol import Workload
 
 NOTHING = torch.empty(0)
 """Evaluation draws nothing."""

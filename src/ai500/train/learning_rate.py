@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ai500 import plugins
-from ai500.workloads.protocol import Hyperparameters
+from ai500.core import plugins
+from ai500.records import Hyperparameters
 
 
 class LearningRate(Protocol):

@@ -21,13 +21,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500 import atomic, schema
-from ai500.bagging.data_sampler import Counts, epoch_order
-from ai500.errors import AI500Error
+from ai500.core import atomic, schema
+from ai500.core.errors import AI500Error
+from ai500.core.randomness import Stream, derive
+from ai500.data.bootstrap import Counts, epoch_order
 from ai500.parallel.engines import Engine, Wish
-from ai500.randomness import Stream, derive
-from ai500.records import Operations, Progress, Task
-from ai500.rundir import MemberFolder
+from ai500.records import Operations, ProblemClass, Progress, Task
+from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Batch, Feed
@@ -35,7 +35,7 @@ from ai500.train.learning_rate import planned, scaled_peak
 from ai500.train.optimizers import settings_sha256
 from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Interrupted
-from ai500.workloads.protocol import ProblemClass, Workload
+from ai500.workloads.protocol import Workload
 
 PROGRESS_SECONDS = 1.0
 

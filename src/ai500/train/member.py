@@ -18,33 +18,34 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ai500 import atomic, events, plugins, rundir, schema
-from ai500.bagging.aggregate import out_of_bag_indices
-from ai500.bagging.data_sampler import load_bootstrap
-from ai500.data.opening import HeldSplit, digests, open_store
-from ai500.data.store import Samples
-from ai500.errors import AI500Error
+from ai500.core import atomic, events, plugins, schema
+from ai500.core.errors import AI500Error
+from ai500.core.randomness import Stream, derive
+from ai500.data.bootstrap import load_bootstrap, out_of_bag_indices
+from ai500.data.image_store import Samples
+from ai500.data.open_store import HeldSplit, digests, open_store
 from ai500.inventory.node import record_after, record_before
-from ai500.metrics.meters.recorder import Recorder, recorder_of
+from ai500.meters.recorder import Recorder, recorder_of
 from ai500.operations import count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
-from ai500.profile.capture import capture
-from ai500.randomness import Stream, derive
 from ai500.records import Operations, Task, TrainRecord
-from ai500.rundir import MemberFolder, RunFolder
-from ai500.train import precision, what_ran
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import MemberFolder, RunFolder
+from ai500.train import precision
+from ai500.train import provenance as what_ran
+from ai500.train.barrier import TrialBarrier
+from ai500.train.capture import capture
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.loop import Listener, Member, epochs
-from ai500.train.meeting import Meeting
 from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Rank, StopRequest
-from ai500.workloads.protocol import Workload
+from ai500.workloads.protocol import Workload, load_workload
 
 LOCK_SECONDS = 100.0
 LONGEST_WAIT = datetime.timedelta(minutes=45)
@@ -97,15 +98,15 @@ def in_company(
     """What to call when all is ready for the first batch; nodes described before and after."""
     if rank.local_rank == 0:
         record_before(description(task))
-    meeting = Meeting(task, rank, emit)
+    barrier = TrialBarrier(task, rank, emit)
 
     def ready() -> None:
-        meeting.begin()
+        barrier.begin()
         meters.mark()
 
     yield ready
     meters.mark()
-    meeting.end()
+    barrier.end()
     if rank.local_rank == 0:
         record_after(description(task))
 
@@ -136,7 +137,7 @@ def only_one(task: Task) -> TextIO:
 
 def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
     """Model, engine, optimizer and data of this rank."""
-    workload = plugins.workload(task.workload)
+    workload = load_workload(task.workload)
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
     member = put_together(
         task,
@@ -169,7 +170,7 @@ def put_together(
     stop: Callable[[], bool],
 ) -> Member:
     """A whole model, the same on every rank, as this rank trains it."""
-    workload = plugins.workload(task.workload)
+    workload = load_workload(task.workload)
     problem_class, hyper = task.definition, task.hyperparameters
     numerics = precision.make(hyper.precision, device=device)
     engine = _engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from ai500.workloads.protocol import Hyperparameters
+from ai500.records import Hyperparameters
 
 Parameters = Iterable[nn.Parameter]
 Norms = Callable[[Sequence[Tensor], Sequence[nn.Parameter]], Sequence[Tensor]]

@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
-from ai500 import rundir
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.records import Slot, Task
-from ai500.rundir import RunFolder
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
 
 INTERRUPTED_EXIT_CODE = 143
 _PR_SET_PDEATHSIG = 1
@@ -81,19 +82,15 @@ def main() -> int:
         threads = _pin(slot, rank)
         tasks = _unfinished(task)
         # Imported here: torch reads the process's cores when it is loaded.
-        if task.search is not None:
-            from ai500.automl.worker import run as search
-
-            search(task, rank=rank, device=slot.device, threads=threads, stop=stop)
-        elif len(tasks) > 1:
+        if len(tasks) > 1:
             # Each stream a queue of its own on the device; read by its driver when it starts.
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-            from ai500.train.together import run_together
+            from ai500.train.shared_process import run_together
 
             run_together(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
         else:
-            from ai500.train.member import run
-
+            module, _, function = task.entry_point.partition(":")
+            run = getattr(import_module(module), function)
             run(tasks[0], rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:
         print(f"error: {error}", file=sys.stderr)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.automl.settings import Initial, Search
+from ai500.records import Hyperparameters, Initial, ProblemClass, Search
 from ai500.workloads import image_classification as images
-from ai500.workloads.protocol import Hyperparameters, ProblemClass
+from ai500.workloads.models.architecture import initial_architecture
 
 if TYPE_CHECKING:
     from torch import nn
@@ -140,12 +140,14 @@ class AutoML(images.ImageClassification):
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
-        from ai500.automl.network import Network
+        from ai500.workloads.models.architecture_network import Network
 
         assert problem_class.search is not None
         return Network(
-            problem_class.search.initial.architecture(
-                classes=problem_class.classes, input_channels=problem_class.input_shape[0]
+            initial_architecture(
+                problem_class.search.initial,
+                classes=problem_class.classes,
+                input_channels=problem_class.input_shape[0],
             )
         )
 

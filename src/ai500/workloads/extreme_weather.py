@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.data.climate.schema import CHANNELS, FRAMES_A_YEAR, HEIGHT, WIDTH
 from ai500.data.climate.schema import CLASSES as EVENTS
+from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
+from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.workloads.detection.detector_plan import detector_plan
 from ai500.workloads.detection.fusion import fused
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
-from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store import Samples
-    from ai500.illustrations import Drawn
+    from ai500.data.image_store import Samples
+    from ai500.records.illustrations import Drawn
 
 CLASSES = {
     "smoke": ProblemClass(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.learnable_images import SMOKE, WORKSTATION
+from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
+from ai500.workloads.learnable_images import SMOKE, WORKSTATION
 from ai500.workloads.models.resnet_plan import resnet_plan
-from ai500.workloads.protocol import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.store import ImageSource, Samples
+    from ai500.data.image_store import ImageSource, Samples
 
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ai500.bagging.launchers import Container, Launcher, Wrap
-from ai500.errors import ConfigError
+from ai500.core.errors import ConfigError
+from ai500.jobs.launchers import Container, Launcher, Wrap
 
 
 def gently(container: Container | None) -> Launcher:

@@ -6,8 +6,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from ai500.bagging.schedulers import JobSpec, JobStatus, Setting
 from ai500.config import Config
+from ai500.jobs.schedulers import JobSpec, JobStatus, Setting
 from ai500.records import Cluster
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ai500.workloads.protocol import Hyperparameters
+from ai500.records import Hyperparameters
 
 
 def adamw(

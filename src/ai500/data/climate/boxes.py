@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.core.errors import DataError
 from ai500.data.climate.schema import CLASSES, Boxes
 from ai500.data.climate.years import Year
-from ai500.errors import DataError
 
 PROBLEMS_TOLD = 3
 Flags = NDArray[np.bool_]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ai500.data.chunks import Progress
+from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
 from ai500.data.climate.boxes import Problem, box_problems
 from ai500.data.climate.index import FileIndex, digests_of_block, slabs, threads_for
 from ai500.data.climate.schema import CHANNELS, Boxes, Frames, missing_years, year_files
 from ai500.data.climate.years import Chunk, Chunked, Year, open_year
-from ai500.errors import DataError
+from ai500.data.resumable_work import Progress
 
 CHUNKS_A_JOB = 64
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500 import atomic
+from ai500.core import atomic
+from ai500.core.errors import DataError, EnvironmentLacksError
 from ai500.data.cache import cache_folder
-from ai500.data.chunks import Progress, available_cores
 from ai500.data.climate.boxes import require_usable_boxes
 from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames
 from ai500.data.climate.years import Chunked, Year
-from ai500.errors import DataError, EnvironmentLacksError
+from ai500.data.resumable_work import Progress, available_cores
 
 FORMAT = "ai500 climate 1"
 INDEX = "ai500-index.json"

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.errors import DataError, EnvironmentLacksError
+from ai500.core.errors import DataError, EnvironmentLacksError
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT",

@@ -15,26 +15,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.chunks import Progress
+from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
-from ai500.data.climate.index import (
-    Index,
-    Statistics,
-    blocks,
-    digests_of_block,
-    threads_for,
-)
-from ai500.data.climate.schema import (
-    CHANNELS,
-    CLASSES,
-    Boxes,
-    Frames,
-    missing_years,
-    year_files,
-)
+from ai500.data.climate.index import Index, Statistics, blocks, digests_of_block, threads_for
+from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames, missing_years, year_files
 from ai500.data.climate.years import Places, Year, open_year
-from ai500.data.reading import Empty, Job, read_together
-from ai500.errors import DataError
+from ai500.data.gather import Empty, Job, read_together
+from ai500.data.resumable_work import Progress
 
 Indices = NDArray[np.int64]
 VALIDATION_SHARE = 5

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.core.errors import DataError
 from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames, hdf5, year_of
-from ai500.data.reading import Job
-from ai500.errors import DataError
+from ai500.data.gather import Job
 
 BLOCK_BYTES = 1 << 23
 """Of a frame, read by one thread: a batch of four is shared out evenly among sixteen."""

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout
-from ai500.records import Parallelism
-from ai500.workloads.protocol import ParallelPlan
+from ai500.records import Parallelism, ParallelPlan
 
 Loss = Callable[[Any, Tensor], Tensor]
 Forward = Callable[[nn.Module, Tensor, Tensor], Any]

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.parallel.engines.mesh import Axis
 
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ai500.parallel.engines import Setting, Wish, quick
+from ai500.parallel.engines import Setting, Wish
+from ai500.parallel.engines import fast_path as quick
 from ai500.parallel.engines.batch_norm import synchronize
-from ai500.parallel.engines.quick import GradientGraph, graphable, quicken
+from ai500.parallel.engines.fast_path import GradientGraph, graphable, quicken
 from ai500.parallel.engines.replicas import (
     described,
     evaluating,

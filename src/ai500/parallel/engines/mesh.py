@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.records import Parallelism
 
 AXES = ("data", "pipeline", "tensor")

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.parallel.engines import Setting, Wish
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.pipeline import (
@@ -37,7 +37,7 @@ from ai500.parallel.engines.replicas import (
 )
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
-from ai500.workloads.protocol import ParallelPlan
+from ai500.records import ParallelPlan
 
 
 class MixedParallel:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ai500.errors import AI500Error
+from ai500.core.errors import AI500Error
 from ai500.parallel.engines.channels import enter, gathered, own, summed
 from ai500.parallel.engines.mesh import Axis
-from ai500.workloads.protocol import ParallelPlan, Split, SplitKind
+from ai500.records import ParallelPlan, Split, SplitKind
 
 Operation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Exchange = Callable[[Tensor, Axis], Tensor]

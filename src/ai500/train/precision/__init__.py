@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ai500.train.precision.capability import PRECISIONS, check, check_name
+from ai500.records.precision import PRECISIONS, check, check_name
 
 if TYPE_CHECKING:
     import torch

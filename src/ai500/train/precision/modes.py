@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ai500.errors import EnvironmentLacksError
-from ai500.train.precision.capability import PRECISIONS
+from ai500.core.errors import EnvironmentLacksError
+from ai500.records.precision import PRECISIONS
 from ai500.train.precision.fp8 import FP8Products
 from ai500.train.precision.int8 import Int8Products
 from ai500.train.precision.loss_scaling import LossScaling

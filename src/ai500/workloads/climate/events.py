@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ai500.data.climate.recipe import ClimateRecipe
 from ai500.workloads.climate.earth import cosine_of, is_land
 from ai500.workloads.climate.noise import Draws
 from ai500.workloads.climate.patterns import Canvas, Cyclone, River, paint_cyclone, paint_river
+from ai500.workloads.climate.recipe import ClimateRecipe
 
 DEPRESSION, TROPICAL, EXTRATROPICAL, RIVER = range(4)
 TROPICAL_WIND = 17.5

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.data.climate.recipe import SPLITS, ClimateRecipe
 from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames
 from ai500.workloads.climate.background import background
 from ai500.workloads.climate.events import draw_events
 from ai500.workloads.climate.noise import Draws, magnified
 from ai500.workloads.climate.patterns import Canvas
+from ai500.workloads.climate.recipe import SPLITS, ClimateRecipe
 
 # Amplitude of the pixels' own noise by channel, in the channel's unit.
 _GRAIN = {

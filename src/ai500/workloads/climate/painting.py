@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ai500.data.climate.schema import CHANNELS
-from ai500.illustrations import Tick
+from ai500.records.illustrations import Tick
 
 WIDTH = 576
 SHADES = 64

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.illustrations import Chart, Kind, Line
+from ai500.records.illustrations import Chart, Kind, Line
 from ai500.workloads.detection.mean_average_precision import RECALLS, Curve, precision_recall
 
 MOST_MEMBERS = 32

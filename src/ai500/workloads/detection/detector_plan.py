@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ai500.records import ParallelPlan, Split
 from ai500.workloads.models.resnet_plan import Block, residual_splits
-from ai500.workloads.protocol import ParallelPlan, Split
 
 
 def detector_plan(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.errors import DataError
+from ai500.core.errors import DataError
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

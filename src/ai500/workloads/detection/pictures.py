@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.illustrations import Box, Kind, Role
+from ai500.records.illustrations import Box, Kind, Role
 from ai500.workloads.detection.mean_average_precision import judged
 
 MOST_MEMBERS = 8

@@ -49,7 +49,7 @@ class Fused(Plain):
     """`tile`: how products with a join behind them are cut; None: cuBLAS, and a pass behind it.
 
     No kernel is chosen by a trial: those of a member that resumes round as before. (cuDNN tries the
-    algorithms of the 3×3 convolutions when a step is recorded: `train/graph.py`.)
+    algorithms of the 3×3 convolutions when a step is recorded: `parallel/cuda_graph.py`.)
     """
 
     tile: Tile | None = None
@@ -287,7 +287,7 @@ def fused_for(device: torch.device) -> Fused:
 
 def available(device: torch.device) -> bool:
     """Whether the kernels may run there: a CUDA or ROCm device, and Triton installed. Whether this
-    Triton takes them, a trial tells (`parallel/engines/quick.py`)."""
+    Triton takes them, a trial tells (`parallel/engines/fast_path.py`)."""
     return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 

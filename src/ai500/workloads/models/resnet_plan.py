@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from ai500.workloads.protocol import ParallelPlan, Split
+from ai500.records import ParallelPlan, Split
 
 Block = Literal["basic", "bottleneck"]
 EXPANSION: dict[Block, int] = {"basic": 1, "bottleneck": 4}

@@ -1,0 +1,80 @@
+"""The record that a worker of a search leaves: its best model, and how it trained.
+
+`quality` is the least error of the model's epochs; `weights_sha256` is of the weights after its
+last one, which are those on disk and those that its children began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ai500.automl.coordinator import Head
+from ai500.automl.history import FILE, Candidate, Model, Reader, Work
+from ai500.automl.search_score import Counted
+from ai500.core.errors import AI500Error
+from ai500.core.events import Event
+from ai500.parallel.engines.state import gather_objects
+from ai500.records import Task, TrainRecord
+from ai500.records import run_folder as rundir
+from ai500.train import provenance as what_ran
+from ai500.train.checkpoint import weights_sha256
+from ai500.train.loop import Member
+
+
+def leave_record(task: Task, member: Member, head: Head | None, *, told: Sequence[Event]) -> None:
+    """By rank 0, every rank tells its part; `member` is the model that trained last."""
+    groups = what_ran.optimizer_groups(member)
+    described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
+    if head is None:
+        return
+    best = best_model(head, worker=task.member)
+    weights = head.weights_of(best.id)
+    images, steps, epochs = _totals(Path(task.folder))
+    effective = what_ran.effective(member, groups=groups, described=described or [], told=told)
+    # Epochs of a model are a limit, and its own seed follows from the worker's.
+    effective["hyperparameters"]["epochs"] = task.hyperparameters.epochs
+    record = TrainRecord(
+        member=task.member,
+        parameters=best.candidate.operations.parameters,
+        images=images,
+        steps=steps,
+        epochs=epochs,
+        world_size=member.engine.mesh.size,
+        device=str(member.feed.device),
+        device_name=what_ran.device_name(member.feed.device),
+        quality=1.0 - (best.accuracy or 0.0),
+        weights_sha256="" if weights is None else weights_sha256(weights),
+        operations=head.initial.candidate.operations,
+        effective=effective | {"seeds": what_ran.seeds(task)},
+        versions=what_ran.versions(),
+    )
+    rundir.write(member.folder.record, record)
+
+
+def best_model(head: Head, *, worker: int) -> Model:
+    """Of the worker's own, by the actual accuracy."""
+    judged = [m for m in head.history.models.values() if m.worker == worker and m.epochs]
+    if not judged:
+        raise AI500Error(
+            f"worker {worker} judged no model: its time was up before the first epoch's end. Set "
+            "a larger automl.minutes."
+        )
+    return max(judged, key=lambda model: (model.accuracy or 0.0, model.id))
+
+
+def _totals(folder: Path) -> tuple[int, int, int]:
+    """Images, steps and epochs of all the worker's models; what was repeated counts once."""
+    counted, known = Counted(), dict[str, Candidate]()
+    epochs: set[tuple[str, int]] = set()
+    images = steps = 0
+    for line in Reader(folder / FILE).new():
+        entry = line.entry
+        if isinstance(entry, Candidate):
+            known[entry.model] = entry
+        elif isinstance(entry, Work) and entry.phase == "train":
+            fresh = counted.new(entry, known[entry.model])
+            epochs.add((entry.model, entry.epoch))
+            steps += fresh
+            images += fresh * known[entry.model].batch_size
+    return images, steps, len(epochs)

@@ -1,0 +1,123 @@
+"""Plugin points: built-ins by name, outsiders by entry-point group `ai500.<kind>`.
+
+The built-ins stand in a table here, so that a source tree works with nothing installed. A name
+claimed twice is an error, never a silent choice.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.schema import nearest
+
+Kind = Literal[
+    "workload",
+    "scheduler",
+    "launcher",
+    "sampler",
+    "engine",
+    "collective",
+    "optimizer",
+    "learning_rate",
+    "meter",
+]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "workload": {
+        "image_classification": "ai500.workloads.image_classification:WORKLOAD",
+        "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
+        "automl": "ai500.workloads.automl:WORKLOAD",
+    },
+    "scheduler": {
+        "local": "ai500.jobs.schedulers.local:LOCAL",
+        "slurm": "ai500.jobs.schedulers.slurm:SLURM",
+    },
+    "launcher": {
+        "bare": "ai500.jobs.launchers:bare",
+        "apptainer": "ai500.jobs.launchers:apptainer",
+        "podman": "ai500.jobs.launchers:podman",
+        "docker": "ai500.jobs.launchers:docker",
+        "pyxis": "ai500.jobs.launchers:pyxis",
+    },
+    "sampler": {
+        "bootstrap": "ai500.bagging.data_sampler:BOOTSTRAP",
+        "poisson": "ai500.bagging.data_sampler:POISSON",
+        "whole": "ai500.bagging.data_sampler:WHOLE",
+    },
+    "engine": {
+        "data": "ai500.parallel.engines.data:DataParallel",
+        "sharded": "ai500.parallel.engines.sharded:ShardedDataParallel",
+        "tensor": "ai500.parallel.engines.mixed:MixedParallel",
+        "pipeline": "ai500.parallel.engines.mixed:MixedParallel",
+        "mixed": "ai500.parallel.engines.mixed:MixedParallel",
+    },
+    "collective": {
+        "all_reduce": "ai500.parallel.collectives:all_reduce",
+        "hierarchical": "ai500.parallel.collectives:hierarchical",
+        "torus_2d": "ai500.parallel.collectives:torus_2d",
+    },
+    "optimizer": {
+        "sgd": "ai500.train.optimizers:sgd",
+        "adam": "ai500.train.optimizers:adam",
+        "adagrad": "ai500.train.optimizers:adagrad",
+        "lars": "ai500.train.optimizers:lars",
+        "lamb": "ai500.train.optimizers:lamb",
+    },
+    "learning_rate": {
+        "cosine": "ai500.train.learning_rate:cosine",
+        "step": "ai500.train.learning_rate:step_decay",
+        "polynomial": "ai500.train.learning_rate:polynomial",
+        "inverse_time": "ai500.train.learning_rate:inverse_time",
+    },
+    "meter": {
+        "nvml": "ai500.meters.nvml:open_meter",
+        "drm": "ai500.meters.drm:open_meter",
+        "rapl": "ai500.meters.rapl:open_meter",
+        "cray": "ai500.meters.cray:open_meter",
+        "ipmi": "ai500.meters.ipmi:open_meter",
+        "slurm": "ai500.meters.slurm:open_meter",
+        "host": "ai500.meters.host:open_meter",
+        "disk": "ai500.meters.disk:open_meter",
+        "network": "ai500.meters.network:open_meter",
+    },
+}
+
+
+@cache
+def _table(kind: Kind) -> dict[str, str]:
+    table = dict(BUILT_IN[kind])
+    for point in entry_points(group=f"ai500.{kind}"):
+        if point.name in table and table[point.name] != point.value:
+            raise EnvironmentLacksError(
+                f"two plugins claim the {kind} name {point.name!r}: {table[point.name]} and "
+                f"{point.value}. Uninstall one of the packages, or rename its entry point."
+            )
+        table[point.name] = point.value
+    return table
+
+
+def names(kind: Kind) -> list[str]:
+    """All known names of a kind."""
+    return sorted(_table(kind))
+
+
+def check(kind: Kind, name: str, *, at: str) -> None:
+    """A ConfigError with the nearest known name if nobody offers `name`."""
+    if name not in _table(kind):
+        raise ConfigError(f"{at} = {name!r}: no such {kind}; {nearest(name, names(kind))}")
+
+
+def load(kind: Kind, name: str, *, at: str | None = None) -> Any:
+    """The object behind a name."""
+    check(kind, name, at=at or kind)
+    module, _, attribute = _table(kind)[name].partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentLacksError(
+            f"the {kind} {name!r} ({_table(kind)[name]}) can't be loaded: {error}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Schedulers, launchers, the node agent and the barrier."""

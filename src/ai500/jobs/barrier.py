@@ -1,0 +1,144 @@
+"""Where members on different nodes meet: one clock to compare theirs with, one barrier to start at.
+
+The window of an ensemble crosses nodes [D6], so each worker measures how far its wall clock is
+from the barrier server's, and how sure that is; in a gang the members also wait here for each
+other, since start skew counts. A gang's barrier server runs beside its first member
+(`python -m ai500.jobs.barrier TRIAL_FOLDER …`), an array's in the job controller.
+
+One question a line, one answer a line, both JSON; its address lies in the trial's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import secrets
+import socket
+import socketserver
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ai500.core.barrier import LONGEST_LINE, Address
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import TrialFolder
+
+
+class Barrier:
+    """Opens when so many members are ready or gone, or after the longest wait; then stays open.
+
+    Which ones they are does not matter: of a gang in waves, those that found room first.
+    """
+
+    def __init__(self, count: int, *, seconds: float) -> None:
+        self._missing = count
+        self._seconds = seconds
+        self._change = threading.Condition()
+        self._deadline: float | None = None
+
+    def wait(self) -> int:
+        """Block until the barrier opens; how many were still missing then."""
+        with self._change:
+            if self._deadline is None:
+                self._deadline = time.monotonic() + self._seconds
+            self.leave()
+            self._change.wait_for(
+                lambda: self._missing <= 0, timeout=max(0.0, self._deadline - time.monotonic())
+            )
+            return max(0, self._missing)
+
+    def leave(self) -> None:
+        """Wait for one member less."""
+        with self._change:
+            self._missing -= 1
+            self._change.notify_all()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 1024  # a gang connects all at once
+
+    def __init__(self, token: str, barrier: Barrier) -> None:
+        super().__init__(("", 0), _Conversation)
+        self.token = token
+        self.barrier = barrier
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    server: _Server
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        while line := self.rfile.readline(LONGEST_LINE):
+            try:
+                question = json.loads(line)
+                if question["token"] != self.server.token:
+                    return
+                answer = self._answer(question)
+            except (ValueError, KeyError, TypeError):
+                return  # a stranger; the token has been checked before anything is done
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        match question["ask"]:
+            case "clock":
+                return {"wall": time.time(), "host": socket.gethostname()}
+            case "meet":
+                return {"missing": self.server.barrier.wait()}
+            case "leave":
+                self.server.barrier.leave()
+        return {}
+
+
+class BarrierServer:
+    """A server in a thread of its own; its address is in the trial's folder while it is there."""
+
+    def __init__(
+        self, trial: TrialFolder, *, name: str, expected: int = 0, seconds: float = 0.0
+    ) -> None:
+        self._file = trial.barrier
+        self._token = secrets.token_hex(16)
+        self._server = _Server(self._token, Barrier(expected, seconds=seconds))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        address = Address(name, _own_names(), self._server.server_address[1], self._token)
+        rundir.write(self._file, address)
+        self._file.chmod(0o600)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _own_names() -> tuple[str, ...]:
+    """Names and addresses of this host that another node may know it by."""
+    name = socket.gethostname()
+    names = [name, socket.getfqdn()]
+    with contextlib.suppress(OSError):  # the name may not resolve, not even here
+        names += [str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)]
+    return tuple(dict.fromkeys(names))
+
+
+def main() -> None:
+    """A gang's barrier server, until its script ends it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("trial", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--members", required=True, help="of the gang, e.g. 0,1,2")
+    parser.add_argument("--at-once", type=int, required=True, help="how many start together")
+    parser.add_argument("--seconds", type=float, required=True, help="the longest wait")
+    arguments = parser.parse_args()
+    trial = TrialFolder(arguments.trial)
+    members = [int(member) for member in arguments.members.split(",")]
+    unfinished = [member for member in members if not trial.member(member).record.exists()]
+    expected = min(arguments.at_once, len(unfinished))
+    BarrierServer(trial, name=arguments.name, expected=expected, seconds=arguments.seconds)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

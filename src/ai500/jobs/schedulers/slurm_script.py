@@ -1,0 +1,267 @@
+"""The batch scripts that ai500 hands to Slurm: plain bash that a site's engineer can read and run.
+
+`array`: one job array, a task per member; a member starts when its nodes come free.
+`gang`: one job for all members, a step each, which start together behind a barrier (ADR 4).
+
+Paths go into the script quoted, never into `#SBATCH` lines: Slurm reads `%`, spaces and quotes
+there in its own way.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ai500.config import SlurmConfig
+from ai500.jobs.node_agent import CHECKPOINTED_EXIT_CODE
+from ai500.jobs.schedulers import ATTEMPT_MARK
+
+ADDRESS_OF = """\
+# A node's name, or its address where the name does not resolve.
+address_of() {
+  getent hosts "$1" >/dev/null && { echo "$1"; return; }
+  scontrol --oneliner show node "$1" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p'
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One member's place in a submission."""
+
+    member: int
+    attempt: int
+    first_node: int
+    """Of the gang's nodes, counted from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that a script is made of."""
+
+    name: str
+    trial: Path
+    parts: Sequence[Part]
+    nodes_per_member: int
+    gang_nodes: int
+    slots_per_node: int
+    """Of one member on one of its nodes."""
+    job_slots_per_node: int
+    """Of the whole job: in a gang several members may share a node."""
+    cpus_per_slot: int
+    accelerators: bool
+    """A slot is an accelerator; otherwise it is CPUs alone."""
+    at_once: int | None
+    """At most so many members train at the same time; None: as many as nodes come free."""
+    first_wave: int
+    """Members of a gang that start together."""
+    shares_accelerators: bool
+    stages: bool
+    command: Sequence[str]
+    """Of the node agent, in its container."""
+    clear: Sequence[str]
+    barrier: Sequence[str]
+    srun_flags: Sequence[str]
+    environment: Mapping[str, str]
+    exits: Path
+    """Gang: where each member's exit code is told."""
+    cancelled: Path
+    """While it is there, nothing is requeued."""
+    slurm: SlurmConfig
+
+
+def array_script(request: Request) -> str:
+    """One task per member; the batch script runs on the member's first node."""
+    tasks = f"0-{len(request.parts) - 1}" + (f"%{request.at_once}" if request.at_once else "")
+    several = request.nodes_per_member > 1
+    return "\n".join(
+        [
+            *_head(request, [f"--array={tasks}", f"--nodes={request.nodes_per_member}"]),
+            f"members=({_numbers(part.member for part in request.parts)})",
+            f"attempts=({_numbers(part.attempt for part in request.parts)})",
+            "export AI500_MEMBER=${members[SLURM_ARRAY_TASK_ID]}",
+            'AI500_ATTEMPT=${attempts[SLURM_ARRAY_TASK_ID]}',
+            "export AI500_ATTEMPT=$((AI500_ATTEMPT + ${SLURM_RESTART_COUNT:-0}))",
+            'exec >>"$trial/members/$(printf %03d "$AI500_MEMBER")/log.txt" 2>&1',
+            f'echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $AI500_MEMBER'
+            ': job $SLURM_JOB_ID on $SLURM_JOB_NODELIST"',
+            *_set_up(request),
+            *([ADDRESS_OF, 'AI500_HEAD=$(address_of "$SLURMD_NODENAME")', "export AI500_HEAD"]
+              if several else []),
+            _member_step(request, []),
+            "code=$?",
+            *_clear(request, request.nodes_per_member),
+            *_requeue(request, '"$code"'),
+            'exit "$code"',
+            "",
+        ]
+    )  # fmt: skip
+
+
+def gang_script(request: Request) -> str:
+    """One step per member on its own nodes of the allocation, and a barrier server beside them."""
+    point = [
+        *request.barrier, "--members", ",".join(str(p.member) for p in request.parts),
+        "--at-once", str(request.first_wave), "--seconds", f"{request.slurm.barrier_seconds:g}",
+    ]  # fmt: skip
+    # Steps that overlap are not queued by srun: each member must find its own CPUs free.
+    room = ["--overlap"] if request.shares_accelerators else ["--exact"]
+    place = ['--relative="$3"', *room]
+    return "\n".join(
+        [
+            *_head(request, [f"--nodes={request.gang_nodes}"]),
+            f"exits={shlex.quote(str(request.exits))}",
+            'exec >>"${exits%.exits}.log" 2>&1',
+            'echo "job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), on '
+            '$SLURM_JOB_NODELIST"',
+            ': >"$exits"',
+            *_set_up(request),
+            ADDRESS_OF,
+            'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+            'export AI500_BARRIER="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
+            _small_step(request, 1, ["--relative=0"], point)
+            + ' --name "$AI500_BARRIER" >"${exits%.exits}.barrier.log" 2>&1 &',
+            "barrier=$!",
+            "# start MEMBER ATTEMPT FIRST_NODE",
+            "start() {",
+            '  local log; log=$trial/members/$(printf %03d "$1")/log.txt',
+            "  export AI500_MEMBER=$1 AI500_ATTEMPT=$(($2 + ${SLURM_RESTART_COUNT:-0}))",
+            '  AI500_HEAD=$(address_of "${nodes[$3]}"); export AI500_HEAD',
+            "  {",
+            f'    echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $1: job $SLURM_JOB_ID"',
+            "    " + _member_step(request, place),
+            "    code=$?",
+            "    # After a node failure srun may well say 0: the member's record decides.",
+            '    [ "$code" -ne 0 ] || [ -e "${log%/*}/record.json" ] || code=1',
+            '    echo "$1 $code" >>"$exits"',
+            '  } >>"$log" 2>&1 &',
+            "  members+=($!)",
+            "}",
+            *(f"start {p.member} {p.attempt} {p.first_node}" for p in request.parts),
+            'wait "${members[@]}"',
+            'kill "$barrier" 2>/dev/null; wait "$barrier"',
+            *_clear(request, request.gang_nodes),
+            f"stopped=$(grep -c ' {CHECKPOINTED_EXIT_CODE}$' \"$exits\")",
+            *_requeue(request, f'"$((stopped > 0 ? {CHECKPOINTED_EXIT_CODE} : 0))"'),
+            "! grep -qv ' 0$' \"$exits\"",
+            "",
+        ]
+    )
+
+
+def site_options(slurm: SlurmConfig) -> list[str]:
+    """Where a job may run, at whose cost and how long: what every job of ours asks with."""
+    named = {
+        "partition": slurm.partition,
+        "account": slurm.account,
+        "qos": slurm.qos,
+        "time": slurm.time_limit,
+        "constraint": slurm.constraint,
+        "reservation": slurm.reservation,
+    }
+    stated = [f"--{name}={value}" for name, value in named.items() if value is not None]
+    return [*stated, *(["--exclusive"] if slurm.exclusive else [])]
+
+
+def _head(request: Request, options: list[str]) -> list[str]:
+    slurm = request.slurm
+    options = [
+        f"--job-name={request.name}",
+        *options,
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
+        *_gpus(request, "--gpus-per-node", request.job_slots_per_node),
+        *site_options(slurm),
+        "--requeue",
+        f"--signal=TERM@{slurm.checkpoint_signal_seconds}",
+        "--output=/dev/null",  # the script opens its own log
+        *slurm.sbatch,
+    ]
+    return [
+        "#!/bin/bash",
+        *(f"#SBATCH {option}" for option in options),
+        f"trial={shlex.quote(str(request.trial))}",
+    ]
+
+
+def _set_up(request: Request) -> list[str]:
+    """srun hands the environment on whatever sbatch was told, and asks for GPUs by itself."""
+    lines = [f"export {name}={shlex.quote(v)}" for name, v in sorted(request.environment.items())]
+    return [
+        "export SLURM_EXPORT_ENV=ALL",
+        "unset SLURM_GPUS_PER_NODE",
+        *lines,
+        *request.slurm.setup,
+    ]
+
+
+def _gpus(request: Request, flag: str, count: int) -> list[str]:
+    wanted = request.accelerators and request.slurm.gpus_per_task
+    return [f"{flag}={count}"] if wanted else []
+
+
+def _member_step(request: Request, place: Sequence[str]) -> str:
+    """The node agent of one member, on each of its nodes."""
+    slots = request.slots_per_node
+    seen = request.job_slots_per_node if request.shares_accelerators else slots
+    resources = [
+        f"--cpus-per-task={slots * request.cpus_per_slot}",
+        *_gpus(request, "--gpus-per-task", seen),
+    ]
+    return _srun(request, request.nodes_per_member, [*resources, *place], request.command)
+
+
+def _small_step(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
+    """Something that takes no CPUs and no accelerators from the members."""
+    nothing = ["--overlap", "--cpus-per-task=1", *(["--gres=none"] if request.accelerators else [])]
+    return _srun(request, nodes, [*nothing, *place], command)
+
+
+def _srun(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
+    """A step of one task per node; memory is shared by all steps of the job."""
+    slurm = request.slurm
+    flags = [
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        *place,
+        "--mem=0",
+        "--mpi=none",
+        "--kill-on-bad-exit=1",
+        *([f"--cpu-bind={slurm.cpu_bind}"] if slurm.cpu_bind else []),
+        *request.srun_flags,
+        *slurm.srun,
+    ]
+    quoted = [flag if flag.startswith("--relative=") else shlex.quote(flag) for flag in flags]
+    return f"srun {' '.join(quoted)} \\\n    {shlex.join(command)}"
+
+
+def _clear(request: Request, nodes: int) -> list[str]:
+    if not request.stages:
+        return []
+    return [_small_step(request, nodes, [], request.clear)]
+
+
+def _requeue(request: Request, code: str) -> list[str]:
+    """A member that wrote its checkpoint goes on in the same job again; a cancelled one doesn't.
+
+    Of an array, one task has the array's own number: only the long form means that task alone.
+    """
+    return [
+        f"if [ {code} -eq {CHECKPOINTED_EXIT_CODE} ] && "
+        f"[ ! -e {shlex.quote(str(request.cancelled))} ]; then",
+        "  job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}",
+        "  job=${job:-$SLURM_JOB_ID}",
+        "  for _ in 1 2 3 4 5 6 7 8 9 10; do  # slurmctld may be restarting",
+        '    state=$(squeue --noheader --format=%T --jobs="$job") && [ -n "$state" ] && break',
+        "    sleep 5",
+        "  done",
+        '  [ "$state" = RUNNING ] && scontrol requeue "$job" && sleep 600',
+        "fi",
+    ]
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return " ".join(str(value) for value in values)

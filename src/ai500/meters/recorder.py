@@ -1,0 +1,232 @@
+"""One thread on each node samples the meters while members train, and writes what they tell.
+
+The process of local rank 0 of every member has a recorder. Those that see the same meters agree
+by a lock on the node which of them samples; when that one ends, another takes over. Nothing
+depends on the lock: counters are cumulative, and readers merge what several recorders wrote.
+
+Lines of `trials/NN/meters/<host>-<member>.jsonl` (times as in the event log, see `events.py`):
+
+    {"event": "meters", …, "trial", "member", "period_seconds", "covers", "absent"}
+        a recorder begins: meter → the parts of the node whose energy it measures, and for each
+        meter that is not here why
+    {"event": "columns", "columns": [[meter, device, quantity, wraps_at], …]}
+        what the values of the next samples are; again whenever that changes
+    {"event": "sample", "wall", "monotonic", "values": [number or null, …]}
+    {"event": "meter_stopped", …, "meter", "reason"}
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import math
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from ai500.core import events
+from ai500.core.events import Event
+from ai500.meters import Meter, Reading, open_meters
+from ai500.records import Task
+from ai500.records.run_folder import RunFolder
+
+FLUSH_SECONDS = 10.0
+SAMPLES_AT_ONE_PERIOD = 3600
+LONGEST_PERIOD_SECONDS = 10.0
+"""After so many samples the period doubles, up to this: a day must not fill the run folder."""
+PATIENCE_SECONDS = 15.0
+"""At the end; longer than any program's time-out."""
+
+Column = tuple[str, str, str, float | None]
+
+
+class Recorder:
+    """Samples in a thread of its own; whatever happens there, training goes on."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        trial: int,
+        member: int,
+        period_seconds: float,
+        lock_name: str,
+        root: Path = Path("/"),
+    ) -> None:
+        self._path = path
+        self._about = {"trial": trial, "member": member, "period_seconds": period_seconds}
+        self._period = period_seconds
+        self._lock_name = lock_name
+        self._root = root
+        self._meters: dict[str, Meter] = {}
+        self._columns: list[Column] = []
+        self._lines: list[Event] = []
+        self._samples = 0
+        self._flushed = time.monotonic()
+        self._lock: TextIO | None = None
+        self._lock_path = Path()
+        self._wake = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="meters", daemon=True)
+
+    def start(self) -> None:
+        """From here on, until `close`; with a period of 0 nothing happens."""
+        if self._period > 0:
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # no more threads for this user
+                print(f"meters: not recorded: {error}", file=sys.stderr)
+
+    def close(self) -> None:
+        """A last sample, and everything is on disk."""
+        self._ended = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=PATIENCE_SECONDS)
+
+    def mark(self) -> None:
+        """Sample right now, whoever holds the lock: the window begins or ends here."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            meters, absent = open_meters(self._root)
+            self._meters = dict(meters)
+            self._tell("meters", **self._about, covers=_covers(meters), absent=dict(absent))
+            self._record()
+        except Exception as error:
+            # A full disk, a meter nobody thought of: training goes on without meters.
+            print(f"meters: recording stopped: {error}", file=sys.stderr)
+        finally:
+            self._release()
+            for meter in self._meters.values():
+                _close(meter)
+
+    def _record(self) -> None:
+        self._sample()
+        self._lock_path = self._choose_lock()
+        self._flush()
+        due = time.monotonic() + self._period
+        while True:
+            marked = self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()
+            if self._ended:
+                break
+            if marked or self._holds_lock():
+                self._sample()
+            if not marked:
+                due = max(due + self._period, time.monotonic())
+            if self._lines and time.monotonic() - self._flushed >= FLUSH_SECONDS:
+                self._flush()
+        self._sample()
+        self._flush()
+
+    def _sample(self) -> None:
+        began_wall, began = time.time(), time.monotonic()
+        readings = [(name, one) for name in list(self._meters) for one in self._read(name)]
+        # Reading takes a while: the middle of it is nearest to when each value was true.
+        half = (time.monotonic() - began) / 2
+        columns: list[Column] = [(n, r.device, r.quantity, r.wraps_at) for n, r in readings]
+        known = set(self._columns)
+        if new := [column for column in columns if column not in known]:
+            self._columns += new
+            self._lines.append({"event": "columns", "columns": self._columns.copy()})
+        values = {column: one.value for column, (_, one) in zip(columns, readings, strict=True)}
+        self._lines.append(
+            {
+                "event": "sample",
+                "wall": round(began_wall + half, 6),
+                "monotonic": round(began + half, 6),
+                "values": [_short(values.get(column)) for column in self._columns],
+            }
+        )
+        self._samples += 1
+        if self._samples % SAMPLES_AT_ONE_PERIOD == 0:
+            self._period = max(self._period, min(2 * self._period, LONGEST_PERIOD_SECONDS))
+
+    def _read(self, name: str) -> list[Reading]:
+        try:
+            return list(self._meters[name].read())
+        except Exception as error:
+            _close(self._meters.pop(name))
+            self._tell("meter_stopped", meter=name, reason=f"{type(error).__name__}: {error}")
+            return []
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        head: Event = {
+            "event": event,
+            "wall": time.time(),
+            "monotonic": time.monotonic(),
+            "host": socket.gethostname(),
+            "boot": events.boot_id(),
+        }
+        self._lines.append(head | fields)
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
+        lines, self._lines = self._lines, []
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        events.append(self._path, lines)
+
+    def _holds_lock(self) -> bool:
+        """Whether this recorder is the one that samples; it is where there can be no lock."""
+        if self._lock is not None:
+            return True
+        try:
+            file = self._lock_path.open("a", encoding="ascii")
+        except OSError:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return False
+        self._lock = file
+        return True
+
+    def _choose_lock(self) -> Path:
+        """Members that a scheduler shows different accelerators have different locks."""
+        seen = sorted({(meter, device) for meter, device, _, _ in self._columns})
+        whole = repr((os.getuid(), self._lock_name, seen)).encode()
+        name = f"ai500-meters-{hashlib.sha256(whole).hexdigest()[:16]}.lock"
+        return Path(tempfile.gettempdir()) / name
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            Path(self._lock.name).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
+
+
+def recorder_of(task: Task, *, local_rank: int) -> Recorder:
+    """The member's recorder on this node; of its processes here, the first one's alone samples."""
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())
+    folder = RunFolder(Path(task.run)).trial(task.trial).meters
+    return Recorder(
+        folder / f"{host}-{task.member:03d}.jsonl",
+        trial=task.trial,
+        member=task.member,
+        period_seconds=task.meter_seconds if local_rank == 0 else 0.0,
+        lock_name=str(folder),
+    )
+
+
+def _covers(meters: Any) -> dict[str, list[str]]:
+    return {name: list(meter.covers) for name, meter in meters.items()}
+
+
+def _short(value: float | None) -> float | None:
+    return round(value, 4) if value is not None and math.isfinite(value) else None
+
+
+def _close(meter: Meter) -> None:
+    try:
+        meter.close()
+    except Exception as error:
+        print(f"meters: {type(meter).__name__} did not close: {error}", file=sys.stderr)

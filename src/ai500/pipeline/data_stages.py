@@ -1,0 +1,141 @@
+"""The stages that bring a trial its data: the store, the bootstraps, the copies on the nodes.
+
+Their order is the pipeline's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from ai500.bagging.data_sampler import Sampler
+from ai500.core import plugins
+from ai500.core.errors import DataError
+from ai500.data.bootstrap import recorded_counts, save_bootstrap
+from ai500.data.climate.store import ClimateStore
+from ai500.data.open_store import AnyStore
+from ai500.data.open_store import open_store as open_folder
+from ai500.jobs.schedulers import load_scheduler
+from ai500.parallel import placement
+from ai500.parallel.parallelism_controller import members_by_node
+from ai500.pipeline.session import Session
+from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import TrialFolder
+from ai500.workloads.class_data import generate_store
+
+
+def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) -> None:
+    """Fix the trial's seed and data; a trial that goes on must find the same data."""
+    trial = session.run.trial(number)
+    if not trial.trial.exists():
+        session.log.emit("trial_start", trial=number, seed=seed)
+        rundir.write(trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256))
+    begun = rundir.read(TrialRecord, trial.trial)
+    if begun.store_sha256 != store.sha256:
+        raise DataError(
+            f"{store.path}: its SHA-256 is {store.sha256}, trial {number} began with "
+            f"{begun.store_sha256}. Put that store back, or start a new run."
+        )
+
+
+def open_store(session: Session) -> AnyStore:
+    """The user's store, or the class's own, generated once and kept in the cache."""
+    plan, path = session.plan, session.config.data.path
+    if path is not None:
+        store = open_folder(Path(path))
+    else:
+        session.observer.stage("data of the class")
+        store = generate_store(
+            plan.workload, plan.problem_class, progress=session.observer.progress
+        )
+    if isinstance(store, ClimateStore):
+        session.observer.stage("index and statistics of the years")
+        store.make_index(session.observer.progress)
+    if not plan.stage:
+        # Staging holds every sample against its digest as it copies it; here nobody would.
+        session.observer.stage("verifying the store")
+        store.verify(session.observer.progress)
+    return store
+
+
+def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
+    """Data Sampler: a manifest of repeat counts for each member."""
+    if trial.bootstraps.exists():
+        return rundir.read_all(BootstrapRecord, trial.bootstraps)
+    plan = session.plan
+    session.observer.stage("drawing bootstraps")
+    sampler: Sampler = plugins.load("sampler", plan.sampler)
+    records = []
+    trial.bootstrap(0).parent.mkdir(parents=True, exist_ok=True)
+    for member in range(plan.ensemble_size):
+        counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
+        path = trial.bootstrap(member)
+        head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
+        records.append(
+            BootstrapRecord(
+                member=member,
+                path=str(path.relative_to(session.run.path)),
+                samples=head.samples,
+                drawn=head.drawn,
+                distinct=head.distinct,
+                sha256=head.sha256,
+            )
+        )
+        session.observer.progress(member + 1, plan.ensemble_size)
+    rundir.write(trial.bootstraps, records)
+    return records
+
+
+def place(
+    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+) -> list[Placement]:
+    """Data Duplicator: what each node's members need, to its local folder, once per node."""
+    plan, placements = session.plan, []
+    here = load_scheduler(plan.scheduler).controller_places_data
+    on_node = members_by_node(plan.mapping)
+    for node in plan.nodes:
+        members = on_node.get(node.name, [])
+        if not (plan.stage and members and here):
+            placements.append(placement.in_shared_store(store, node=node.name))
+            continue
+        session.observer.stage(f"staging data on {node.name}")
+        placements.append(
+            placement.on_node(
+                store,
+                node=node.name,
+                counts=[recorded_counts(session.run.path, bootstraps[m]) for m in members],
+                folder=_scratch(session) / trial.path.name,
+                progress=session.observer.progress,
+            )
+        )
+    rundir.write(trial.placement, placements)
+    return placements
+
+
+def collect_placements(trial: TrialFolder) -> None:
+    """What the jobs placed on their nodes, where they did: in place of what was planned."""
+    files = sorted(trial.path.glob("placements/*.json"))
+    if files:
+        rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
+
+
+def on_data(plan: Plan, store: AnyStore) -> Plan:
+    """The plan with what only its data tells: how climate's channels are normalized."""
+    if not isinstance(store, ClimateStore):
+        return plan
+    normalization = (store.statistics.mean, store.statistics.deviation)
+    definition = dataclasses.replace(plan.definition, normalization=normalization)
+    return dataclasses.replace(plan, definition=definition)
+
+
+def remove_staged(placements: Sequence[Placement]) -> None:
+    """A finished trial's copy serves nobody: the next trial has other bootstraps."""
+    for one in placements:
+        if one.folder is not None:
+            placement.remove(Path(one.folder).parent)
+
+
+def _scratch(session: Session) -> Path:
+    return placement.scratch_folder(session.run.path, stated=session.config.data.scratch)

@@ -1,0 +1,381 @@
+"""Config → Plan: Eq. 5, the mapping, and what it will cost. Needs neither torch nor the data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+from ai500.automl.search_plan import planned_search
+from ai500.config import MOST, Config
+from ai500.core.errors import ConfigError, DataError
+from ai500.data.climate.store import ClimateStore
+from ai500.data.open_store import open_store
+from ai500.inventory import machine as system
+from ai500.metrics.equations import apc
+from ai500.operations.shipped import shipped
+from ai500.parallel import sharing, topology
+from ai500.parallel.data_duplicator import staged_bytes
+from ai500.parallel.model_parallelism import inside_member, member_degrees
+from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.records import (
+    OFFICIAL_CONVENTION,
+    Cluster,
+    Communication,
+    Hyperparameters,
+    Mapping,
+    Node,
+    Operations,
+    Parallelism,
+    Plan,
+    ProblemClass,
+    Slot,
+    System,
+    precision,
+)
+from ai500.train.choices import check_training
+from ai500.train.learning_rate import scaled_peak
+from ai500.workloads.protocol import load_workload
+
+
+def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -> Plan:
+    """What `run` would do on this machine or cluster, or an error that says what would work."""
+    workload = load_workload(config.workload)
+    problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
+    device = _device(config, machine, cluster)
+    nodes = (
+        _nodes(config, machine, device=device)
+        if cluster is None
+        else _cluster_nodes(config, cluster, device=device)
+    )
+    degrees = solve(
+        ensemble_size=config.ensemble.size,
+        parallel_degree=_parallel_degree(config, problem_class),
+        system_scale=_system_scale(config, nodes),
+        accelerators_per_node=len(nodes[0].slots),
+        least_ensemble_size=problem_class.ensemble_size,
+        members_per_accelerator=config.ensemble.members_per_accelerator,
+    )
+    if degrees.ensemble_size >= MOST:
+        raise ConfigError(
+            f"ensemble of {degrees.ensemble_size} members: less than {MOST} can be planned. "
+            "Set ensemble.size, or a larger parallel.degree."
+        )
+    hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
+    check_training(config, hyper)
+    search = planned_search(
+        config, problem_class, hyper, device=device, degree=degrees.parallel_degree
+    )
+    precision.check(
+        hyper.precision,
+        device_type=device,
+        # Neither a planned machine nor a login node's own accelerator is what will train.
+        machine=machine if cluster is None and config.system.nodes is None else None,
+    )
+    global_batch = hyper.images_per_step * degrees.parallel_degree
+    steps = _steps_per_epoch(problem_class, global_batch=global_batch)
+    mapping = map_members(degrees, nodes)
+    operations = _operations(config, problem_class)
+    parallel = inside_member(
+        config,
+        degree=degrees.parallel_degree,
+        plan=workload.parallel_plan(problem_class),
+        batch_size=hyper.batch_size,
+    )
+    seconds, basis = (
+        _estimate(problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device)
+        if search is None
+        else (degrees.waves * search.minutes * 60, "each worker searches for its time")
+    )
+    wanted = config.run.trials
+    trials = problem_class.least_runs if wanted == "valid" else wanted
+    return Plan(
+        workload=config.workload,
+        problem_class=config.problem_class,
+        definition=problem_class,
+        seed=config.run.seed,
+        trials=trials,
+        ensemble_size=degrees.ensemble_size,
+        parallel_degree=degrees.parallel_degree,
+        system_scale=degrees.system_scale,
+        members_per_accelerator=degrees.members_per_accelerator,
+        waves=degrees.waves,
+        sampler=config.ensemble.sampler if search is None else "whole",
+        parallel=parallel,
+        communication=_communication(config, degrees, mapping),
+        scheduler=config.scheduler.kind,
+        launcher=config.scheduler.launcher,
+        device=device,
+        cluster=cluster,
+        nodes=nodes,
+        mapping=mapping,
+        hyperparameters=hyper,
+        global_batch_size=global_batch,
+        learning_rate=scaled_peak(
+            hyper.base_learning_rate,
+            global_batch_size=global_batch,
+            reference_batch_size=hyper.reference_batch_size,
+        ),
+        steps_per_epoch=steps,
+        stage=config.data.stage,
+        operations=operations,
+        operations_per_trial=None
+        if operations is None or search is not None
+        else _operations_per_step(operations, global_batch)
+        * (steps * hyper.epochs * degrees.ensemble_size),
+        apc=None
+        if operations is None
+        else apc(
+            operations.forward_per_image + operations.backward_per_image,
+            batch_size=global_batch,
+            ensemble_size=degrees.ensemble_size,
+        ),
+        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
+        estimated_seconds=seconds and seconds * trials,
+        estimated_node_hours=seconds and seconds * trials * len(nodes) / 3600,
+        sharing=sharing.decide(
+            config.ensemble.sharing,
+            workload,
+            members_per_accelerator=degrees.members_per_accelerator,
+            parallel_degree=degrees.parallel_degree,
+            device=device,
+            precision=hyper.precision,
+        ),
+        estimate_basis=basis,
+        search=search,
+    )
+
+
+def _parallel_degree(config: Config, problem_class: ProblemClass) -> int | None:
+    """A search's class may say how many accelerators a worker has; None: Eq. 5 tells."""
+    if problem_class.search is None or config.ensemble.size is not None:
+        return config.parallel.degree
+    return config.parallel.degree or problem_class.search.degree
+
+
+def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
+    """The class as the user's own store makes it; the rules compare the store's identity."""
+    if config.data.path is None:
+        return problem_class
+    store = open_store(Path(config.data.path))
+    for split in ("train", "validation"):
+        if split not in store.splits:
+            raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")
+    shape = store.splits["train"].shape
+    channels, height, width = problem_class.input_shape
+    if shape[2] != channels:
+        raise DataError(
+            f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
+            f"{channels}. Is this the data of {config.workload}?"
+        )
+    if isinstance(store, ClimateStore):
+        _check_climate(store, problem_class)
+    if shape[0] < height or shape[1] < width:
+        raise DataError(
+            f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
+            f"{problem_class.name} needs at least {height}×{width}×{channels}. "
+            f"Pack them again with --size {max(height, width)} or more."
+        )
+    return dataclasses.replace(
+        problem_class,
+        stored_shape=shape,
+        classes=len(store.classes),
+        train_samples=store.splits["train"].count,
+        validation_samples=store.splits["validation"].count,
+    )
+
+
+def _check_climate(store: ClimateStore, problem_class: ProblemClass) -> None:
+    """Frames are never cropped, and quality is not defined without one event to find."""
+    _, height, width = problem_class.input_shape
+    found = store.splits["train"].shape
+    if found[:2] != (height, width):
+        raise DataError(
+            f"{store.path}: its frames are {found[0]}×{found[1]}; class {problem_class.name} needs "
+            f"{height}×{width}. Choose another --class."
+        )
+    for name, split in store.splits.items():
+        if not (split.labels[..., 4] >= 0).any():
+            raise DataError(
+                f"{store.path}: its {split.count} {name} frames have no box at all: there is "
+                f"nothing to learn or to find. `ai500 data check {store.path}` tells more."
+            )
+
+
+def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:
+    """The reference with the user's changes over it."""
+    changes = {
+        name: value
+        for name in (field.name for field in dataclasses.fields(Hyperparameters))
+        if (value := getattr(config.train, name, None)) is not None
+    }
+    return dataclasses.replace(reference, **changes)
+
+
+def _device(config: Config, machine: System, cluster: Cluster | None) -> str:
+    """A login node's accelerators are not the cluster's; GRES `gpu` is `cuda` unless stated."""
+    if cluster is not None:
+        return config.system.device or ("cuda" if cluster.accelerators_per_node else "cpu")
+    return config.system.device or machine.accelerator or "cpu"
+
+
+def _cluster_nodes(config: Config, cluster: Cluster, *, device: str) -> tuple[Node, ...]:
+    """As many of the cluster's nodes as are wanted; which ones Slurm gives, Slurm decides."""
+    wanted = config.system
+    if device == "cpu":
+        count = wanted.accelerators_per_node or system.default_cpu_slots(
+            wanted.cores_per_slot, cores=cluster.cpus_per_node
+        )
+        available, what = cluster.cpus_per_node // (wanted.cores_per_slot or 1), "CPU slots"
+    else:
+        count = wanted.accelerators_per_node or cluster.accelerators_per_node
+        available, what = cluster.accelerators_per_node, "accelerators"
+    if count > available or count == 0:
+        raise ConfigError(
+            f"system.accelerators_per_node = {count}: a node of partition {cluster.partition!r} "
+            f"has {available} {what} (device {device!r}). Set at most that, another "
+            "system.device, or another slurm.partition."
+        )
+    if wanted.nodes is not None and wanted.nodes > len(cluster.nodes):
+        raise ConfigError(
+            f"system.nodes = {wanted.nodes}: partition {cluster.partition!r} has "
+            f"{len(cluster.nodes)} that can be used now. Set at most that."
+        )
+    slots = tuple(Slot(index=i, device=device, cores=()) for i in range(count))
+    return tuple(Node(name, slots) for name in cluster.nodes[: wanted.nodes])
+
+
+def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
+    """The nodes of the system: this machine's own slots, or as many as [system] states."""
+    wanted = config.system
+    cores_per_slot = wanted.cores_per_slot
+    if device == "cpu":
+        count = wanted.accelerators_per_node or system.default_cpu_slots(cores_per_slot)
+        needed = count * (cores_per_slot or 1)
+        if wanted.nodes is None and needed > machine.cores:
+            raise ConfigError(
+                f"system.accelerators_per_node = {count} slots of {cores_per_slot or 1} cores need "
+                f"{needed} cores; this machine has {machine.cores}. Set at most "
+                f"{machine.cores // (cores_per_slot or 1)}, or state system.nodes for another one."
+            )
+        slots = system.cpu_slots(count, cores_per_slot=cores_per_slot)
+    else:
+        found = len(machine.accelerators) if machine.accelerator == device else 0
+        count = wanted.accelerators_per_node or found
+        if count == 0 or (wanted.nodes is None and count > found):
+            raise ConfigError(
+                f"system.device = {device!r} with {count} accelerators: this machine has {found} "
+                'that torch can use. Set system.device = "cpu", or state system.nodes and '
+                "system.accelerators_per_node to plan for another machine."
+            )
+        slots = system.accelerator_slots(device, count)
+    if wanted.nodes is None:
+        return (Node(name=machine.hostname, slots=slots),)
+    width = len(str(wanted.nodes))
+    return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, wanted.nodes + 1))
+
+
+def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...]) -> Communication:
+    """Between corresponding ranks of a member's replicas; with one replica it has no effect."""
+    data, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
+    wanted = config.communication
+    topology.check(
+        wanted.mode,
+        data_degree=data,
+        ranks_per_replica=pipeline * tensor,
+        ranks_per_node=len(mapping[0].shares[0].slots),
+    )
+    return Communication(mode=wanted.mode, precision=wanted.precision)
+
+
+def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
+    available = sum(len(node.slots) for node in nodes)
+    if available >= 10 * MOST:
+        raise ConfigError(
+            f"system.nodes × system.accelerators_per_node = {available}: less than {10 * MOST} "
+            "can be planned."
+        )
+    scale = config.system.scale or available
+    if scale > available:
+        raise ConfigError(
+            f"system.scale = {scale}: the system has {available} accelerators "
+            f"({len(nodes)} nodes × {len(nodes[0].slots)}). Set it to at most {available}, or "
+            "state system.nodes and system.accelerators_per_node."
+        )
+    return scale
+
+
+def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
+    steps = problem_class.train_samples // global_batch
+    if steps == 0:
+        raise ConfigError(
+            f"a step of {global_batch} images (train.batch_size × parallel.degree × "
+            f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
+            f"{problem_class.name}. Set a smaller train.batch_size or parallel.degree."
+        )
+    return steps
+
+
+def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
+    """What ships with the package for a built-in class: no torch needed."""
+    counted = shipped(config.workload, problem_class.name, OFFICIAL_CONVENTION)
+    reference = load_workload(config.workload).problem_classes[problem_class.name]
+    if counted is None or reference.classes != problem_class.classes:
+        return None
+    return Operations(
+        convention=counted.convention,
+        forward_per_image=counted.forward,
+        backward_per_image=counted.backward,
+        update_per_step=counted.update,
+        parameters=counted.parameters,
+    )
+
+
+def _operations_per_step(operations: Operations, global_batch: int) -> int:
+    per_image = operations.forward_per_image + operations.backward_per_image
+    return per_image * global_batch + operations.update_per_step
+
+
+def _bytes_per_node(
+    problem_class: ProblemClass,
+    mapping: tuple[Mapping, ...],
+    nodes: tuple[Node, ...],
+    *,
+    stage: bool,
+) -> dict[str, int]:
+    """What the Data Duplicator will bring to each node: its members' samples, and validation."""
+    members = members_by_node(mapping)
+    return {
+        node.name: staged_bytes(
+            problem_class.train_samples,
+            validation_samples=problem_class.validation_samples,
+            image_bytes=problem_class.stored_value_bytes * math.prod(problem_class.stored_shape),
+            members=len(members[node.name]),
+        )
+        if stage and node.name in members
+        else 0
+        for node in nodes
+    }
+
+
+def _estimate(
+    problem_class: ProblemClass,
+    degrees: Degrees,
+    parallel: Parallelism,
+    *,
+    hyper: Hyperparameters,
+    steps: int,
+    device: str,
+) -> tuple[float | None, str]:
+    """Seconds of one trial from a speed measured before; none measured, none estimated."""
+    per_image = problem_class.seconds_per_image
+    if degrees.members_per_accelerator > 1:
+        return None, "not estimated: nobody measured members that share an accelerator"
+    if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
+        return None, f"not estimated: class {problem_class.name} was not measured on {device}"
+    if parallel.mode != "data" or parallel.sharded:
+        return None, f"not estimated: class {problem_class.name} was measured with data parallelism"
+    if hyper.precision != problem_class.reference.precision:
+        return None, f"not estimated: class {problem_class.name} was not measured in this precision"
+    images = steps * hyper.images_per_step * hyper.epochs
+    return degrees.waves * images * per_image, f"measured on {problem_class.measured_on}"

@@ -1,0 +1,108 @@
+"""The run folder's scores and findings, recomputed from its events at any time. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ai500.automl.history import History
+from ai500.automl.search_score import mean_of_searches
+from ai500.automl.trial_score import score_search
+from ai500.core import events
+from ai500.core.errors import JobError
+from ai500.core.events import Event
+from ai500.meters.log import read_meters
+from ai500.metrics.trials import kept_trials, mean_of_trials, score_trial, variation
+from ai500.records import Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.findings import Judgement
+from ai500.records.run_folder import RunFolder
+from ai500.rules import checks as checks  # registers the rules
+from ai500.rules.evidence import evidence_of, reference_class
+from ai500.rules.layers import Level, judge
+
+
+def score_run(run: RunFolder) -> Score:
+    """The run's score and findings, recomputed from the events and written down."""
+    plan, told, score = computed(run)
+    for one in score.trials:
+        rundir.write(run.trial(one.trial or 0).score, one)
+    rundir.write(run.score, score)
+    judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
+    rundir.write(run.findings, judgement.findings)
+    rundir.write(run.judgement, judgement)
+    return score
+
+
+def judge_run(
+    run: RunFolder, *, level: Level = "hardware", rules: str | None = None
+) -> tuple[Score, Judgement]:
+    """The score recomputed, and what a rule set says at a level; nothing is written."""
+    plan, told, score = computed(run)
+    evidence = evidence_of(run, plan=plan, score=score, events=told)
+    return score, judge(evidence, level=level, rules=rules)
+
+
+def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
+    """The run's score from its events; nothing is written."""
+    plan = rundir.read(Plan, run.plan)
+    told = list(events.read(run.events))
+    results = [event.get("trial") for event in told if event["event"] == "aggregate"]
+    if not results:
+        raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
+    try:
+        numbers = _numbers(results, planned=plan.trials)
+        trials = [score_of_trial(run, plan, told, number) for number in numbers]
+        _check_finite(trials)
+        return plan, told, _of_run(trials, least_runs=reference_class(plan).least_runs)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
+
+
+def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: int) -> Score:
+    """One trial's score: of an ensemble from its events, of a search also from its histories."""
+    trial = run.trial(number)
+    meters = read_meters(trial.meters)
+    if plan.search is None:
+        return score_trial(plan, told, trial=number, meters=meters)
+    history = History(trial.members)
+    return score_search(plan, told, history=history, trial=number, meters=meters)
+
+
+def _of_run(trials: Sequence[Score], *, least_runs: int) -> Score:
+    """The mean of the kept trials, and of a search's own figures."""
+    score = mean_of_trials(trials, least_runs=least_runs)
+    kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
+    if len(trials) == 1 or not kept:
+        return score
+    all_of_them = [one.search.operations_to_target for one in trials if one.search]
+    return dataclasses.replace(
+        score, search=mean_of_searches(kept, variation=variation(all_of_them))
+    )
+
+
+def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:
+    """The trials that have a result, in order."""
+    for number in results:
+        if type(number) is not int or not 1 <= number <= planned:
+            raise ValueError(f"a result of trial {number!r}; planned are {planned}")
+    return sorted(set(results))
+
+
+def _check_finite(trials: Sequence[Score]) -> None:
+    for trial in trials:
+        for field in dataclasses.fields(Score):
+            value = getattr(trial, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
+
+
+def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
+    """Finished is a run whose every planned trial is scored, with all its members."""
+    if run.holder() is not None:
+        return "running"
+    files = [run.trial(number).score for number in range(1, plan.trials + 1)]
+    whole = all(file.exists() and rundir.read(Score, file).complete for file in files)
+    return "finished" if whole and run.score.exists() else "stopped"

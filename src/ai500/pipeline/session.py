@@ -1,0 +1,39 @@
+"""One process at work in one run folder, and who watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ai500.bagging.member_views import MemberView
+from ai500.config import Config
+from ai500.core.events import EventLog
+from ai500.records import Plan
+from ai500.records.run_folder import RunFolder
+
+
+class Observer(Protocol):
+    """Who watches a run: the terminal, a test, nobody."""
+
+    def stage(self, text: str) -> None:
+        """A stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """How far the stage is."""
+
+    def members(self, views: Sequence[MemberView]) -> None:
+        """Where the members are."""
+
+
+@dataclass
+class Session:
+    """One process at work in one run folder."""
+
+    run: RunFolder
+    config: Config
+    plan: Plan
+    log: EventLog
+    observer: Observer
+    detach: bool = False
+    """Leave as soon as the members are submitted."""

@@ -1,0 +1,51 @@
+"""A profile's numbers and names as a person reads them, on the terminal and on the page."""
+
+from __future__ import annotations
+
+from ai500.core.units import human_si
+
+STAGES = {
+    "negotiation": "negotiation",
+    "waiting_for_data": "waiting for data",
+    "waiting_for_others": "waiting for others",
+    "queueing": "queueing",
+    "copy_in": "copy in",
+    "all_reduce": "all-reduce",
+    "copy_out": "copy out",
+    "hidden": "hidden by computation",
+    "exposed": "not hidden",
+}
+"""Rows of V2 Table 12, and how much of communication computation hides."""
+MEANINGS = {
+    "negotiation": "all ranks have their gradients, not all have come to the exchange",
+    "waiting_for_data": "the training loop waits for its next batch",
+    "waiting_for_others": "in an exchange, while another rank's gradients are not ready",
+    "queueing": "gradients are ready, another buffer is being reduced",
+    "copy_in": "scaling, compression",
+    "all_reduce": "the exchange itself, once all ranks are in it",
+    "copy_out": "decompression, means",
+    "hidden": "communication while the rank computes",
+    "exposed": "communication while it does nothing else",
+}
+
+
+def number(value: float) -> str:
+    """Three digits, and never a small value as zero."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else ("0" if value == 0 else "<0.001")
+
+
+def milliseconds(seconds: float) -> str:
+    """Without the unit, which stands above."""
+    return number(seconds * 1000)
+
+
+def percent(share: float) -> str:
+    """Two decimals, and never a small value as zero."""
+    return "<0.01%" if 0 < share < 0.00005 else f"{share:.2%}"
+
+
+def flops(value: float | None) -> str:
+    """With its prefix; a dash where operations are not counted."""
+    return "–" if value is None else human_si(value).strip()

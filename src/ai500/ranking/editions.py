@@ -1,0 +1,150 @@
+"""History over the editions of the list: the best result of each, and what each system reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from ai500.core.units import human_si
+from ai500.ranking.entries import Entry
+from ai500.report import svg
+from ai500.report.sections import Table
+from ai500.report.summary import flops
+from ai500.report.svg import Frame, Scale, Ticks
+
+MOST_SYSTEMS = 8
+"""Systems with a line of their own; the rest stands in the table."""
+LONGEST_NAME = 16
+
+Line = Mapping[str, float]
+"""Edition → VFLOPS."""
+
+
+def best_of_editions(entries: Sequence[Entry]) -> dict[str, Entry]:
+    """Edition → its best, oldest first."""
+    best: dict[str, Entry] = {}
+    for one in entries:
+        if one.edition not in best or one.vflops > best[one.edition].vflops:
+            best[one.edition] = one
+    return dict(sorted(best.items()))
+
+
+def by_system(entries: Sequence[Entry]) -> dict[tuple[str, str], dict[str, Entry]]:
+    """System → its best of each edition; the best system first."""
+    members: dict[tuple[str, str], list[Entry]] = {}
+    for one in entries:
+        members.setdefault(one.system_key, []).append(one)
+    ordered = sorted(members.items(), key=lambda item: (-max(e.vflops for e in item[1]), item[0]))
+    return {key: best_of_editions(mine) for key, mine in ordered}
+
+
+def history_figure(entries: Sequence[Entry], *, title: str) -> str:
+    """VFLOPS over editions: the best of each, and the systems that came more than once."""
+    best = {edition: one.vflops for edition, one in best_of_editions(entries).items()}
+    systems = by_system(entries)
+    returned = [mine for mine in systems.values() if len(mine) > 1][:MOST_SYSTEMS]
+    lines: list[tuple[str, str, Line]] = [
+        (_short(next(iter(mine.values())).system), "member", _line(mine)) for mine in returned
+    ]
+    lines.append(("best", "ensemble", best))
+    return _figure(lines, editions=list(best), title=title)
+
+
+def system_figure(entries: Sequence[Entry], *, title: str) -> str:
+    """One system's VFLOPS over its editions."""
+    best = best_of_editions(entries)
+    return _figure([("", "ensemble", _line(best))], editions=list(best), title=title)
+
+
+def best_table(entries: Sequence[Entry]) -> Table:
+    """The best of each edition."""
+    counts: dict[str, int] = {}
+    for one in entries:
+        counts[one.edition] = counts.get(one.edition, 0) + 1
+    rows = [
+        (edition, linked(one, flops(one.vflops)), f"{one.system}, {one.organization}",
+         f"{counts[edition]:,}")
+        for edition, one in best_of_editions(entries).items()
+    ]  # fmt: skip
+    return Table(("edition", "best VFLOPS", "system", "entries"), rows, numbers=(1, 3))
+
+
+def systems_table(entries: Sequence[Entry]) -> Table:
+    """Systems that came back: VFLOPS of each edition."""
+    editions = sorted({one.edition for one in entries})
+    rows = []
+    for mine in by_system(entries).values():
+        if len(mine) > 1:
+            one = next(iter(mine.values()))
+            reached = [
+                linked(mine[e], flops(mine[e].vflops)) if e in mine else "—" for e in editions
+            ]
+            rows.append((one.system, one.organization, *reached))
+    numbers = tuple(range(2, 2 + len(editions)))
+    return Table(("system", "organization", *editions), rows, numbers=numbers)
+
+
+def linked(entry: Entry, text: str) -> Markup:
+    """Text that leads from a page at the site's root to the entry."""
+    return Markup('<a href="entries/{}.html">{}</a>').format(entry.id, text)
+
+
+def _line(mine: Mapping[str, Entry]) -> dict[str, float]:
+    return {edition: one.vflops for edition, one in mine.items()}
+
+
+def _figure(lines: Sequence[tuple[str, str, Line]], *, editions: Sequence[str], title: str) -> str:
+    """Editions stand evenly; speeds on a logarithmic axis, as they grow by factors."""
+    values = [value for _, _, line in lines for value in line.values()]
+    ticks = logarithmic_ticks(min(values), max(values))
+    last = max(1, len(editions) - 1)
+    room = 152 if any(name for name, _, _ in lines) else 40
+    frame = Frame(x=Scale(0, last, 84, svg.WIDTH - room), y=Scale(ticks.low, ticks.high, 282, 40))
+    position = {edition: index for index, edition in enumerate(editions)}
+    parts = [
+        svg.y_axis(frame, ticks, title="VFLOPS (logarithmic)"),
+        svg.x_axis(frame, _edition_ticks(editions), title="edition"),
+    ]
+    ends = []
+    for name, css, line in lines:
+        points = frame.points((position[e], math.log10(v)) for e, v in sorted(line.items()))
+        parts.append(svg.polyline(points, css))
+        parts += [svg.dot(point, css) for point in points]
+        ends.append((name, css, points[-1]))
+    named = [(name, css, place) for name, css, place in ends if name]
+    placed = svg.spread(
+        [place[1] for _, _, place in named], gap=svg.LABEL_GAP, low=frame.top, high=frame.bottom
+    )
+    for (name, css, place), y in zip(named, placed, strict=True):
+        parts.append(svg.line(place, (frame.right + 12, y), f"{css} leader"))
+        parts.append(svg.text((frame.right + 16, y + 5), name, f"{css} label"))
+    return svg.document(parts, height=336, title=title)
+
+
+def logarithmic_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
+    """Exponents of round values that enclose [low, high]: as fine as `most` of them allow."""
+    # From 10³⁰⁸ on there are no such numbers; entries are held far below.
+    first, last = math.floor(math.log10(low)), min(math.ceil(math.log10(high)) + 1, 300)
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        values = [f * 10.0**power for power in range(first, last + 1) for f in factors]
+        start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
+        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        end = min(above, default=len(values) - 1)
+        if end - start < most:
+            break
+    step = math.ceil((end - start) / most)  # a few of very many decades
+    kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
+    return Ticks(tuple(math.log10(v) for v in kept), tuple(human_si(v).strip() for v in kept))
+
+
+def _edition_ticks(editions: Sequence[str]) -> Ticks:
+    """At most six names, the newest always."""
+    step = math.ceil(len(editions) / 6)
+    shown = [i for i in range(len(editions)) if (len(editions) - 1 - i) % step == 0]
+    return Ticks(tuple(float(i) for i in shown), tuple(editions[i] for i in shown))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

@@ -1,0 +1,206 @@
+"""The site's pages from templates that escape all they are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ai500.automl import sections as search_sections
+from ai500.core.units import human_seconds
+from ai500.ranking import editions
+from ai500.ranking.entries import Entry, Origin, Rejected
+from ai500.ranking.standings import ListKey, Standing
+from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records.run_folder import RunFolder
+from ai500.report import meter_figures, sections, system_sections
+from ai500.report import summary as headline
+from ai500.report.figures import Figure
+from ai500.report.html import ROWS_SHOWN, run_figures
+from ai500.report.run_data import Contents
+from ai500.report.sections import Table
+from ai500.rules.decisions import DECISIONS
+from ai500.rules.layers import LAYERS
+from ai500.submission.manifest import NOTES, Info
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("ai500.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"headline": headline, "sections": sections, "rows_shown": ROWS_SHOWN}
+    environment.globals |= {"system_sections": system_sections, "human_seconds": human_seconds}
+    environment.globals |= {"searched": search_sections, "decisions": DECISIONS}
+    environment.globals |= {"list_name": list_name, "meters": meter_figures}
+    return environment
+
+
+def list_name(key: ListKey) -> str:
+    """A list in words."""
+    workload, problem_class, level = key
+    return f"{workload.replace('_', ' ')}, class {problem_class}, {level} level"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What every page of one site says."""
+
+    title: str
+    ranked: int
+    rejected: int
+
+    def page(self, template: str, *, root: str = "", **values: Any) -> str:
+        """A page; `root` leads from it to the site's front page."""
+        found = _environment().get_template(f"ranking/{template}")
+        return found.render(site=self, root=root, **values)
+
+    def entry(self, entry: Entry, standing: Standing, same: Sequence[Entry], body: str) -> str:
+        """An entry's page: its places, its system's other entries, and the body."""
+        figure = None
+        if len({one.edition for one in same}) > 1:
+            title = "VFLOPS over editions"
+            figure = Figure(
+                title,
+                Markup(editions.system_figure(same, title=title)),
+                "The system's best of each edition in this list.",
+            )
+        return self.page(
+            "entry.html",
+            root="../",
+            entry=entry,
+            standing=standing,
+            same=sorted(same, key=lambda one: (one.edition, one.id)),
+            figure=figure,
+            body=Markup(body),
+        )
+
+    def history(self, lists: Mapping[ListKey, Sequence[Entry]]) -> str:
+        """The best of each edition, list by list."""
+        shown = []
+        for key, entries in lists.items():
+            title = list_name(key)
+            figure = Figure(
+                title,
+                Markup(editions.history_figure(entries, title=f"VFLOPS over editions: {title}")),
+                "Blue: the best result of each edition. Thin: systems that came more than once, "
+                f"at most {editions.MOST_SYSTEMS} of them.",
+            )
+            shown.append((figure, editions.best_table(entries), editions.systems_table(entries)))
+        return self.page("history.html", lists=shown)
+
+    def rejected_page(self, rejected: Sequence[Rejected]) -> str:
+        """Those that are not ranked, with the reasons."""
+        return self.page("rejected.html", submissions=rejected)
+
+
+def body(
+    run: RunFolder, contents: Contents, judgement: Judgement, info: Info, origin: Origin
+) -> str:
+    """All of an entry's page that follows from the submission alone."""
+    notes = run.path / NOTES
+    return (
+        _environment()
+        .get_template("ranking/body.html")
+        .render(
+            contents=contents,
+            info=info,
+            origin=origin,
+            figures=run_figures(contents),
+            judgement=judgement,
+            layers=layers_table(judgement),
+            facts=[
+                (f"Layer {one.layer}: {LAYERS[one.layer]}", facts_table(one))
+                for one in judgement.layers
+            ],
+            hashes=hashes_table(contents, info, origin),
+            notes=notes.read_text(encoding="utf-8") if notes.is_file() else "",
+        )
+    )
+
+
+VERDICTS = {
+    "same": "same as the reference",
+    "allowed": "changed, allowed",
+    "forbidden": "changed, forbidden",
+}
+
+
+def in_words(verdict: LayerVerdict) -> str:
+    """A layer's verdict; where no reference prescribes anything, nothing can have changed."""
+    if verdict.verdict == "allowed" and all(wanted is None for _, wanted, _ in verdict.facts):
+        return "free to choose"
+    return VERDICTS[verdict.verdict]
+
+
+def layers_table(judgement: Judgement) -> Table:
+    """Each of the nine layers against the reference, with what the rules found."""
+    rows = []
+    for one in judgement.layers:
+        found = [finding for finding in judgement.findings if finding.layer == one.layer]
+        said = " ".join(f"{finding.message} ({finding.source})" for finding in found)
+        rows.append((f"{one.layer} {LAYERS[one.layer]}", in_words(one), said or "—"))
+    notes = " ".join(f"{one.message} ({one.source})" for one in judgement.findings if not one.layer)
+    rows.append(("procedure", "as the rules ask", notes or "—"))
+    return Table(("layer", "verdict", "disclosed"), rows)
+
+
+def facts_table(verdict: LayerVerdict) -> Table:
+    """A layer's facts beside the reference's; what differs is marked."""
+    rows, marked = [], set()
+    for index, (what, reference, ours) in enumerate(verdict.facts):
+        differs = reference is not None and ours is not None and reference != ours
+        if differs:
+            marked.add(index)
+        value = "not recorded" if ours is None else f"≠ {ours}" if differs else ours
+        rows.append((what, value, "free" if reference is None else reference))
+    return Table(("", "this run", "reference"), rows, (), frozenset(marked))
+
+
+def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
+    """What the page of comparison needs of an entry: layer → name → value."""
+    return {
+        f"{one.layer}": {"verdict": in_words(one)}
+        | {what: "not recorded" if ours is None else ours for what, _, ours in one.facts}
+        for one in layers
+    }
+
+
+def hashes_table(contents: Contents, info: Info, origin: Origin) -> Table:
+    """What identifies the file, the source, the data and the weights."""
+    weights = {one.weights_sha256 for one in contents.members.values()}
+    rows = [
+        ("submission", origin.sha256, origin.file),
+        ("source code", info.source.sha256 or sections.NOT_MEASURED, _commit(info)),
+        *(("data", sha256, "store of a trial") for sha256 in info.data_sha256),
+        *(("weights", sha256, "of a member of the trial shown") for sha256 in sorted(weights)),
+        ("signature", "valid" if origin.signed else "none", origin.signature),
+    ]
+    return Table(("what", "SHA-256", ""), rows)
+
+
+def _commit(info: Info) -> str:
+    if info.source.commit is None:
+        return "of no known commit"
+    dirty = ", with changes" if info.source.dirty else ""
+    return f"commit {info.source.commit}{dirty}"
+
+
+def script(name: str, value: object) -> str:
+    """Data as a script that pages load, also from file://, where nothing can be fetched.
+
+    `<`, `>` and `&` never stand in it, nor the line ends that only JavaScript knows.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f"{name}({text});\n"

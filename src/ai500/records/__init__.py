@@ -1,0 +1,91 @@
+"""Every noun that touches disk. Each stage takes records and leaves records in the run folder.
+
+    Plan → BootstrapRecord[M] → Placement[nodes] → Task[M] → JobRecord[M] → TrainRecord[M]
+         → EnsembleResult → Score → Finding[]
+
+A value that was not measured is None.
+"""
+
+from ai500.records.plan import (
+    OFFICIAL_CONVENTION,
+    Communication,
+    Mapping,
+    Operations,
+    Parallelism,
+    Plan,
+    Share,
+    Sharing,
+)
+from ai500.records.problem import (
+    Hyperparameters,
+    ParallelPlan,
+    ProblemClass,
+    Split,
+    SplitKind,
+)
+from ai500.records.profiling import (
+    Profiling,
+)
+from ai500.records.results import (
+    EnsembleResult,
+    RunState,
+    Score,
+)
+from ai500.records.search import (
+    Improvement,
+    Initial,
+    Search,
+    SearchScore,
+)
+from ai500.records.system import (
+    Cluster,
+    Node,
+    Slot,
+    System,
+)
+from ai500.records.training import (
+    BootstrapRecord,
+    JobRecord,
+    JobState,
+    Placement,
+    Progress,
+    Task,
+    TrainRecord,
+    TrialRecord,
+)
+
+__all__ = [
+    "OFFICIAL_CONVENTION",
+    "BootstrapRecord",
+    "Cluster",
+    "Communication",
+    "EnsembleResult",
+    "Hyperparameters",
+    "Improvement",
+    "Initial",
+    "JobRecord",
+    "JobState",
+    "Mapping",
+    "Node",
+    "Operations",
+    "ParallelPlan",
+    "Parallelism",
+    "Placement",
+    "Plan",
+    "ProblemClass",
+    "Profiling",
+    "Progress",
+    "RunState",
+    "Score",
+    "Search",
+    "SearchScore",
+    "Share",
+    "Sharing",
+    "Slot",
+    "Split",
+    "SplitKind",
+    "System",
+    "Task",
+    "TrainRecord",
+    "TrialRecord",
+]

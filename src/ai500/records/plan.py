@@ -1,0 +1,123 @@
+"""The plan of a run: degrees, mapping, operations and costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ai500.records.problem import Hyperparameters, ProblemClass
+from ai500.records.search import Search
+from ai500.records.system import Cluster, Node
+
+OFFICIAL_CONVENTION = "aiperf"
+"""The convention whose count is the official score [D20]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Where one member runs: the job → node mapping of the Parallelism Controller."""
+
+    member: int
+    wave: int
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The slots of one node that a member uses."""
+
+    node: str
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Operations of one image and one optimizer step, by a named convention [D5]."""
+
+    convention: str
+    forward_per_image: int
+    backward_per_image: int
+    update_per_step: int
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """How one member uses its P_degree accelerators: data × pipeline × tensor."""
+
+    mode: str
+    sharded: bool = False
+    data_degree: int = 1
+    pipeline_degree: int = 1
+    tensor_degree: int = 1
+    pipeline_schedule: str = "1f1b"
+    microbatches: int = 1
+    """Parts of a batch that are in the pipeline at once; 1 without a pipeline."""
+    batch_norm: str = "replica"
+
+    @property
+    def degree(self) -> int:
+        """P_degree."""
+        return self.data_degree * self.pipeline_degree * self.tensor_degree
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """How the replicas of a member average their gradients."""
+
+    mode: str = "all_reduce"
+    precision: str = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How the members that share an accelerator train [D11]."""
+
+    how: Literal["alone", "process", "processes"]
+    """`process`: one for all of them; `processes`: one for each."""
+    reason: str = ""
+    """Why they have processes of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The dry run: what will run where, how much of it, and how long it may take."""
+
+    workload: str
+    problem_class: str
+    definition: ProblemClass
+    """The class, with the user's own data in it where there is any."""
+    seed: int
+    trials: int
+    ensemble_size: int
+    parallel_degree: int
+    system_scale: int
+    members_per_accelerator: int
+    waves: int
+    sampler: str
+    parallel: Parallelism
+    communication: Communication
+    scheduler: str
+    launcher: str
+    device: str
+    cluster: Cluster | None
+    """None: this machine is the whole system."""
+    nodes: tuple[Node, ...]
+    mapping: tuple[Mapping, ...]
+    hyperparameters: Hyperparameters
+    global_batch_size: int
+    learning_rate: float
+    steps_per_epoch: int
+    stage: bool
+    operations: Operations | None
+    """None: counted by nobody yet (an outside workload, planned without torch)."""
+    operations_per_trial: int | None
+    apc: float | None
+    """Amount of parallel computation of one iteration, Eq. 4."""
+    bytes_per_node: dict[str, int]
+    estimated_seconds: float | None
+    estimated_node_hours: float | None
+    estimate_basis: str
+    sharing: Sharing = Sharing("alone")
+    search: Search | None = None
+    """What each worker of a search does; None: an ensemble is trained."""

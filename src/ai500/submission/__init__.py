@@ -1,0 +1,1 @@
+"""Submissions: archive, packing, signing, verification, rerun."""

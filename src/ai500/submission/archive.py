@@ -1,0 +1,230 @@
+"""The file format of a submission: a tar archive of which every byte is prescribed.
+
+Names are sorted, owners, modes and times are fixed, nothing is compressed. So the same run gives
+the same bytes on every machine; there is one header a file and no second directory that could
+contradict it; links, devices, duplicates and bombs can't be written down; and one changed byte
+anywhere is seen. `tar xf` reads it as well as this module does; docs/submission.md says why it is
+not a zip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from ai500.core.atomic import explaining_write_errors, sync_folder
+from ai500.core.errors import InputError
+
+BLOCK = 512
+MAX_FILES = 500_000
+MAX_BYTES = 4 << 30
+MAX_EVENT_BYTES = 512 << 20
+"""Of all events.jsonl together: to score a run they are all read."""
+MAX_NAME = 100
+MAX_PROBLEMS = 1000
+"""More of them say nothing new, and four gigabytes of bad headers would fill the memory."""
+TIME = 315_532_800
+"""1980-01-01: no program finds it implausible."""
+_CHUNK = 1 << 20
+_END = bytes(2 * BLOCK)
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+_KINDS = {b"1": "a hard link", b"2": "a link", b"3": "a device", b"4": "a device",
+          b"5": "a folder", b"6": "a pipe"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Size and SHA-256 of a file's content."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass
+class Unpacked:
+    """What an archive held: the files that are now in the folder, and what was wrong."""
+
+    files: dict[str, Digest] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def name_problem(name: str) -> str | None:
+    """Why a file may not have this name, on any system that unpacks it."""
+    if len(name) > MAX_NAME:
+        return f"the name is longer than {MAX_NAME} characters"
+    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
+        return "the name is an absolute path"
+    for part in name.split("/"):
+        if part == "..":
+            return "the name leads out of the folder (..)"
+        if not _PART.fullmatch(part) or part.endswith("."):
+            return "the name has other characters than letters, digits, '_', '-' and '.'"
+        if _RESERVED.fullmatch(part):
+            return f"{part!r} is no file name on Windows"
+    return None
+
+
+def printable(text: str) -> str:
+    """Text of a stranger's for a terminal: no control characters, one line, not long."""
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:300])
+    return shown + ("…" if len(text) > 300 else "")
+
+
+def pack(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write the archive whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    with explaining_write_errors(path):
+        try:
+            with temporary.open("xb") as file:
+                for part in blocks(files):
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        sync_folder(path.parent)
+
+
+def blocks(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """The archive's bytes, file by file."""
+    if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
+        raise InputError(
+            f"a submission has at most {MAX_FILES} files and {MAX_BYTES >> 30} GiB; this one has "
+            f"{len(files)} files and {sum(map(len, files.values())) / 2**30:.1f} GiB."
+        )
+    if (events := sum(len(files[name]) for name in files if _holds_events(name))) > MAX_EVENT_BYTES:
+        raise InputError(
+            f"the events of a submission have at most {MAX_EVENT_BYTES >> 20} MiB; these have "
+            f"{events / 2**20:.1f} MiB."
+        )
+    for name in sorted(files):
+        if reason := name_problem(name):
+            raise InputError(f"{printable(name)}: {reason}: it can't be in a submission.")
+        yield header(name, len(files[name])) + files[name] + bytes(-len(files[name]) % BLOCK)
+    yield _END
+
+
+def header(name: str, size: int) -> bytes:
+    """The only header (POSIX ustar) that a file of this name and size may have."""
+    start = name.encode("ascii").ljust(100, b"\0") + b"0000644\0" + 2 * b"0000000\0"
+    start += f"{size:011o}\0{TIME:011o}\0".encode()
+    end = (b"0" + bytes(100) + b"ustar\x0000" + bytes(64) + 2 * b"0000000\0").ljust(356, b"\0")
+    checksum = sum(start) + 8 * ord(" ") + sum(end)
+    return start + f"{checksum:06o}\0 ".encode() + end
+
+
+def unpack(path: Path, target: Path) -> Unpacked:
+    """Write the archive's files under `target`; whatever is wrong is told, with the file's name."""
+    result = Unpacked()
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror}.") from error
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES + BLOCK * MAX_FILES:
+            result.problems.append(f"{path.name}: larger than a submission may be ({size} bytes)")
+        else:
+            _unpack(file, size, target, result)
+    return result
+
+
+def _unpack(file: BinaryIO, size: int, target: Path, result: Unpacked) -> None:
+    before, seen, events = "", set[str](), 0
+    while (at := file.tell()) < size:
+        block = file.read(BLOCK)
+        if block == _END[:BLOCK]:
+            break
+        name, length = _named(block)
+        if name is None or length is None or at + BLOCK + length > size:
+            where = f"after {before}" if before else "at its beginning"
+            shown = f"{printable(name)}: " if name else ""
+            result.problems.append(
+                f"{shown}the archive is damaged {where} (byte {at}); the rest can't be read"
+            )
+            return
+        reason = _refusal(name, length, block, before=before, seen=seen)
+        events += length if _holds_events(name) else 0
+        if reason is None and events > MAX_EVENT_BYTES:
+            reason = f"with it, the events have more than {MAX_EVENT_BYTES} bytes"
+        if reason is not None:
+            result.problems.append(f"{printable(name)}: {reason}")
+            if len(result.problems) >= MAX_PROBLEMS:
+                result.problems.append(f"{Path(file.name).name}: the rest is not read")
+                return
+            file.seek(at + BLOCK + length + -length % BLOCK)
+            continue
+        if len(seen) == MAX_FILES:
+            result.problems.append(f"{name}: more than {MAX_FILES} files; the rest is not read")
+            return
+        before = name
+        seen.add(name.casefold())
+        result.files[name] = _copy(file, length, target / name)
+        if file.read(-length % BLOCK).strip(b"\0"):
+            result.problems.append(f"{name}: something is hidden behind its end")
+    file.seek(max(0, min(file.tell() - BLOCK, size)))
+    if file.read(3 * BLOCK) != _END:
+        result.problems.append(
+            f"{Path(file.name).name}: the archive does not end as `ai500 submit` ends it"
+        )
+
+
+def _holds_events(name: str) -> bool:
+    return name.rpartition("/")[2] == "events.jsonl"
+
+
+def _named(block: bytes) -> tuple[str | None, int | None]:
+    """Name and size in a header, as far as there are any."""
+    digits = block[124:135]
+    try:
+        name: str | None = block[:100].rstrip(b"\0").decode("utf-8")
+    except UnicodeDecodeError:
+        name = block[:100].rstrip(b"\0").decode("utf-8", errors="backslashreplace")
+    if len(block) < BLOCK or not re.fullmatch(rb"[0-7]{11}", digits):
+        return name or None, None
+    return name or None, int(digits, 8)
+
+
+def _refusal(name: str, size: int, block: bytes, *, before: str, seen: set[str]) -> str | None:
+    """Why a file is not unpacked."""
+    if reason := name_problem(name):
+        return reason
+    kind = block[156:157]
+    if kind != b"0":
+        return f"it is {_KINDS.get(kind, 'a special entry')}, not a file"
+    if name.casefold() in seen:
+        return "the name is there twice (or differs only by case)"
+    parents = name.casefold().split("/")[:-1]
+    if any("/".join(parents[: n + 1]) in seen for n in range(len(parents))):
+        return "its folder is there as a file"
+    if block != header(name, size):
+        return "its header is not as `ai500 submit` writes it"
+    if name < before:
+        return "it is not in the order of names"
+    return None
+
+
+def _copy(file: BinaryIO, length: int, target: Path) -> Digest:
+    digest, left = hashlib.sha256(), length
+    with explaining_write_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as out:
+            while left:
+                data = file.read(min(left, _CHUNK))
+                if not data:
+                    raise InputError(f"{file.name}: it became shorter while it was read.")
+                digest.update(data)
+                out.write(data)
+                left -= len(data)
+    return Digest(length, digest.hexdigest())

@@ -1,0 +1,171 @@
+"""Replicability (V2 §3.3): another team repeats a result; do both sets of raw runs agree?
+
+Stated before anybody looks at numbers, for VFLOPS and for the ensemble's quality:
+
+- the values are those of all complete trials, none dropped, at least two on each side;
+- replicated: TOST shows at α = 5 % that the means differ by less than the margin;
+- differs: not so, and Welch's test finds a difference, at α / 2 since two figures are tried;
+- too few runs to tell: neither, or fewer than two runs on a side.
+
+A repetition that breaks rules of the claim's level repeats nothing, whatever its figures.
+
+The margin is 5 % of the claimed mean for VFLOPS. Quality enters VFLOPS by its n-th power (V3
+Eq. 8), so its margin is 5 % / n. A run repeats the result only if both figures do. Where quality
+does not enter it (a search: n = 0), a rule bounds it, and FLOPS alone is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from ai500.core.errors import InputError
+from ai500.metrics.equations import Direction
+from ai500.metrics.statistics import Welch, equivalence_p_value, student_quantile, welch
+from ai500.metrics.trials import variation
+from ai500.records import Score
+
+ALPHA = 0.05
+MARGIN = 0.05
+Verdict = Literal["replicated", "differs", "too few runs to tell", "the rerun breaks rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One figure of two sets of runs."""
+
+    figure: str
+    claimed: tuple[float, ...]
+    repeated: tuple[float, ...]
+    claimed_mean: float | None
+    """None: no complete trial."""
+    repeated_mean: float | None
+    claimed_variation: float | None
+    """Standard deviation / mean; None: fewer than two runs."""
+    repeated_variation: float | None
+    margin: float
+    """Relative to the claimed mean."""
+    difference: float | None
+    """(Repeated − claimed) / claimed; None: one side has no run."""
+    interval: tuple[float, float] | None
+    """90 % confidence interval of it: inside ± margin is what TOST asks for at 5 %."""
+    equivalence_p: float | None
+    difference_p: float | None
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """What the repetition says of the claim."""
+
+    verdict: Verdict
+    comparisons: tuple[Comparison, ...]
+    other_system: tuple[str, ...] = ()
+    """What is not the same here: then a difference may be the system's."""
+    broken: tuple[str, ...] = ()
+    """Rules of the level that the repetition breaks: then it repeats nothing."""
+
+
+def judge(
+    claimed: Score, repeated: Score, *, penalty_exponent: float, margin: float = MARGIN,
+    direction: Direction = "higher", other_system: Sequence[str] = (),
+    broken: Sequence[str] = (),
+) -> Replication:  # fmt: skip
+    """Both figures, and what follows."""
+    check_margin(margin)
+    if penalty_exponent < 0:
+        raise InputError(f"a penalty exponent of {penalty_exponent:g} gives quality no margin.")
+    comparisons = [compare("VFLOPS", *_both(claimed, repeated, "vflops"), margin=margin)]
+    if penalty_exponent:
+        comparisons.append(
+            compare(
+                claimed.quality_name, *_both(claimed, repeated, "ensemble_quality"),
+                margin=margin / penalty_exponent, direction=direction,
+            )
+        )  # fmt: skip
+    verdicts = [one.verdict for one in comparisons]
+    verdict = "the rerun breaks rules" if broken else overall(verdicts)
+    return Replication(verdict, tuple(comparisons), tuple(other_system), tuple(broken))
+
+
+def check_margin(margin: float) -> None:
+    """A share, or nothing can be within it."""
+    if not 0 < margin < 1:
+        raise InputError(f"--margin {margin:g}: a share between 0 and 1, such as {MARGIN:g}.")
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """One difference is enough to differ; to replicate, all figures have to."""
+    if "differs" in verdicts:
+        return "differs"
+    return "replicated" if set(verdicts) == {"replicated"} else "too few runs to tell"
+
+
+def compare(
+    figure: str, claimed: Sequence[float], repeated: Sequence[float], *, margin: float,
+    direction: Direction = "higher",
+) -> Comparison:  # fmt: skip
+    """One figure by both tests."""
+    test, verdict, reason = None, _UNDECIDED, "a test needs two complete trials on each side"
+    equivalence = None
+    if min(len(claimed), len(repeated)) >= 2 and fmean(claimed):
+        test = welch(claimed, repeated)
+        equivalence = equivalence_p_value(test, margin=margin * abs(fmean(claimed)))
+        verdict, reason = _decide(test, equivalence, margin=margin, direction=direction)
+    known = bool(claimed and repeated and fmean(claimed))
+    return Comparison(
+        figure=figure,
+        claimed=tuple(claimed),
+        repeated=tuple(repeated),
+        claimed_mean=fmean(claimed) if claimed else None,
+        repeated_mean=fmean(repeated) if repeated else None,
+        claimed_variation=variation(claimed),
+        repeated_variation=variation(repeated),
+        margin=margin,
+        difference=fmean(repeated) / fmean(claimed) - 1 if known else None,
+        interval=None if test is None else _interval(test, of=fmean(claimed)),
+        equivalence_p=equivalence,
+        difference_p=None if test is None else test.p_value,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+_UNDECIDED: Verdict = "too few runs to tell"
+
+
+def _decide(
+    test: Welch, equivalence: float, *, margin: float, direction: Direction
+) -> tuple[Verdict, str]:
+    if equivalence < ALPHA:
+        return "replicated", (
+            f"the means differ by less than {margin:.2%} (TOST p = {equivalence:.2g} < {ALPHA:g})"
+        )
+    better = (test.difference > 0) == (direction == "higher")
+    if test.p_value < ALPHA / 2:
+        return "differs", (
+            f"the repeated runs are {'better' if better else 'worse'} "
+            f"(Welch p = {test.p_value:.2g} < {ALPHA / 2:g}), "
+            f"and not surely within {margin:.2%} (TOST p = {equivalence:.2g})"
+        )
+    return _UNDECIDED, (
+        f"neither shown equal within {margin:.2%} (TOST p = {equivalence:.2g}) nor different "
+        f"(Welch p = {test.p_value:.2g}): repeat with more --runs"
+    )
+
+
+def _interval(test: Welch, *, of: float) -> tuple[float, float]:
+    half = student_quantile(1 - ALPHA, degrees=test.degrees) * test.standard_error
+    low, high = sorted(((test.difference - half) / of, (test.difference + half) / of))
+    return low, high
+
+
+def _both(claimed: Score, repeated: Score, key: str) -> tuple[list[float], list[float]]:
+    first, second = (
+        [float(getattr(trial, key)) for trial in score.trials if trial.complete]
+        for score in (claimed, repeated)
+    )
+    return first, second

@@ -1,0 +1,65 @@
+"""Detections of a pretended ensemble: true boxes, some moved, some missed, and others added."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.bagging.illustrate import illustrate
+from ai500.data.climate.store import ClimateStore
+from ai500.records import Plan
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.workloads.climate.recipe import ClimateRecipe
+from ai500.workloads.climate.writer import generate_years
+from tests.support.synthetic_run import Shape, write_synthetic_run
+
+RECIPE = ClimateRecipe(seed=5, height=48, width=72, train=2, validation=10, event_scale=1.6)
+ROWS = 30
+
+
+def detections(
+    boxes: NDArray[np.float32], *, member: int, size: tuple[int, int]
+) -> NDArray[np.float32]:
+    """[S, 30, 6] from true boxes [S, 15, 5]; each member errs in its own way."""
+    rng = np.random.default_rng((17, member))
+    height, width = size
+    found = np.full((len(boxes), ROWS, 6), -1, dtype=np.float32)
+    for frame, truth in enumerate(boxes):
+        rows = []
+        for south, west, north, east, kind in truth[truth[:, 4] >= 0]:
+            tall, wide = north - south, east - west
+            if rng.random() < 0.85:
+                shift = rng.normal(0, 0.08, 4) * (tall, wide, tall, wide)
+                kind = 1 - kind if kind < 2 and rng.random() < 0.15 else kind
+                rows.append((*(np.array([south, west, north, east]) + shift), rng.beta(5, 2), kind))
+        for _ in range(rng.poisson(1.5)):
+            south, west = rng.random() * (height - 9), rng.random() * (width - 9)
+            rows.append((south, west, south + 8, west + 8, rng.beta(2, 4), rng.integers(4)))
+        if rows:
+            found[frame, : len(rows)] = rows
+    limits = (height, width, height, width)
+    found[..., :4] = np.where(found[..., 4:5] > 0, np.clip(found[..., :4], 0, limits), -1)
+    return found
+
+
+def climate_store(path: Path, recipe: ClimateRecipe = RECIPE) -> ClimateStore:
+    """A small folder of years."""
+    return generate_years(path, recipe, workers=1)
+
+
+def write_illustrated_run(path: Path, store: ClimateStore, shape: Shape) -> RunFolder:
+    """A synthetic run of extreme weather whose first trial went through the stage that draws."""
+    run = write_synthetic_run(path, shape)
+    samples = store.splits["validation"]
+    for member in range(shape.members):
+        folder = run.trial(1).member(member)
+        if folder.record.exists():
+            found = detections(samples.labels, member=member, size=samples.shape[:2])
+            np.save(folder.validation, found)
+    plan = rundir.read_json(run.plan) | {"workload": "extreme_weather"}
+    rundir.write(run.plan, plan)
+    illustrate(run.trial(1), plan=rundir.read(Plan, run.plan), samples=samples)
+    return run

@@ -1,0 +1,116 @@
+"""Entries of a list from known numbers, and valid run folders, without training anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from ai500.ranking.entries import ID_LENGTH, Entry, Ranked, quality_ratio
+from ai500.records.findings import LayerVerdict
+from tests.support import synthetic_run
+from tests.support.submitted import WISH, packed, submittable_run
+
+ACCELERATORS = ("Synthetic A100", "Synthetic MI300", "CPU: Synthetic Xeon", "Synthetic TPU")
+ORGANIZATIONS = ("Example University", "Sample Laboratory", "Test Centre", "Demo Institute")
+EDITIONS = ("2025-11", "2026-05", "2026-11")
+LISTS = (
+    ("image_classification", "full", "hardware"),
+    ("image_classification", "full", "system"),
+    ("image_classification", "workstation", "hardware"),
+    ("extreme_weather", "full", "hardware"),
+)
+TITLE = "A list"
+
+
+def identity(number: int) -> str:
+    """As of a file that holds the number."""
+    return hashlib.sha256(str(number).encode()).hexdigest()[:ID_LENGTH]
+
+
+def entry(number: int, **changes: Any) -> Entry:
+    """The entry of a number; the same number gives the same entry."""
+    workload, problem_class, level = LISTS[0 if number % 5 < 2 else number % 4]
+    scale = 8 * 2 ** (number * 7 % 6)
+    flops = scale * (1e13 + 3e9 * (number * 7919 % 1000))
+    quality = 0.74 + 0.00005 * (number * 104_729 % 1000)
+    metered = number * 31 % 7 < 3
+    made = Entry(
+        id=identity(number),
+        system=f"Synthetic {number // 2:05d}",
+        organization=ORGANIZATIONS[number // 2 % 4],
+        name="",
+        edition=EDITIONS[number % 3],
+        level=level,
+        signed=number % 2 == 0,
+        workload=workload,
+        problem_class=problem_class,
+        vflops=flops * (quality / 0.759) ** 5,
+        flops=flops,
+        time_to_quality_seconds=(4.01e5 + 97 * (number * 7919 % 1000)) / scale,
+        time_to_target_seconds=None if quality < 0.759 else 3.5e5 / scale,
+        vflops_per_watt=flops / (400 * scale) if metered else None,
+        flops_per_watt=flops / (380 * scale) if metered else None,
+        power_coverage=("accelerators", "whole nodes")[number // 7 % 2] if metered else None,
+        quality_name="top-1 accuracy",
+        quality=quality,
+        target_quality=0.759,
+        quality_ratio=quality_ratio(quality, target=0.759, direction="higher"),
+        ensemble_size=8,
+        parallel_degree=scale // 8,
+        system_scale=scale,
+        nodes=max(1, scale // 8),
+        accelerator=ACCELERATORS[number // 2 % 4],
+        precision=("fp32", "bf16")[number % 2],
+        framework="torch 2.13.0",
+        trials=10,
+        score_variation=0.01,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def ranked(one: Entry, body: str = "<p>synthetic</p>") -> Ranked:
+    """An entry with layers that differ by its accelerator, precision and scale."""
+    facts = {
+        1: {"nodes": f"{one.nodes}", "Sys_scale": f"{one.system_scale}"},
+        2: {"operating system": "Synthetic Linux 1"},
+        3: {"all-reduce's mode": "all_reduce"},
+        4: {"device": one.accelerator, "precision": one.precision},
+        5: {"framework": one.framework},
+        6: {"parallel mode": "data"},
+        7: {"parameters": "25557032"},
+        8: {"batch size": "64"},
+        9: {"epochs": "90"},
+    }
+    layers = [
+        LayerVerdict(layer, "same", tuple((what, None, value) for what, value in known.items()))
+        for layer, known in sorted(facts.items(), reverse=True)
+    ]
+    return Ranked(one, body, layers)
+
+
+def synthetic_list(count: int) -> Iterator[Ranked]:
+    """As many entries as wanted, each different."""
+    return (ranked(entry(number)) for number in range(count))
+
+
+def submission(
+    folder: Path, name: str, *, epoch_seconds: float = 2.0, host: str = "host", **wish: Any
+) -> Path:
+    """A submission in a file: a valid run of class smoke, as fast as wanted."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        patch.object(synthetic_run, "EPOCH_SECONDS", epoch_seconds),
+    ):
+        run = submittable_run(Path(scratch) / "run", host=host)
+        return packed(run, folder / f"{name}.ai500", wish=dataclasses.replace(WISH, **wish))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file of a site."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

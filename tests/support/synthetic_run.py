@@ -1,0 +1,380 @@
+"""A complete run folder from known numbers, without training anything.
+
+Records and events are written as the stages write them; scores and findings come from the real
+equations and rules, so that they agree with the events. Two members differ only by their number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.core import events, schema
+from ai500.core.randomness import Stream, derive
+from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.operations.shipped import shipped, shipped_model
+from ai500.parallel.parallelism_controller import Degrees, map_members
+from ai500.records import (
+    BootstrapRecord,
+    Communication,
+    EnsembleResult,
+    Hyperparameters,
+    JobRecord,
+    Node,
+    Operations,
+    Parallelism,
+    Placement,
+    Plan,
+    ProblemClass,
+    Score,
+    Slot,
+    System,
+    TrainRecord,
+    TrialRecord,
+)
+from ai500.records import run_folder as rundir
+from ai500.records.findings import Judgement
+from ai500.records.run_folder import RunFolder
+from ai500.rules import checks  # noqa: F401 - registers the rules
+from ai500.rules.evidence import evidence_of
+from ai500.rules.facts import OPTIMIZER_CLASSES
+from ai500.rules.layers import judge
+from ai500.workloads.protocol import load_workload
+
+OPERATIONS = Operations("aiperf", 14_000_000, 27_000_000, 155_000, 78_000)
+CLASS = ProblemClass(
+    name="smoke",
+    ensemble_size=2,
+    target_quality=0.8,
+    penalty_exponent=5,
+    least_runs=3,
+    input_shape=(3, 24, 24),
+    stored_shape=(24, 24, 3),
+    classes=10,
+    train_samples=4032,
+    validation_samples=1000,
+    out_of_bag_samples=4032,
+    reference=Hyperparameters(
+        epochs=10,
+        batch_size=32,
+        optimizer="sgd",
+        base_learning_rate=0.2,
+        reference_batch_size=256,
+        schedule="cosine",
+        warmup_epochs=1,
+        momentum=0.9,
+        weight_decay=5e-4,
+    ),
+)
+"""Numbers of its own, so that a class may change without a test that is not about it."""
+EPOCH_SECONDS = 2.0
+START_UP_SECONDS = 3.0
+BOOT = "00000000-0000-0000-0000-000000000000"
+BEGAN = 1_790_000_000.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What kind of run to write."""
+
+    members: int = 4
+    degree: int = 1
+    nodes: int = 1
+    slots: int = 2
+    members_per_accelerator: int = 1
+    trials: int = 1
+    epochs: int = 10
+    failed: frozenset[int] = frozenset()
+    """Members that stop after three epochs, in every trial."""
+    resumed: frozenset[int] = frozenset()
+    """Members that are interrupted after three epochs and go on in a second attempt."""
+    host: str = "host"
+    config: str = 'workload = "image_classification"\nproblem_class = "smoke"\n'
+    batch_size: int = 32
+    definition: ProblemClass = CLASS
+    operations: Operations = OPERATIONS
+    graph_sha256: str = "0" * 64
+
+
+def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
+    """The folder as `ai500 run` leaves it, without the report."""
+    run = RunFolder.create(path)
+    run.begin(version="0.0")
+    plan = make_plan(shape)
+    rundir.write(run.plan, plan)
+    rundir.write(run.system, make_system(shape))
+    run.config.write_text(shape.config, encoding="utf-8")
+    for trial in range(1, shape.trials + 1):
+        _write_trial(run, shape, plan, trial)
+    told = list(events.read(run.events))
+    trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
+    score = mean_of_trials(trials, least_runs=plan.definition.least_runs)
+    rundir.write(run.score, score)
+    judgement = _judgement(run, plan, score)
+    rundir.write(run.findings, judgement.findings)
+    rundir.write(run.judgement, judgement)
+    return run
+
+
+def official_shape() -> Shape:
+    """A run of the real class `smoke` that no rule objects to."""
+    definition = load_workload("image_classification").problem_classes["smoke"]
+    counted, model = (find("image_classification", "smoke") for find in (shipped, shipped_model))
+    assert counted is not None
+    assert model is not None
+    return Shape(
+        members=definition.ensemble_size,
+        slots=definition.ensemble_size,
+        trials=definition.least_runs,
+        epochs=definition.reference.epochs,
+        batch_size=definition.reference_at(1).batch_size,
+        definition=definition,
+        operations=Operations(
+            "aiperf", counted.forward, counted.backward, counted.update, counted.parameters
+        ),
+        graph_sha256=model.graph_sha256,
+    )
+
+
+def make_system(shape: Shape) -> System:
+    """A small machine without accelerators."""
+    return System(
+        hostname=shape.host,
+        operating_system="Synthetic Linux 1",
+        kernel="6.0",
+        python="3.11.0",
+        cpu="Synthetic CPU",
+        cores=2,
+        memory_bytes=None,
+        accelerator=None,
+        accelerators=(),
+        libraries={"torch": None},
+    )
+
+
+def make_plan(shape: Shape) -> Plan:
+    """The plan of `CLASS` on the shape's machine."""
+    definition = shape.definition
+    hyper = dataclasses.replace(
+        definition.reference, epochs=shape.epochs, batch_size=shape.batch_size
+    )
+    width = len(str(shape.nodes))
+    names = [f"{shape.host}{i:0{width}d}" for i in range(1, shape.nodes + 1)]
+    slots = tuple(Slot(i, "cpu", (i,)) for i in range(shape.slots))
+    nodes = tuple(Node(n, slots) for n in (names if shape.nodes > 1 else [shape.host]))
+    degrees = Degrees(
+        shape.members, shape.degree, shape.nodes * shape.slots, shape.members_per_accelerator
+    )
+    batch = shape.batch_size * shape.degree
+    return Plan(
+        workload="image_classification",
+        problem_class="smoke",
+        definition=definition,
+        seed=1,
+        trials=shape.trials,
+        ensemble_size=shape.members,
+        parallel_degree=shape.degree,
+        system_scale=degrees.system_scale,
+        members_per_accelerator=shape.members_per_accelerator,
+        waves=degrees.waves,
+        sampler="bootstrap",
+        parallel=Parallelism(mode="data", data_degree=shape.degree),
+        communication=Communication(),
+        scheduler="local",
+        launcher="bare",
+        device="cpu",
+        cluster=None,
+        nodes=nodes,
+        mapping=map_members(degrees, nodes),
+        hyperparameters=hyper,
+        global_batch_size=batch,
+        learning_rate=hyper.base_learning_rate * batch / hyper.reference_batch_size,
+        steps_per_epoch=definition.train_samples // batch,
+        stage=True,
+        operations=shape.operations,
+        operations_per_trial=None,
+        apc=None,
+        bytes_per_node={node.name: 1_000_000 for node in nodes},
+        estimated_seconds=None,
+        estimated_node_hours=None,
+        estimate_basis="not estimated",
+    )
+
+
+def quality(member: int, epoch: int, trial: int) -> float:
+    """A saturating curve; no two members' are equal."""
+    final = 0.70 + 0.02 * math.sin(member + trial)
+    return final * (1 - math.exp(-epoch / 2.5))
+
+
+def loss(member: int, epoch: int) -> float:
+    """A falling curve."""
+    return 2.3 * math.exp(-epoch / 4) + 0.1 + 0.03 * math.sin(member)
+
+
+def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
+    folder = run.trial(trial)
+    began = BEGAN + 10_000.0 * trial
+    told: list[events.Event] = [_event("trial_start", began, shape, trial=trial, seed=_seed(trial))]
+    finished = [m for m in range(shape.members) if m not in shape.failed]
+    for one in plan.mapping:
+        wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
+        start = began + one.wave * wave_seconds + 0.01 * one.member / shape.members
+        told += _member_events(shape, plan, trial=trial, member=one.member, start=start)
+    qualities = [quality(m, shape.epochs, trial) for m in finished]
+    result = EnsembleResult(
+        complete=not shape.failed,
+        members=tuple(finished),
+        missing=tuple(sorted(shape.failed)),
+        member_qualities=tuple(qualities),
+        members_mean_quality=fmean(qualities),
+        ensemble_quality=fmean(qualities) + 0.12,
+        out_of_bag_quality=None,
+        out_of_bag_samples=0,
+    )
+    told.append(
+        _event("aggregate", began + 9_000, shape, trial=trial, result=schema.encode(result))
+    )
+    events.append(run.events, told)
+    rundir.write(folder.ensemble, result)
+    sha256 = plan.definition.store_sha256 or "0" * 64
+    rundir.write(folder.trial, TrialRecord(trial, _seed(trial), sha256))
+    rundir.write(folder.bootstraps, [_bootstrap(plan, m, trial) for m in range(shape.members)])
+    rundir.write(folder.placement, [_placement(plan.definition, node) for node in plan.nodes])
+    rundir.write(
+        folder.jobs,
+        [
+            JobRecord(m, f"job-{m}", 1, "failed" if m in shape.failed else "done")
+            for m in range(shape.members)
+        ],
+    )
+    for member in finished:
+        rundir.write(folder.member(member).record, _record(shape, plan, member, trial))
+
+
+def _member_events(
+    shape: Shape, plan: Plan, *, trial: int, member: int, start: float
+) -> list[events.Event]:
+    """What the controller and the member tell, in order."""
+    told: list[events.Event] = []
+    now, attempt = start, 1
+
+    def tell(kind: str, **fields: object) -> None:
+        told.append(_event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields))
+
+    def submit() -> None:
+        nonlocal now
+        tell("job_submitted", job=f"job-{member}-{attempt}")
+        told.append(
+            _event("job_started", now, shape, trial=trial, member=member,
+                   job=f"job-{member}-{attempt}")
+        )  # fmt: skip
+        now += START_UP_SECONDS
+
+    submit()
+    tell("first_batch", optimizer_sha256="0" * 64)
+    images = plan.steps_per_epoch * plan.global_batch_size
+    for epoch in range(1, shape.epochs + 1):
+        now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
+        tell("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
+             loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
+        tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
+             images=plan.definition.validation_samples)  # fmt: skip
+        if epoch == 3 and member in shape.failed:
+            return told
+        if epoch == 3 and member in shape.resumed:
+            tell("interrupted", epoch=epoch, step=0)
+            attempt = 2
+            submit()
+            tell("resumed", epoch=epoch, step=0)
+    tell("end", epoch=shape.epochs)
+    tell("operations", **schema.encode(shape.operations))
+    return told
+
+
+def _event(kind: str, now: float, shape: Shape, **fields: object) -> events.Event:
+    return {"event": kind, "wall": now, "monotonic": now - BEGAN, "host": shape.host,
+            "boot": BOOT, "sequence": 0, **fields}  # fmt: skip
+
+
+def _seed(trial: int) -> int:
+    return derive(1, Stream.TRIAL, trial)
+
+
+def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
+    samples = plan.definition.train_samples
+    drawn = described(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
+
+
+def _placement(definition: ProblemClass, node: Node) -> Placement:
+    identity = definition.store_sha256 or "0" * 64
+    return Placement(node.name, "/store", identity, "/scratch", 5000, 10_000_000, 0.5)
+
+
+def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
+    steps = plan.steps_per_epoch * shape.epochs
+    return TrainRecord(
+        member=member,
+        parameters=shape.operations.parameters,
+        images=steps * plan.global_batch_size,
+        steps=steps,
+        epochs=shape.epochs,
+        world_size=shape.degree,
+        device="cpu",
+        device_name="x86_64",
+        quality=quality(member, shape.epochs, trial),
+        weights_sha256=f"{1000 * trial + member:064x}",
+        operations=shape.operations,
+        effective=what_ran(plan, shape, member, trial),
+        versions={"ai500": "0.0", "source": "0" * 64, "torch": "2.0"},
+    )
+
+
+def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any]:
+    """What a worker records of a member that does as it is told."""
+    hyper, parameters = plan.hyperparameters, shape.operations.parameters
+    kinds = {"batch norm bias": 9, "batch norm weight": 9, "convolution weight": 11}
+    group = {
+        "weight_decay": hyper.weight_decay, "momentum": hyper.momentum, "parameters": 29,
+        "elements": parameters, "kinds": kinds,
+    }  # fmt: skip
+    communication = {"mode": "all_reduce", "precision": "fp32"} if shape.degree > 1 else {}
+    definition = plan.definition
+    return {
+        "optimizer": "SGD",
+        "optimizer_class": OPTIMIZER_CLASSES[hyper.optimizer],
+        "batch_size": hyper.batch_size,
+        "global_batch_size": plan.global_batch_size,
+        "groups": [group],
+        "hyperparameters": schema.encode(hyper),
+        "learning_rate": {"policy": "ai500.train.learning_rate.cosine", "source": None},
+        "evaluation_epochs": list(range(1, shape.epochs + 1)),
+        "model": {"graph_sha256": shape.graph_sha256, "parameters": parameters},
+        "framework": {"name": "pytorch", "version": "2.0"},
+        "communication": {"backend": None, "version": None},
+        "parallel": {
+            "mode": "data", "sharded": False, "data_degree": shape.degree, "pipeline_degree": 1,
+            "tensor_degree": 1, "batch_norm": "replica", "communication": communication,
+        },
+        "numerics": {"precision": "fp32", "products": "IEEE FP32"},
+        "data": {
+            "store_sha256": definition.store_sha256 or "0" * 64,
+            "samples": {
+                "train": definition.train_samples,
+                "validation": definition.validation_samples,
+            },
+        },
+        "seeds": {"trial": trial, "seed": _seed(trial)},
+    }  # fmt: skip
+
+
+def _judgement(run: RunFolder, plan: Plan, score: Score) -> Judgement:
+    """By the class the shape names, which need not be one that is registered."""
+    evidence = evidence_of(run, plan=plan, score=score, events=list(events.read(run.events)))
+    return judge(dataclasses.replace(evidence, reference=plan.definition, model=None))

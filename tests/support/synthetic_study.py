@@ -1,0 +1,211 @@
+"""Plans and results of every study from known numbers, without training anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ai500 import config as configuration
+from ai500.config import Config
+from ai500.core import events
+from ai500.core.source import source_sha256
+from ai500.pipeline import stages as pipeline
+from ai500.records import Improvement, Score, SearchScore, TrainRecord
+from ai500.records import run_folder as rundir
+from ai500.records.precision import PRECISIONS
+from ai500.records.run_folder import RunFolder
+from ai500.study.collect import collect
+from ai500.study.definition import Choices
+from ai500.study.folder import StudyFolder, finished_runs
+from ai500.study.planning import Prepared, prepare
+from ai500.study.records import MemberTime, Missing, PlannedPoint, PointResult, StudyResult
+from ai500.study.studies import STUDIES
+from tests.support.synthetic_run import Shape, write_synthetic_run
+
+TWO_SLOTS = {"system.accelerators_per_node": 2, "system.cores_per_slot": 1, "system.device": "cpu"}
+DOUBT = "the members use all 2 cores of the machine"
+
+
+def finished_synthetic_run(path: Path, shape: Shape) -> None:
+    """A run folder with the scores of its trials in place."""
+    run = write_synthetic_run(path, shape)
+    for trial in rundir.read_json(run.score)["trials"]:
+        rundir.write(run.trial(trial["trial"]).score, trial)
+
+
+def measured_point(path: Path, shape: Shape | None = None) -> PointResult:
+    """What a study collects from a synthetic run."""
+    finished_synthetic_run(path, shape or Shape(members=1, slots=1))
+    point = PlannedPoint("point", "a point", {}, digest="0" * 64, run=str(path))
+    found = collect(StudyFolder(path.parent / "study"), point)
+    assert isinstance(found, PointResult)
+    return found
+
+
+def varied(
+    base: PointResult,
+    name: str,
+    label: str,
+    *,
+    members: int = 1,
+    degree: int = 1,
+    speed: float = 1.0,
+    quality: float = 0.8,
+    **changes: object,
+) -> PointResult:
+    """The base with another size, speed and quality."""
+    penalty = (quality / base.score.target_quality) ** 5
+    flops = base.score.flops * speed
+    score = replace(
+        base.score,
+        ensemble_size=members,
+        parallel_degree=degree,
+        system_scale=members * degree,
+        flops=flops,
+        vflops=flops * penalty,
+        penalty_coefficient=penalty,
+        ensemble_quality=quality,
+        members_mean_quality=quality - 0.05,
+    )
+    trial = replace(score, trial=1, trials=(), epochs_to_target=7)
+    times = tuple(MemberTime(m, 0, 0.1 * m, 20 + 0.5 * m) for m in range(members))
+    return replace(
+        base,
+        name=name,
+        label=label,
+        score=replace(score, trials=(trial,)),
+        images_per_second=(base.images_per_second or 0.0) * speed,
+        members=times,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def points_of(study: str, base: PointResult) -> list[PointResult]:
+    """As many points as a node of eight accelerators gives."""
+    if study == "scaling":
+        return [
+            varied(base, f"m{m}", f"M = {m}", members=m, speed=m * 0.98 ** (m - 1),
+                   quality=0.78 + 0.01 * m)
+            for m in range(1, 9)
+        ]  # fmt: skip
+    if study == "tradeoff":
+        return [
+            varied(base, f"m{8 // p}-p{p}", f"M = {8 // p}, P = {p}", members=8 // p, degree=p,
+                   speed=1 + 0.02 * p, quality=0.86 - 0.004 * p)
+            for p in (1, 2, 4, 8)
+        ]  # fmt: skip
+    if study == "optimizations":
+        return _optimized(base)
+    if study == "data-parallel":
+        found = []
+        for n in (1, 2, 4, 8):
+            found.append(varied(base, f"ensemble-{n}", f"M = {n}, P = 1", members=n,
+                                speed=n * 0.99, quality=0.79 + 0.01 * n))  # fmt: skip
+            if n > 1:
+                found.append(varied(base, f"single-{n}", f"M = 1, P = {n}", degree=n,
+                                    speed=n * 0.9**n, quality=0.8))  # fmt: skip
+        return found
+    return [
+        varied(base, f"seed-{s}", f"seed {s}", speed=1 + 0.01 * s, quality=0.8 + 0.002 * s, seed=s)
+        for s in range(1, 6)
+    ]
+
+
+def _optimized(base: PointResult) -> list[PointResult]:
+    precisions = [
+        varied(base, name, name, speed=1 + 0.3 * at, quality=0.82 - 0.01 * at, precision=name)
+        for at, name in enumerate(PRECISIONS)
+    ]
+    others = [
+        varied(base, "compression", "fp16 gradients", speed=1.2),
+        varied(base, "both", "mixed-bf16, fp16 gradients", speed=2.2),
+    ]
+    policies = [
+        varied(base, f"large-batch{name}", f"batch 512, {name}", quality=0.8 - 0.05 * at,
+               learning_rate=2.4 / (1 + at // 2), warmup_epochs=0.0 if at % 2 else 2.0)
+        for at, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
+    ]  # fmt: skip
+    return [*precisions, *others, *policies]
+
+
+def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyResult:
+    """A whole study; `doubted`: on a machine too small for a claim about speed."""
+    points = points_of(study, base)
+    if doubted:
+        points = [replace(one, doubts=(DOUBT,)) for one in points]
+    return StudyResult(
+        format=1,
+        study=study,
+        version="0.0",
+        workload="image_classification",
+        problem_class="smoke",
+        hardware="8 × an accelerator of a host",
+        measured_at="2026-11-15",
+        points=tuple(points),
+        missing=(Missing("fp4", "fp4", "no such arithmetic here", failed=False),),
+    )
+
+
+def configured(**extra: Any) -> Config:
+    """On two slots; `__` stands for the dot of a key."""
+    overrides = {key.replace("__", "."): value for key, value in extra.items()}
+    return configuration.load(overrides={**TWO_SLOTS, **overrides})
+
+
+def prepared(
+    study: str,
+    folder: Path,
+    *,
+    choices: Choices | None = None,
+    only: list[str] | None = None,
+    runs: Path | None = None,
+    **extra: Any,
+) -> Prepared:
+    """A study in `folder`/study; `runs`: where finished ones are looked for."""
+    return prepare(
+        STUDIES[study],
+        configured(**extra),
+        choices or Choices(),
+        only=only or [],
+        folder=StudyFolder(folder / "study"),
+        finished=finished_runs([runs] if runs else []),
+    )
+
+
+def pretend_finished(
+    path: Path, config: Config, *, joules: float | None = None, source: str | None = None
+) -> RunFolder:
+    """A run folder as `ai500 run` leaves it, its numbers made up."""
+    run = pipeline.prepare(config, path)
+    made_up = RunFolder(path.parent.parent / "made up" / path.name)
+    finished_synthetic_run(made_up.path, Shape(members=1, slots=1))
+    score = rundir.read(Score, made_up.score)
+    record = rundir.read(TrainRecord, made_up.trial(1).member(0).record)
+    told = replace(record, versions={"source": source or source_sha256()})
+    rundir.write(run.trial(1).member(0).record, told)
+    trials = config.run.trials
+    assert isinstance(trials, int)
+    one = replace(score.trials[0], energy_joules=joules)
+    for number in range(1, trials + 1):
+        rundir.write(run.trial(number).score, replace(one, trial=number))
+    rundir.write(run.score, replace(score, trials=(one,) * trials))
+    walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
+    events.append(run.events, walls)
+    return run
+
+
+def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
+    """A search whose error fell in `steps` of (operations, error), a second for each 1e9."""
+    found = tuple(
+        Improvement(seconds=operations / 1e9, operations=operations, error=error, model="0-1")
+        for operations, error in steps
+    )
+    search = SearchScore(
+        at_seconds=10.0, least_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
+        regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
+        tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
+        operations_to_target=None, improvements=found,
+    )  # fmt: skip
+    one = replace(base.score, search=search, trials=())
+    return replace(base, score=replace(one, trials=(one,)))

@@ -1,0 +1,234 @@
+"""The next model of a worker: new, a child that computes what its parent does, not too large."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ai500.automl.candidates import (
+    Candidates,
+    NoParentError,
+    Prepared,
+    SearchSpaceError,
+    Shape,
+    drawn_moves,
+)
+from ai500.automl.history import Ended, Epoch, History, Writer
+from ai500.automl.weights import WeightStore
+from ai500.automl.worker import network
+from ai500.operations import count
+from ai500.records import Communication, Initial, Parallelism, Search, Task
+from ai500.workloads.automl import CLASSES
+from ai500.workloads.models.architecture import Architecture, initial_architecture
+from ai500.workloads.models.architecture_network import Network
+
+SMALL = Search(
+    minutes=1,
+    initial=Initial("basic", (1, 1), 4),
+    patience=2,
+    batch_sizes=(16, 32),
+    most_growth=6.0,
+)
+
+
+def task(trial: Path, *, search: Search = SMALL, member: int = 0) -> Task:
+    smoke = CLASSES["smoke"]
+    return Task(
+        run=str(trial), trial=1, member=member, seed=5, workload="automl", definition=smoke,
+        hyperparameters=smoke.reference, parallel=Parallelism("data"),
+        communication=Communication(), parallel_degree=1, steps_per_epoch=63, slots=(),
+        bootstrap="", store="", staged=None, stage=False, scratch=None, node_members=(member,),
+        folder=str(trial / "members" / f"{member:03d}"), checkpoint_seconds=300.0,
+        convention="aiperf", search=search,
+    )  # fmt: skip
+
+
+class Room:
+    """One worker's history and weights in a folder, models told as if they had trained."""
+
+    def __init__(self, trial: Path, *, search: Search = SMALL) -> None:
+        self.task = task(trial, search=search)
+        folder = Path(self.task.folder)
+        folder.mkdir(parents=True)
+        self.history = History(folder.parent)
+        self.store = WeightStore(trial, folder)
+        self.writer = Writer(folder, worker=0, attempt=1)
+        self.candidates = Candidates(self.task, self.history, self.store)
+
+    def trained(self, prepared: Prepared, accuracy: float) -> None:
+        name = prepared.candidate.model
+        assert prepared.weights is not None
+        self.writer.write(prepared.candidate)
+        self.writer.write(Epoch(name, 1, 0.5, accuracy, accuracy))
+        self.writer.write(Ended(name, "trained", self.store.save(name, prepared.weights)))
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+def outputs(prepared: Prepared) -> torch.Tensor:
+    made = network(Architecture(prepared.candidate.architecture), prepared.weights).eval()
+    images = torch.rand(4, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return made(images)
+
+
+def test_rounds_of_a_worker(room: Room) -> None:
+    prepared = room.candidates.first()
+    assert prepared.candidate.parent is None and not prepared.candidate.tuned
+    digests = {prepared.candidate.digest}
+    expected = outputs(prepared)
+    most = 6.0 * prepared.candidate.operations.forward_per_image
+    for number in range(2, 7):
+        room.trained(prepared, 0.1 * number)
+        prepared = room.candidates.next(number)
+        made = prepared.candidate
+        assert made.round == number and made.model == f"000-{number:04d}"
+        assert made.digest not in digests
+        digests.add(made.digest)
+        assert "block behind" in made.moves[0]
+        assert made.tuned == (number >= 5)
+        assert made.kernel in (3, 5) and (made.tuned or made.kernel == 3)
+        assert made.operations.forward_per_image <= most
+        # Function preserving from generation to generation, so all compute what the first does.
+        assert torch.allclose(outputs(prepared), expected, atol=1e-4)
+
+
+def test_operations_are_those_of_the_network_that_trains(room: Room) -> None:
+    room.trained(room.candidates.first(), 0.3)
+    made = room.candidates.next(2).candidate
+    traced = count(Network(Architecture(made.architecture)), (8, 3, 24, 24), loss="softmax")
+    assert made.operations.forward_per_image == traced.forward_per_image
+    assert made.operations.backward_per_image == traced.backward_per_image
+    assert made.operations.update_per_step == traced.update
+
+
+def test_the_same_history_gives_the_same_candidate(room: Room) -> None:
+    room.trained(room.candidates.first(), 0.3)
+    first, again = room.candidates.next(2), room.candidates.next(2)
+    assert first.candidate == again.candidate
+    assert first.weights is not None and again.weights is not None
+    assert all(torch.equal(first.weights[name], again.weights[name]) for name in first.weights)
+
+
+def test_torchs_own_generator_is_left_alone(room: Room) -> None:
+    room.trained(room.candidates.first(), 0.3)
+    torch.manual_seed(9)
+    before = torch.get_rng_state()
+    prepared = room.candidates.next(2)
+    network(Architecture(prepared.candidate.architecture), prepared.weights)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_child_of_the_model_in_training_inherits_when_it_has_ended(room: Room) -> None:
+    first = room.candidates.first()
+    room.writer.write(first.candidate)
+    prepared = room.candidates.next(2, training="000-0001")
+    assert prepared.weights is None and prepared.candidate.parent == "000-0001"
+    assert first.weights is not None
+    parent = room.history.models["000-0001"]
+    whole = room.candidates.inherit(prepared, parent, first.weights)
+    assert torch.allclose(outputs(whole), outputs(first), atol=1e-5)
+
+
+def test_training_a_child_leaves_its_parents_weights_alone(room: Room) -> None:
+    first = room.candidates.first()
+    assert first.weights is not None
+    made = network(Architecture(first.candidate.architecture), first.weights)
+    before = {name: value.clone() for name, value in first.weights.items()}
+    with torch.no_grad():
+        for tensor in made.state_dict().values():
+            tensor.add_(1)
+    assert all(torch.equal(first.weights[name], before[name]) for name in before)
+
+
+def flipped(whole: bytes, value: torch.Tensor) -> bytes:
+    """One bit of a saved tensor, as a bad disk reads it."""
+    at = whole.find(value.flatten().numpy().tobytes())
+    assert at > 0
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "flipped", "another's"])
+def test_a_parent_whose_weights_can_not_be_read_is_passed_over(
+    how: str, room: Room, tmp_path: Path
+) -> None:
+    first = room.candidates.first()
+    room.trained(first, 0.3)
+    second = room.candidates.next(2)
+    room.trained(second, 0.9)
+    path = tmp_path / "members/000/weights/000-0002.pt"
+    whole = path.read_bytes()
+    assert second.weights is not None
+    some = next(iter(second.weights.values()))
+    path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2]}.get(how, whole))
+    if how == "gone":
+        path.unlink()
+    elif how == "flipped":
+        path.write_bytes(flipped(whole, some))
+    elif how == "another's":
+        path.write_bytes((path.parent / "000-0001.pt").read_bytes())
+    made = [room.candidates.next(number).candidate.parent for number in (3, 4)]
+    assert made == ["000-0001", "000-0001"]
+    # Its worker may delete a file: only what is there and can't be read is told.
+    expected = set() if how == "gone" else {"members/000/weights/000-0002.pt"}
+    assert set(room.store.unreadable) == expected
+
+
+def test_a_space_too_small_to_move_in_is_told(tmp_path: Path) -> None:
+    room = Room(tmp_path, search=dataclasses.replace(SMALL, most_growth=1.0))
+    room.trained(room.candidates.first(), 0.3)
+    with pytest.raises(SearchSpaceError, match=r"round 2.*Set a larger automl\.most_growth"):
+        room.candidates.next(2)
+
+
+@pytest.mark.parametrize("told", ["nothing", "training", "lost"])
+def test_no_child_without_a_parents_weights(told: str, room: Room) -> None:
+    if told != "nothing":
+        room.writer.write(room.candidates.first().candidate)
+    if told == "lost":
+        room.writer.write(Ended("000-0001", "lost"))
+    with pytest.raises(NoParentError):
+        room.candidates.next(2, training="000-0001" if told == "lost" else None)
+
+
+def test_parents_beyond_the_best_have_children_when_those_have_none_left(tmp_path: Path) -> None:
+    """The best model is as large as it may be: its children are too large, the second one's not."""
+    room = Room(tmp_path, search=dataclasses.replace(SMALL, kept_models=1, most_growth=1.4))
+    room.trained(room.candidates.first(), 0.1)
+    parents = []
+    for number in range(2, 5):
+        prepared = room.candidates.next(number)
+        parents.append(prepared.candidate.parent)
+        room.trained(prepared, 0.2 + number / 100)
+    # Each is better than those before, so that without the others there would be one line.
+    assert parents != [f"000-{number:04d}" for number in range(1, 4)]
+
+
+def test_every_kind_of_step_is_drawn() -> None:
+    shape = Shape.of(initial_architecture(SMALL.initial, classes=5, input_channels=3))
+    random = np.random.default_rng(1)
+    kinds = set()
+    for _ in range(60):
+        steps = drawn_moves(shape, kernel=5, random=random)
+        assert steps is not None and steps[0].kind == "deeper" and steps[0].size == 5
+        kinds.add(steps[-1].kind)
+    assert kinds == {"deeper", "wider", "kernel", "skip_add", "skip_concat"}
+
+
+def test_weights_are_kept_and_deleted(room: Room) -> None:
+    first = room.candidates.first()
+    assert first.weights is not None
+    paths = [room.store.save(f"000-{n:04d}", first.weights) for n in (1, 2, 3)]
+    room.store.keep({"000-0002"})
+    loaded = [room.store.load(path, Architecture(first.candidate.architecture)) for path in paths]
+    assert [one is not None for one in loaded] == [False, True, False]
+    assert room.store.unreadable == {}
+    assert room.store.saved("000-0002") == "members/000/weights/000-0002.pt"
+    assert room.store.saved("000-0003") is None

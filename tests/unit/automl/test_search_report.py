@@ -1,0 +1,135 @@
+"""The report of a search: what it says is what the histories tell."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from ai500.automl import sections as search_sections
+from ai500.automl.figures import Node, error_ticks, lineage, tree_figure
+from ai500.automl.history import Candidate, History
+from ai500.records import Score
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.report.html import render
+from ai500.report.run_data import Contents, read_contents
+from ai500.report.summary import flops
+from tests.support.synthetic_search import (
+    SearchShape,
+    candidate,
+    trained,
+    write_history,
+    write_synthetic_search,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    shape = SearchShape(workers=2, trials=2, killed=frozenset({1}), spoiled=True, epoch_seconds=4)
+    return write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
+
+
+@pytest.fixture(scope="module")
+def contents(run: RunFolder) -> Contents:
+    return read_contents(run)
+
+
+def words(page: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def test_headline_tables_and_figures_are_the_search_s(contents: Contents) -> None:
+    page = render(contents)
+    text, score = words(page), contents.score
+    assert score.search is not None
+    assert f"The score is {flops(score.flops)}" in text
+    assert f"−ln(error) × FLOPS is {flops(score.search.regulated_score)}" in text
+    for title in (
+        "Score and regulated score over time", "Best error over time", "Search tree",
+        "Best error over operations", "Workers over time", "Models", "Workers",
+    ):  # fmt: skip
+        assert title in text
+    assert "bootstrap draws" not in text
+    assert "Learning rate over steps" not in text
+    assert "worker 0: line" in text
+    assert "of history.jsonl is skipped: no JSON" in text
+
+
+def test_every_model_is_in_the_table_the_best_first(contents: Contents) -> None:
+    table = search_sections.models_table(contents)
+    view = contents.search
+    assert view is not None
+    assert {row[0] for row in table.rows} == set(view.history.models)
+    errors = [float(row[2]) for row in table.rows]
+    assert errors == sorted(errors)
+    assert table.rows[0][0] == contents.shown.search.best_model  # type: ignore[union-attr]
+    assert sum(row[1] == "none" for row in table.rows) == 2
+    assert any(row[7].endswith("TPE") for row in table.rows)
+
+
+def test_workers_own_operations_are_all_there_are(contents: Contents) -> None:
+    rows = search_sections.workers_table(contents).rows
+    assert [row[0] for row in rows] == ["0", "1"]
+    assert [row[7] for row in rows] == ["1", "2"]
+    assert sum(int(row[2]) for row in rows) == contents.shown.search.models  # type: ignore[union-attr]
+
+
+def test_trials_show_what_an_error_cost(contents: Contents) -> None:
+    rows = search_sections.trials_table(contents.score).rows
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert all(row[7].endswith("FLOP") for row in rows)
+    assert contents.score.search is not None
+    assert contents.score.search.operations_to_target_variation is not None
+    assert contents.score.search.improvements == ()
+
+
+def test_the_run_s_figures_are_means_of_its_trials(run: RunFolder) -> None:
+    score = rundir.read(Score, run.score)
+    first, second = (one.search for one in score.trials)
+    assert score.search is not None and first is not None and second is not None
+    mean = (first.regulated_score + second.regulated_score) / 2
+    assert score.search.regulated_score == pytest.approx(mean)
+    assert score.search.unreadable_lines == 2
+
+
+def test_a_tree_of_a_thousand_models_is_drawn_once_each() -> None:
+    nodes = [
+        Node(f"m{n}", f"m{n // 2}" if n > 1 else None, 1e6 * n, 1 / (1 + n), f"<{n}>")
+        for n in range(1, 1001)
+    ]
+    drawn = tree_figure(nodes, best="m1000", title="Search tree")
+    way = [node.model for node in lineage({node.model: node for node in nodes}, "m1000")]
+    assert way == ["m1", "m3", "m7", "m15", "m31", "m62", "m125", "m250", "m500", "m1000"]
+    assert drawn.count("<circle") == 1000 + len(way) - 1
+    assert drawn.count('class="branch"') == 999
+    assert "<7>" not in drawn
+    assert "&lt;7&gt;" in drawn
+
+
+def test_a_lineage_that_goes_in_a_circle_ends() -> None:
+    nodes = {name: Node(name, other, 1.0, 0.5, "") for name, other in (("a", "b"), ("b", "a"))}
+    assert len(lineage(nodes, "a")) == 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.9), (0.113, 0.61), (1e-4, 1.0), (0.5, 0.5)])
+def test_ticks_of_a_logarithmic_axis_enclose_the_errors(low: float, high: float) -> None:
+    ticks = error_ticks(low, high)
+    assert ticks.low <= low * (1 + 1e-9)
+    assert ticks.high >= high * (1 - 1e-9)
+    assert ticks.low < ticks.high
+
+
+def test_nothing_from_a_history_becomes_markup(tmp_path: Path) -> None:
+    run = write_synthetic_search(tmp_path / "run", SearchShape(epoch_seconds=8))
+    evil = "<script>alert(1)</script>"
+    made: Candidate = candidate(f"000-{evil}", "000-0001", moves=(evil,))
+    write_history(run.trial(1).members, 0, trained(made, at=2000, accuracies=[0.3]))
+    history = History(run.trial(1).members)
+    history.look()
+    assert f"000-{evil}" in history.models
+    page = render(read_contents(run))
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page

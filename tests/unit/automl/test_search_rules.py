@@ -1,0 +1,211 @@
+"""AIPerf's rules: each has an example that keeps it and one that breaks it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from ai500.automl.history import EXHAUSTED, Candidate, Present, Unreadable
+from ai500.pipeline import scoring
+from ai500.rules.evidence import Evidence, evidence_of
+from ai500.rules.layers import RULES, judge
+from ai500.workloads.models.architecture import basic_resnet
+from tests.support.synthetic_search import SearchShape, write_synthetic_search
+
+Change = Callable[[Evidence], Evidence]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    """A search of the real class that no rule objects to."""
+    shape = SearchShape(workers=2, trials=3, epoch_seconds=4.0)
+    run = write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
+    plan, told, score = scoring.computed(run)
+    return evidence_of(run, plan=plan, score=score, events=told)
+
+
+@pytest.fixture
+def clean(recorded: Evidence) -> Evidence:
+    """A copy to change at will."""
+    return copy.deepcopy(recorded)
+
+
+def on_trials(**changes: Any) -> Change:
+    def change(evidence: Evidence) -> Evidence:
+        trials = tuple(replace(one, **changes) for one in evidence.score.trials)
+        return replace(evidence, score=replace(evidence.score, trials=trials))
+
+    return change
+
+
+def on_searches(**changes: Any) -> Change:
+    def change(evidence: Evidence) -> Evidence:
+        trials = tuple(
+            replace(one, search=one.search and replace(one.search, **changes))
+            for one in evidence.score.trials
+        )
+        return replace(evidence, score=replace(evidence.score, trials=trials))
+
+    return change
+
+
+def candidates(edit: Callable[[Candidate], Candidate], *, model: str) -> Change:
+    """One model of the first trial, told otherwise."""
+
+    def change(evidence: Evidence) -> Evidence:
+        history = evidence.trials[0].history
+        assert history is not None
+        history.models[model].candidate = edit(history.models[model].candidate)
+        return evidence
+
+    return change
+
+
+def told(*path: str, value: Any) -> Change:
+    def change(evidence: Evidence) -> Evidence:
+        for member in evidence.members:
+            place = member.effective
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+        return evidence
+
+    return change
+
+
+def terms(**changes: Any) -> Change:
+    def change(evidence: Evidence) -> Evidence:
+        assert evidence.plan.search is not None
+        search = replace(evidence.plan.search, **changes)
+        return replace(evidence, plan=replace(evidence.plan, search=search))
+
+    return change
+
+
+def lines_swapped(evidence: Evidence) -> Evidence:
+    first = evidence.trials[0]
+    lines = list(first.lines)
+    lines[3], lines[4] = lines[4], lines[3]
+    return replace(evidence, trials=[replace(first, lines=lines), *evidence.trials[1:]])
+
+
+def a_line_is_spoiled(evidence: Evidence) -> Evidence:
+    history = evidence.trials[0].history
+    assert history is not None
+    next(iter(history._readers.values())).unreadable.append(Unreadable(0, 7, "no JSON"))
+    return evidence
+
+
+@dataclass(frozen=True)
+class Violation:
+    """How a rule is broken, what it then says, and which rules can't but notice it too."""
+
+    change: Change
+    says: str
+    also: frozenset[str] = field(default_factory=frozenset)
+
+
+OTHER_START = basic_resnet((2, 1), width=8, classes=10)
+UNCOUNTED = "operations of the architectures"
+V = Violation
+VIOLATIONS: dict[str, Violation] = {
+    "least time": V(on_trials(seconds=60.0), "searched for 60.0 s, the least time of the class"),
+    "largest error": V(
+        on_trials(ensemble_quality=0.6), "error is 0.6000, the largest of the class 0.4"
+    ),
+    "at least fp16": V(
+        told("numerics", "precision", value="fp8"), "trained in fp8",
+        frozenset({"chosen precision"}),
+    ),
+    "initial architecture": V(
+        candidates(lambda c: replace(c, digest=OTHER_START.digest), model="000-0001"),
+        "the class's architecture is", frozenset({UNCOUNTED}),
+    ),
+    "network morphism": V(
+        candidates(lambda c: replace(c, parent="009-0001"), model="001-0003"),
+        "001-0003's parent 009-0001 is not in any history",
+    ),
+    "tuned from the fifth round": V(
+        candidates(lambda c: replace(c, tuned=False), model="000-0005"),
+        "000-0005 of round 5 was not tuned",
+    ),
+    "fixed search space": V(terms(kernel_sizes=(3,)), "kernel sizes: 3, the class has 3, 5"),
+    "changed defaults": V(
+        told("hyperparameters", "momentum", value=0.8), "momentum: 0.8, the class has 0.9"
+    ),
+    UNCOUNTED: V(
+        candidates(
+            lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**12)),
+            model="000-0002",
+        ),
+        "000-0002 is counted with 1e+12",
+    ),
+    "work in order": V(lines_swapped, "not in the order they were written"),
+    "readable histories": V(a_line_is_spoiled, "line 7 of history.jsonl is skipped"),
+    "lost models": V(on_searches(lost=2), "2 model(s) were lost"),
+}  # fmt: skip
+
+
+def test_a_clean_search_has_no_findings(clean: Evidence) -> None:
+    judgement = judge(clean)
+    assert judgement.findings == ()
+    assert not judgement.broken
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.of == "search"])
+def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: str) -> None:
+    assert name in VIOLATIONS, f"rule {name!r} has no violating example in this file"
+    violation = VIOLATIONS[name]
+    judgement = judge(violation.change(clean))
+    assert {finding.rule for finding in judgement.findings} == {name} | violation.also
+    mine = [finding for finding in judgement.findings if finding.rule == name]
+    assert violation.says in mine[0].message
+
+
+def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evidence) -> None:
+    first, *others = clean.trials
+    end = replace(first.lines[-1], entry=Present("end", EXHAUSTED))
+    short = on_trials(seconds=60.0)(clean)
+    ended = replace(short, trials=[replace(first, lines=[*first.lines, end]), *others])
+    advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
+    assert "automl.most_growth" in advice[0]
+    assert all("automl.minutes" in one for one in advice[1:])
+
+
+SAME_AS_PARENT = "001-0004"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "says"),
+    [
+        (candidates(lambda c: replace(c, steps_per_epoch=10**6), model="000-0001"), UNCOUNTED,
+         "has epochs of"),
+        (candidates(lambda c: replace(c, validation_images=10**6), model="000-0001"), UNCOUNTED,
+         "is validated on 1000000 images"),
+        (candidates(lambda c: replace(c, architecture=c.architecture[3:]), model="000-0001"),
+         UNCOUNTED, "no architecture that can be counted"),
+        (candidates(lambda c: replace(c, tuned=True), model="000-0002"),
+         "tuned from the fifth round", "was tuned"),
+        (candidates(lambda c: replace(c, moves=()), model="000-0003"), "network morphism",
+         "is no morphism of its parent"),
+        (candidates(lambda c: replace(c, parent=SAME_AS_PARENT), model=SAME_AS_PARENT),
+         "network morphism", "is no morphism of its parent"),
+        (terms(patience=99), "changed defaults", "patience: 99, the class has 3"),
+    ],
+)  # fmt: skip
+def test_what_a_submitter_might_try(clean: Evidence, change: Change, rule: str, says: str) -> None:
+    found = [one for one in judge(change(clean)).findings if one.rule == rule]
+    assert any(says in one.message for one in found)
+
+
+def test_rules_of_ensembles_are_not_asked_about_a_search(clean: Evidence) -> None:
+    assert clean.program == "search"
+    asked = {one.name for one in RULES if one.of == "ensemble"}
+    assert {"same model", "own bootstraps", "same epochs", "whole epochs"} <= asked
+    layers = {one.layer: one for one in judge(clean).layers}
+    assert ("initial architecture", *2 * [layers[7].facts[0][1]]) == layers[7].facts[0]
+    assert {what for what, _, _ in layers[8].facts} >= {"optimizer", "momentum", "most epochs"}

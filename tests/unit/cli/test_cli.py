@@ -1,0 +1,313 @@
+"""The command line: help, JSON, and one clear message for each mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ai500.cli import app, main
+from ai500.core.errors import JobError
+from tests.conftest import Start
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ai500(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Call the command line in this process, from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ai500", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+def fits(text: str, *, but_for: str | Path | None = None) -> bool:
+    """Into 80 columns, but for lines with this name of a file."""
+    lines = text.splitlines()
+    assert lines
+    return all(len(line) <= 80 or (but_for and str(but_for) in line) for line in lines)
+
+
+def commands() -> list[list[str]]:
+    found = [[command.callback.__name__] for command in app.registered_commands if command.callback]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert command.callback is not None
+            found.append([str(group.name), command.name or command.callback.__name__])
+    return found
+
+
+@pytest.mark.parametrize("on_screen", [True, False])
+def test_a_message_is_a_line_of_a_log_and_fits_a_screen(
+    ai500: Run, monkeypatch: pytest.MonkeyPatch, *, on_screen: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: on_screen)
+    code, _, err = ai500("plan", "--set", "train.precission=bf16", "--class", "smoke")
+    lines = err.splitlines()
+    assert code == 2
+    assert " ".join(err.split()).startswith("error: the configuration: train.precission")
+    assert max(map(len, lines)) <= 80 if on_screen else len(lines) == 1
+    assert len(err.rstrip()) > 80
+
+
+def test_the_end_of_a_log_stays_as_it_was_written(
+    ai500: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = f'  File "loop.py"\n    {"long " * 30}\nKeyError: 1'
+    said = f"member 0 failed. {'Its log ends with this. ' * 5}\n\n{log}"
+
+    def fails() -> None:
+        raise JobError(said)
+
+    monkeypatch.setattr("ai500.cli.app", fails)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    code, _, err = ai500("run")
+    first, _, rest = err.partition("\n\n")
+    assert (code, rest.rstrip()) == (1, log)
+    assert max(map(len, first.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) -> None:
+    code, out, _ = ai500(*command, "--help")
+    assert code == 0
+    assert f"Example: ai500 {' '.join(command)}" in " ".join(out.split())
+    assert fits(out)
+
+
+@pytest.mark.parametrize("group", [[], ["data"], ["study"]], ids=lambda group: " ".join(group))
+def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: list[str]) -> None:
+    code, out, _ = ai500(*group, "--help")
+    assert (code, fits(out)) == (0, True)
+    assert "..." not in out.partition("Commands:")[2], "a sentence was cut"
+
+
+def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    command = start("plan")  # Python looks in the folder it is started in first
+    assert command.wait() == 130
+    assert (command.out, command.err) == ("", "interrupted\n")
+
+
+def test_version(ai500: Run) -> None:
+    code, out, _ = ai500("--version")
+    assert (code, out.split()[0]) == (0, "ai500")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(start: Start, shell: str) -> None:
+    command = start("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert command.wait() == 0, command.err
+    assert "AI500_COMPLETE" in command.out
+
+
+def test_init_writes_a_file_and_never_over_one(ai500: Run, tmp_path: Path) -> None:
+    assert ai500("init")[0] == 0
+    code, _, err = ai500("init")
+    assert code == 2
+    assert "--force" in err
+    assert ai500("init", "--force")[0] == 0
+    assert ai500("plan")[0] == 0
+
+
+def test_plan_as_a_table_fits_80_columns(ai500: Run) -> None:
+    code, out, _ = ai500("plan")
+    assert (code, fits(out)) == (0, True)
+    assert "Eq. 5" in out
+    assert "M = 4" in out
+
+
+def test_plan_json_of_the_default(ai500: Run) -> None:
+    code, out, _ = ai500("plan", "--json", "--set", "system.accelerators_per_node=2")
+    assert code == 0
+    plan = json.loads(out)
+    assert plan["ensemble_size"] == 4
+    assert plan["parallel_degree"] == 2
+    assert plan["waves"] == 4
+    assert plan["operations_per_trial"] == (
+        plan["ensemble_size"]
+        * plan["steps_per_epoch"]
+        * plan["hyperparameters"]["epochs"]
+        * (
+            plan["global_batch_size"]
+            * (plan["operations"]["forward_per_image"] + plan["operations"]["backward_per_image"])
+            + plan["operations"]["update_per_step"]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["plan", "--set", "ensemble.size=x"], "ensemble.size: expected a whole number"),
+        (["plan", "--set", "ensemble.sizes=4"], "did you mean 'size'?"),
+        (["plan", "--set", "ensemble.size"], "expected key=value"),
+        (["plan", "--class", "huge"], "has no such class; known: full, smoke, workstation"),
+        (["plan", "--workload", "image"], "no such workload"),
+        (["plan", "--config", "none.toml"], "none.toml: no such file"),
+        (["plan", "--set", "parallel.degree=7"], "V3 Eq. 5"),
+        (["plan", "--set", "system.scale=99"], "system.scale = 99: the system has"),
+        (["plan", "--set", "system.device=cuda"], 'Set system.device = "cpu"'),
+        (["plan", "--set", "train.batch_size=100000"], "is more than the"),
+        (["plan", "--data", "nowhere"], "is no store"),
+        (["run", "--class", "full"], "needs your own data"),
+        (["run", "--scheduler", "pbs"], "no such scheduler"),
+        (
+            ["plan", "--scheduler", "local", "--set", "container.image=x"],
+            "scheduler.launcher = 'bare' starts no container",
+        ),
+        (["run", "--runs", "0"], "--runs 0: a whole number from 1 on, or 'valid'"),
+        (["plan", "--runs", "many"], "--runs many"),
+        (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; at least 1"),
+        (["plan", "--set", "run.trials=all"], "run.trials: expected a whole number or"),
+        (["status", "nowhere"], "not a run folder"),
+        (["resume", "nowhere"], "not a run folder"),
+        (["score", "nowhere"], "not a run folder"),
+        (["cancel", "nowhere"], "not a run folder"),
+        (["data", "pack", "nowhere", "--out", "store"], "nowhere"),
+        (["data", "check", "nowhere"], "nowhere"),
+        (["data", "generate", "--class", "full"], "needs your own data"),
+        (["frobnicate"], "frobnicate"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_message_and_exit_code_2(
+    ai500: Run, arguments: list[str], says: str
+) -> None:
+    code, _, err = ai500(*arguments)
+    assert code == 2, err
+    assert says in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("problem_class", "least"), [("smoke", 3), ("workstation", 5), ("full", 10)]
+)
+def test_runs_valid_are_the_least_runs_of_the_class(
+    ai500: Run, problem_class: str, least: int
+) -> None:
+    machine = ("--set", "system.nodes=1", "--set", "system.accelerators_per_node=2")
+    common = ("plan", "--json", "--class", problem_class, *machine)
+    _, out, _ = ai500(*common, "--runs", "valid")
+    assert json.loads(out)["trials"] == least
+    _, out, _ = ai500(*common, "--set", 'run.trials="valid"')
+    assert json.loads(out)["trials"] == least
+
+
+def test_a_plan_for_other_machines_does_not_run_here(ai500: Run) -> None:
+    code, _, err = ai500("run", "--set", "system.nodes=4", "--out", "run")
+    assert code == 3
+    assert "runs on this machine alone" in err
+    assert not Path("run").exists()
+
+
+def test_a_container_runtime_that_is_not_here_is_named(ai500: Run) -> None:
+    settings = ("scheduler.launcher=podman", "container.image=x", 'container.runtime=["podmann"]')
+    words = [word for setting in settings for word in ("--set", setting)]
+    code, _, err = ai500("run", *words, "--out", "run")
+    assert code == 3
+    assert "the program 'podmann', which is not on this machine" in " ".join(err.split())
+    assert not Path("run").exists()
+
+
+def test_a_folder_with_something_in_it_is_refused(ai500: Run, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    code, _, err = ai500("run", "--out", "thesis")
+    assert code == 2
+    assert "not an empty folder" in err
+
+
+def test_a_finished_run_is_not_overwritten(ai500: Run, finished_run: Path) -> None:
+    code, _, err = ai500("run", "--out", finished_run)
+    assert code == 2
+    assert f"ai500 resume {finished_run}" in " ".join(err.split())
+
+
+def test_score_of_a_finished_run_has_every_promised_key(ai500: Run, finished_run: Path) -> None:
+    code, out, _ = ai500("score", finished_run, "--json")
+    assert code == 0
+    promised = {
+        "flops", "vflops", "penalty_coefficient", "ensemble_quality", "members_mean_quality",
+        "out_of_bag_quality", "seconds", "operations", "convention", "workload", "problem_class",
+        "ensemble_size", "parallel_degree", "waves", "time_to_quality_seconds",
+        "time_to_target_seconds",
+    }  # fmt: skip
+    score = json.loads(out)
+    trial = json.loads((finished_run / "trials" / "01" / "score.json").read_text())
+    assert promised <= score.keys()
+    assert promised <= trial.keys()
+    assert len(score["trials"]) == 2
+    assert score["trials"][0] == trial
+    assert score["flops"] == pytest.approx(sum(one["flops"] for one in score["trials"]) / 2)
+    seeds = {one["seed"] for one in score["trials"]}
+    assert len(seeds) == 2
+
+
+def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path) -> None:
+    code, out, _ = ai500("status", finished_run)
+    assert code == 0
+    assert "2 of 2 members done" in out
+    assert fits(out, but_for=finished_run)
+
+
+def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:
+    printed = (finished_run.parent / "printed.txt").read_text()
+    assert "member 1  done  epoch 2/2" in printed
+    assert "Findings" in printed
+    assert fits(printed, but_for=finished_run)
+    code, score, _ = ai500("score", finished_run)
+    assert (code, fits(score)) == (0, True)
+    code, judgement, _ = ai500("check", finished_run)
+    assert (code, fits(judgement, but_for=finished_run)) == (1, True)
+    assert "Broken rules" in judgement
+
+
+def test_cancel_of_a_run_that_does_not_run(ai500: Run, finished_run: Path) -> None:
+    code, out, _ = ai500("cancel", finished_run)
+    assert (code, "is not running" in out) == (0, True)
+
+
+def test_a_corrupt_store_is_named_with_its_hash(
+    ai500: Run, tiny_store: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    store = tmp_path / "store"
+    shutil.copytree(tiny_store, store)
+    file = store / "train.images.npy"
+    data = bytearray(file.read_bytes())
+    data[-1000] ^= 1
+    file.write_bytes(data)
+    code, _, err = ai500("data", "check", store)
+    assert code == 2
+    assert "train.images.npy" in err
+    assert "SHA-256" in err
+    for stage in ("true", "false"):
+        code, _, err = ai500(
+            "run", "--data", store, "--out", tmp_path / stage, "--set", f"data.stage={stage}"
+        )
+        assert code == 2
+        assert "train.images.npy" in err
+
+
+def test_no_write_permission_is_exit_code_3(ai500: Run) -> None:
+    code, _, err = ai500("run", "--out", "/proc/nowhere/run")
+    assert code == 3
+    assert "/proc/nowhere/run" in err

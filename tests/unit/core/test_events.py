@@ -1,0 +1,99 @@
+"""Event logs: append-only, both clocks, torn lines, a follower."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ai500.bagging.member_views import Collector, MemberView
+from ai500.core import events
+from ai500.records.run_folder import RunFolder
+
+
+def test_events_carry_both_clocks_host_and_number(tmp_path: Path) -> None:
+    log = events.EventLog(tmp_path / "log", member=3)
+    log.emit("start", pid=1)
+    log.emit("end")
+    first, second = events.read(tmp_path / "log")
+    assert first["wall"] > 0
+    assert first["monotonic"] <= second["monotonic"]
+    assert (first["sequence"], second["sequence"], second["member"]) == (1, 2, 3)
+
+
+def test_numbers_go_on_after_a_restart_and_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    events.EventLog(path).emit("start")
+    with path.open("a") as file:
+        file.write('{"event": "half')
+    events.EventLog(path).emit("resumed")
+    assert [(e["event"], e["sequence"]) for e in events.read(path)] == [
+        ("start", 1),
+        ("resumed", 2),
+    ]
+
+
+def test_a_short_write_is_an_error_and_spoils_nothing(tmp_path: Path) -> None:
+    """A disk that is full in the middle of a line."""
+    script = (
+        "import resource, sys; from pathlib import Path; from ai500.core import events\n"
+        "log = events.EventLog(Path(sys.argv[1])); log.emit('one')\n"
+        "size = Path(sys.argv[1]).stat().st_size\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, resource.RLIM_INFINITY))\n"
+        "try:\n    log.emit('two')\nexcept Exception as error:\n    print(type(error).__name__)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "log.emit('three')\n"
+    )
+    path = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "EnvironmentLacksError"
+    assert [event["event"] for event in events.read(path)] == ["one", "three"]
+
+
+def test_nan_never_reaches_a_log(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        events.EventLog(tmp_path / "log").emit("epoch", loss=float("nan"))
+
+
+def test_a_follower_sees_each_event_once_and_no_half_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    follower = events.Follower(path)
+    assert follower.new() == []
+    log = events.EventLog(path)
+    log.emit("one")
+    with path.open("a") as file:
+        file.write('{"event": "two"')
+        file.flush()
+        assert [e["event"] for e in follower.new()] == ["one"]
+        file.write("}\n")
+    assert [e["event"] for e in follower.new()] == ["two"]
+
+
+def test_a_controller_that_starts_again_takes_each_event_over_once(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    folder = run.trial(1).member(0)
+    folder.path.mkdir(parents=True)
+    log = events.EventLog(folder.events, trial=1, member=0, attempt=1)
+    log.emit("start")
+    for _ in range(2):
+        Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
+        log.emit("resumed", epoch=0, step=0)
+    Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
+    assert [e["event"] for e in events.read(run.events)] == ["start", "resumed", "resumed"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_read_without_an_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(data)
+    for event in events.read(path):
+        assert isinstance(event["event"], str)
+    events.Follower(path).new()

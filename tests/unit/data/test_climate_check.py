@@ -1,0 +1,224 @@
+"""What is wrong with climate files: named by the check, and refused before training."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ai500.cli.data import app
+from ai500.core.errors import DataError, RuleError
+from ai500.data.climate.check import check_years
+from ai500.data.climate.schema import CHANNELS
+from ai500.data.climate.store import ClimateStore
+from tests.unit.data.test_climate_files import LAYOUTS, boxes_of, flip, frames_of, write_year
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    for year in (1979, 1980, 1981):
+        write_year(tmp_path / "years", year)
+    return tmp_path / "years"
+
+
+def bad_boxes(frame: int, row: int, values: tuple[float, ...]) -> Any:
+    boxes = boxes_of().astype(np.float64)
+    boxes[frame, row] = values
+    return boxes
+
+
+def truncate(folder: Path) -> None:
+    path = folder / "climo_1980.h5"
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def with_nan(folder: Path, **layout: Any) -> None:
+    frames = frames_of(1980)
+    frames[4, CHANNELS.index("PSL"), 2, 3:5] = np.nan, np.inf
+    write_year(folder, 1980, frames=frames, **layout)
+
+
+def damage(folder: Path, *, signature: bytes, first: int = 0, **layout: Any) -> None:
+    """Overwrite a signature of HDF5 wherever it stands, but for the `first` times."""
+    path = write_year(folder, 1980, **layout)
+    whole = path.read_bytes()
+    places = [found.start() for found in re.finditer(signature, whole)][first:]
+    assert places
+    for place in places:
+        whole = whole[:place] + b"lost" + whole[place + 4 :]
+    path.write_bytes(whole)
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing year": (lambda f: (f / "climo_1980.h5").unlink(), "the year 1980 is missing"),
+    "truncated": (truncate, r"climo_1980.h5: is truncated: its end is missing"),
+    "no HDF5": (
+        lambda f: (f / "climo_1980.h5").write_bytes(b"GRIB" * 99), "climo_1980.h5: is no HDF5 file"
+    ),
+    "damaged chunk index": (
+        # The first tree is the group's, the others are the chunks'.
+        lambda f: damage(f, signature=b"TREE", first=1, **LAYOUTS["gzip"]),
+        r"climo_1980.h5: its chunk index is corrupt \(.*B-tree.*\)\. Copy the file again\.",
+    ),
+    "damaged contents": (
+        lambda f: damage(f, signature=b"SNOD"), "climo_1980.h5: its table of contents is corrupt"
+    ),
+    "wrong channels": (
+        lambda f: write_year(f, 1980, frames=frames_of(1)[:, :3]), r"`images` is \[7, 3, 12, 20\]"
+    ),
+    "no boxes": (
+        lambda f: write_year(f, 1980, boxes=boxes_of()[:, :, :4]), r"`boxes` is \[7, 15, 4\]"
+    ),
+    "fewer boxes": (
+        lambda f: write_year(f, 1980, boxes=boxes_of()[:5]), "7 frames of `images`, but 5 of"
+    ),
+    "other size": (
+        lambda f: write_year(f, 1980, frames=frames_of(1)[:, :, :8]), "frames are 8×20, those of"
+    ),
+    "integers": (
+        lambda f: write_year(f, 1980, frames=frames_of(1).astype(np.int16)), "`images` holds int16"
+    ),
+    "NaN": (with_nan, "climo_1980.h5: frame 4: PSL: 2 values are NaN or infinite"),
+    "NaN in a chunk": (
+        lambda f: with_nan(f, **LAYOUTS["gzip, shuffled, frames together"]),
+        "climo_1980.h5: frame 4: PSL: 2 values are NaN or infinite",
+    ),
+    "outside": (
+        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (1, 2, 5, 21, 3))),
+        r"climo_1980.h5: frame 0: box 0 \(1, 2, 5, 21, 3\) lies outside the frame of 12×20",
+    ),
+    "inverted": (
+        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (5, 2, 5, 9, 3))),
+        r"frame 0: box 0 \(5, 2, 5, 9, 3\) is inverted or empty",
+    ),
+    "class": (
+        lambda f: write_year(f, 1980, boxes=bad_boxes(2, 1, (1, 2, 5, 9, 4))),
+        r"frame 2: box 1 \(1, 2, 5, 9, 4\) has no class of 0 to 3",
+    ),
+    "padding": (
+        lambda f: write_year(f, 1980, boxes=bad_boxes(5, 3, (1, 2, 5, 9, 1))),
+        "frame 5: box 3 .* comes after a row of padding",
+    ),
+    "fraction": (
+        lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (1.5, 2, 5, 9, 1))),
+        "frame 0: box 0 .* is not of whole numbers",
+    ),
+    "nothing to learn": (
+        lambda f: [write_year(f, y, boxes=np.full((7, 15, 5), -1)) for y in (1979, 1980, 1981)],
+        "no frame of any year has a box",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_check_names_what_is_wrong(fault: str, three: Path) -> None:
+    spoil, message = BAD[fault]
+    assert check_years(three).problems == ()
+    spoil(three)
+    result = CliRunner().invoke(app, ["check", str(three)])
+    assert isinstance(result.exception, RuleError)
+    assert result.exception.exit_code == 1
+    with pytest.raises(RuleError, match=message):
+        raise result.exception
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["missing year", "truncated", "no HDF5", "damaged contents", "wrong channels", "fewer boxes",
+     "other size"],
+)  # fmt: skip
+def test_training_refuses_the_same_with_a_clear_message(fault: str, three: Path) -> None:
+    spoil, message = BAD[fault]
+    spoil(three)
+    own = {
+        "missing year": "the year 1980 between 1979 and 1981 is missing",
+        "other size": "climo_1979.h5 has 12×20, climo_1980.h5 has 8×20",
+    }
+    with pytest.raises(DataError, match=own.get(fault, message)):
+        ClimateStore.open(three)
+
+
+@pytest.mark.parametrize("year", [1980, 1981])
+def test_a_pass_refuses_values_that_are_no_numbers(year: int, three: Path) -> None:
+    """In frames that train, and in those that only validate."""
+    with_nan(three)
+    (three / "climo_1980.h5").rename(three / f"climo_{year}.h5")
+    write_year(three, 1980 if year == 1981 else 1981)
+    with pytest.raises(DataError, match=f"climo_{year}.h5: frame 4 has .* no numbers in PSL"):
+        ClimateStore.open(three).make_index()
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        ((1, 2, 5, 9, 4), r"frame 2: box 1 \(1, 2, 5, 9, 4\) has no class of 0 to 3"),
+        ((1, 2, 5, 9, 1.5), "has no class of 0 to 3"),
+        ((5, 2, 5, 9, 3), "is inverted or empty"),
+        ((np.nan, 2, 5, 9, 3), "is inverted or empty"),
+        ((1, 20, 5, 29, 3), "lies wholly outside the frame of 12×20"),
+        ((-9, 2, 0, 9, 3), "lies wholly outside the frame of 12×20"),
+    ],
+)
+def test_a_pass_refuses_boxes_that_cannot_be_learned(
+    box: tuple[float, ...], message: str, three: Path
+) -> None:
+    write_year(three, 1981, boxes=bad_boxes(2, 1, box))
+    with pytest.raises(DataError, match=rf"(?s)climo_1981.h5: .*{message}.*ai500 data check"):
+        ClimateStore.open(three).make_index()
+
+
+@pytest.mark.parametrize("fault", ["outside", "padding", "fraction"])
+def test_a_pass_takes_boxes_that_do_no_harm(fault: str, three: Path) -> None:
+    BAD[fault][0](three)
+    ClimateStore.open(three).make_index()
+
+
+def test_boxes_that_cannot_be_unpacked_are_named(three: Path) -> None:
+    with h5py.File(three / "climo_1980.h5", "r+") as file:
+        del file["boxes"]
+        boxes = file.create_dataset("boxes", data=boxes_of(), chunks=(7, 15, 5), compression="gzip")
+        place = boxes.id.get_chunk_info(0).byte_offset
+    flip(three / "climo_1980.h5", place + 8)
+    (problem,) = check_years(three).problems
+    assert str(problem).startswith("climo_1980.h5: `boxes` cannot be read (")
+    with pytest.raises(DataError, match="`boxes` cannot be read"):
+        ClimateStore.open(three).make_index()
+
+
+def test_a_damaged_year_hides_nothing_of_the_others(three: Path) -> None:
+    damage(three, signature=b"TREE", first=1, **LAYOUTS["gzip"])
+    frames = frames_of(1981)
+    frames[3, CHANNELS.index("TMQ"), 0, 0] = np.nan
+    write_year(three, 1981, frames=frames, **LAYOUTS["gzip"])
+    damaged, other = map(str, check_years(three).problems)
+    assert damaged.startswith("climo_1980.h5: its chunk index is corrupt (")
+    assert other == "climo_1981.h5: frame 3: TMQ: 1 value is NaN or infinite"
+    with pytest.raises(DataError, match=r"climo_1980\.h5: its chunk index is corrupt"):
+        ClimateStore.open(three).splits["train"].rows(np.array([8]))
+
+
+def test_frames_without_boxes_are_no_problem(three: Path) -> None:
+    boxes = np.full((7, 15, 5), -1)
+    write_year(three, 1980, boxes=boxes)
+    assert check_years(three).problems == ()
+    assert (ClimateStore.open(three).splits["train"].labels[7:] == -1).all()
+
+
+def test_check_tells_the_first_twenty_and_counts_all(three: Path) -> None:
+    boxes = boxes_of(7).astype(np.float64)
+    boxes[:, :4] = (9, 9, 1, 1, 7)
+    write_year(three, 1980, boxes=boxes)
+    result = CliRunner().invoke(app, ["check", str(three), "--json"])
+    told = json.loads(result.stdout)
+    assert told["problem_count"] == 56
+    assert len(told["problems"]) == 20
+    assert told["problems"][0]["file"] == "climo_1980.h5"
+    assert "36 more" in str(result.exception)

@@ -1,0 +1,354 @@
+"""The packed store: the same bytes however it was made, and nothing wrong with it goes unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ai500.core.errors import DataError, EnvironmentLacksError
+from ai500.data.image_store import Column, Samples, Store, digests_of
+from ai500.data.image_store_writer import generate
+from ai500.data.resumable_work import in_parallel
+from tests.support import hostile_disk
+
+COUNTS = {"train": 5000, "validation": 700}
+CLASSES = ("cat", "dog", "eel")
+SHA256 = "2d15dfa33b473c869ec78832029b8c95c6f072c22a56054235254150660e2c86"
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Images that are a formula of their number."""
+
+    step: int = 7
+    deadly_file: str = ""
+
+    def draw(
+        self, split: str, first: int, last: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        if self.deadly_file and first >= 3072 and Path(self.deadly_file).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        index = np.arange(first, last, dtype=np.int64) + 100_000 * len(split)
+        pixels = index[:, None] * self.step + np.arange(8 * 8 * 3)
+        return (pixels % 251).astype(np.uint8).reshape(-1, 8, 8, 3), index % 3
+
+
+def make(
+    path: Path,
+    *,
+    workers: int = 1,
+    source: Ramp | None = None,
+    expected_sha256: str | None = None,
+) -> Store:
+    return generate(
+        path,
+        source or Ramp(),
+        name="ramp",
+        classes=CLASSES,
+        splits=COUNTS,
+        workers=workers,
+        expected_sha256=expected_sha256,
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+GENERATE = """
+from tests.unit.data.test_image_store import *
+def make_with(progress, workers):
+    return generate(Path("store"), Ramp(), name="ramp", classes=CLASSES, splits=COUNTS,
+                    workers=workers, progress=progress)
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return make(tmp_path_factory.mktemp("made") / "store")
+
+
+def test_reads_what_was_made(store: Store) -> None:
+    store.verify()
+    split: Samples = store.splits["train"]
+    wanted = np.array([4999, 0, 17, 17])
+    images, labels = split.rows(wanted)
+    expected = [Ramp().draw("train", i, i + 1) for i in wanted.tolist()]
+    assert np.array_equal(images, np.concatenate([image for image, _ in expected]))
+    assert np.array_equal(labels, np.concatenate([label for _, label in expected]))
+    assert np.array_equal(split.labels_of(wanted), labels)
+    assert (store.name, store.classes, split.count, split.shape) == (
+        "ramp",
+        CLASSES,
+        5000,
+        (8, 8, 3),
+    )
+
+
+def test_is_the_same_on_every_machine(store: Store) -> None:
+    assert store.sha256 == SHA256
+
+
+def test_files_open_with_numpy(store: Store) -> None:
+    for column in store.columns():
+        array = np.load(column.path)
+        assert (array.shape, array.dtype) == (column.shape, column.dtype)
+
+
+def test_a_header_has_one_length_up_to_the_largest_store() -> None:
+    column = Column(Path(), np.dtype("|u1"), (2**40, 4096, 4096, 16))
+    assert len(column.header()) == 128
+
+
+def test_digests_cover_image_and_label(store: Store) -> None:
+    split = store.splits["validation"]
+    assert np.array_equal(digests_of(split.images, split.labels), split.digests)
+    assert not np.any(digests_of(split.images, split.labels + 1) == split.digests)
+
+
+def test_a_pickled_split_carries_no_pixels(store: Store) -> None:
+    split = store.splits["train"]
+    split.rows(np.array([1]))
+    data = pickle.dumps(split)
+    assert len(data) < 1000
+    assert np.array_equal(pickle.loads(data).labels, split.labels)
+
+
+def test_cannot_be_written_to(store: Store) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        store.splits["train"].images[0] = 0
+
+
+@pytest.mark.parametrize("wrong", [-1, 5000])
+def test_a_sample_out_of_range(store: Store, wrong: int) -> None:
+    with pytest.raises(DataError, match="0 to 4999"):
+        store.splits["train"].rows(np.array([0, wrong]))
+
+
+def test_many_processes_make_the_same_bytes(store: Store, tmp_path: Path) -> None:
+    assert contents(make(tmp_path / "store", workers=3).path) == contents(store.path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_kill_in_the_middle_loses_nothing(store: Store, tmp_path: Path, workers: int) -> None:
+    body = f"make_with(die_after(1500), {workers})"
+    hostile_disk.run(tmp_path, GENERATE + body)
+    half = tmp_path / "store"
+    assert (half / "building.jsonl").read_text().count("\n") >= 2
+    with pytest.raises(DataError, match=r"unfinished store.*goes on where it stopped"):
+        Store.open(half)
+    seen: list[int] = []
+    generate(half, Ramp(), name="ramp", classes=CLASSES, splits=COUNTS, workers=workers,
+             progress=lambda done, total: seen.append(done))  # fmt: skip
+    assert seen[0] >= 1500
+    assert seen[-1] == sum(COUNTS.values())
+    assert contents(half) == contents(store.path)
+
+
+def test_killed_at_every_chunk(store: Store, tmp_path: Path) -> None:
+    for done in (0, 1024, 2048, 3072, 4096, 5000, 5700):
+        ended = hostile_disk.run(tmp_path, GENERATE + f"make_with(die_after({done}), 1)")
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+    make(tmp_path / "store")
+    assert contents(tmp_path / "store") == contents(store.path)
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    code = hostile_disk.run_and_see_all_end(tmp_path, GENERATE + "make_with(die_after(1024), 2)")
+    assert code == -signal.SIGKILL
+
+
+def test_a_killed_worker_is_explained_and_the_rest_kept(store: Store, tmp_path: Path) -> None:
+    deadly = tmp_path / "deadly"
+    deadly.touch()
+    source = Ramp(deadly_file=str(deadly))
+    with pytest.raises(EnvironmentLacksError, match=r"worker process was killed.*fewer than 2"):
+        make(tmp_path / "store", source=source, workers=2)
+    deadly.unlink()
+    assert contents(make(tmp_path / "store", source=source).path) == contents(store.path)
+
+
+def test_ctrl_c_is_the_parents_from_a_workers_first_line_on() -> None:
+    """A worker that is still importing would print a traceback."""
+    ((_, held),) = in_parallel(
+        [("mask", partial(signal.pthread_sigmask, signal.SIG_BLOCK, ()))], workers=2
+    )
+    assert signal.SIGINT in held
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_torn_line_of_the_journal_is_done_again(store: Store, tmp_path: Path) -> None:
+    hostile_disk.run(tmp_path, GENERATE + "make_with(die_after(3000), 1)")
+    journal = tmp_path / "store" / "building.jsonl"
+    journal.write_text(journal.read_text()[:-5])
+    make(tmp_path / "store")
+    assert contents(tmp_path / "store") == contents(store.path)
+
+
+def test_a_full_disk_is_explained_and_the_rest_kept(store: Store, tmp_path: Path) -> None:
+    printed = hostile_disk.run_on_small_disk(
+        tmp_path,
+        GENERATE
+        + """
+from ai500.core.errors import EnvironmentLacksError
+try:
+    make_with(lambda done, total: fill_disk() if done else None, 1)
+except EnvironmentLacksError as error:
+    print(error)
+print(Path("store/manifest.json").exists())
+empty_disk()
+seen = []
+store = make_with(lambda done, total: seen.append(done), 1)
+store.verify()
+print(seen[0], store.sha256)
+""",
+        megabytes=4,
+    )
+    assert "cannot write store/train.images.npy (E" in printed
+    assert "False" in printed
+    assert printed.endswith(f"1024 {store.sha256}\n")
+
+
+def test_too_small_a_disk_is_refused_before_the_work(tmp_path: Path) -> None:
+    splits = {"train": 10**12}
+    with pytest.raises(EnvironmentLacksError, match=r"needs 208000000000000 bytes.*\d+ are free"):
+        generate(tmp_path / "store", Ramp(), name="ramp", classes=CLASSES, splits=splits)
+
+
+def test_no_permission_is_explained(tmp_path: Path) -> None:
+    body = """
+import tempfile
+folder = Path(tempfile.mkdtemp())
+folder.chmod(0o555)
+become_nobody()
+try:
+    generate(folder / "store", Ramp(), name="ramp", classes=CLASSES, splits=COUNTS, workers=1)
+except EnvironmentLacksError as error:
+    print(error.exit_code, error)
+"""
+    done = hostile_disk.run(tmp_path, GENERATE + body)
+    assert done.stdout.startswith("3 cannot write"), done.stderr
+    assert "(EACCES): you may not write there" in done.stdout
+
+
+@pytest.mark.parametrize("file", ["train.images.npy", "validation.labels.npy", "train.digests.npy"])
+def test_a_corrupt_byte_is_named(tmp_path: Path, file: str) -> None:
+    store = make(tmp_path / "store")
+    with (store.path / file).open("r+b") as opened:
+        opened.seek(-3, os.SEEK_END)
+        byte = opened.read(1)
+        opened.seek(-3, os.SEEK_END)
+        opened.write(bytes([byte[0] ^ 1]))
+    expected = store.file_sha256[file]
+    with pytest.raises(DataError, match=rf"{file}: corrupt: SHA-256 is [0-9a-f]{{64}}.*{expected}"):
+        Store.open(store.path).verify()
+
+
+def test_a_missing_and_a_short_file_are_named(tmp_path: Path) -> None:
+    store = make(tmp_path / "store")
+    file = store.path / "train.labels.npy"
+    data = file.read_bytes()
+    file.write_bytes(data[:-1])
+    with pytest.raises(DataError, match=rf"train.labels.npy: has {len(data) - 1} bytes"):
+        Store.open(store.path)
+    file.unlink()
+    with pytest.raises(DataError, match=r"train.labels.npy: this file of the store is missing"):
+        Store.open(store.path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "other"}, "it says"),
+        ({"classes": ["cat"]}, "it says"),
+        ({"format": "ai500 store 9"}, "format"),
+        ({"splits": {"train": {}}}, "no manifest"),
+        ({"splits": [1]}, "no manifest"),
+    ],
+)
+def test_a_changed_manifest_is_named(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    path = make(tmp_path / "store").path
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(DataError, match=rf"manifest\.json.*{message}"):
+        Store.open(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\0\xff"])
+def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(DataError, match=r"manifest\.json"):
+        Store.open(tmp_path)
+
+
+def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere is no store: there is no such folder"):
+        Store.open(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"it has no manifest\.json, and no years of climate"):
+        Store.open(tmp_path)
+    (tmp_path / "a.zip").touch()
+    with pytest.raises(DataError, match="is no store: it is a file"):
+        Store.open(tmp_path / "a.zip")
+
+
+def test_a_finished_store_is_used(store: Store) -> None:
+    before = (store.path / "train.images.npy").stat().st_mtime_ns
+    assert make(store.path, expected_sha256=store.sha256) == store
+    assert (store.path / "train.images.npy").stat().st_mtime_ns == before
+
+
+def test_another_store_is_not_overwritten(store: Store) -> None:
+    with pytest.raises(DataError, match="holds another store"):
+        make(store.path, expected_sha256="f" * 64)
+    with pytest.raises(DataError, match="holds another store"):
+        generate(store.path, Ramp(), name="ramp", classes=CLASSES, splits={"train": 1})
+
+
+def test_another_half_made_store_is_not_mixed_in(tmp_path: Path) -> None:
+    hostile_disk.run(tmp_path, GENERATE + "make_with(die_after(1500), 1)")
+    with pytest.raises(DataError, match="another half-made store"):
+        make(tmp_path / "store", source=Ramp(step=8))
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(DataError, match="holds other files"):
+        make(tmp_path)
+    with pytest.raises(DataError, match="is a file"):
+        make(tmp_path / "thesis.tex")
+
+
+def test_other_bytes_than_expected_are_refused_and_deleted(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"has SHA-256 {store.sha256}.*must have {'0' * 64}"):
+        make(tmp_path / "store", expected_sha256="0" * 64)
+    assert not list((tmp_path / "store").glob("*.npy"))
+    make(tmp_path / "store", expected_sha256=store.sha256)
+
+
+def test_two_processes_make_one_store(store: Store, tmp_path: Path) -> None:
+    body = """
+import subprocess
+if len(sys.argv) == 1:
+    both = [subprocess.Popen([sys.executable, __file__, "child"]) for _ in range(2)]
+    sys.exit(sum(child.wait() for child in both))
+make_with(None, 1)
+"""
+    done = hostile_disk.run(tmp_path, GENERATE + body)
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / "store") == contents(store.path)
+
+
+def test_a_source_that_breaks_its_word_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="labels 0 to 2; 2 classes have labels 0 to 1"):
+        generate(tmp_path / "s", Ramp(), name="ramp", classes=["a", "b"], splits={"train": 9})

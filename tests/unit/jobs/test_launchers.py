@@ -1,0 +1,239 @@
+"""Launchers: the words each one starts a command with, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tomllib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ai500.config import Config, ContainerConfig, load
+from ai500.config_toml import to_toml
+from ai500.core import plugins
+from ai500.core.errors import ConfigError
+from ai500.jobs.launchers import Container, apptainer, bare, docker, podman, pyxis
+
+COMMAND = ["python3", "-m", "ai500.jobs.node_agent", "/runs/a run; rm -rf $HOME/trial"]
+TOLD = Container(
+    image="image.sif",
+    mounts=("/runs/a run", "/data", "/opt/site:/site:ro"),
+    accelerators=True,
+    environment=("PYTHONPATH", "AI500_MEMBER"),
+    working_directory="/runs/a run",
+    flags=("--site-flag",),
+)
+CONTAINED = (apptainer, podman, docker, pyxis)
+
+# Whatever a folder can be called, but for the two signs that no notation has room for.
+names = st.text(st.characters(exclude_characters="/\0:\r", exclude_categories=["Cs"]), min_size=1)
+folders = names.filter(lambda name: name not in (".", "..")).map(lambda name: f"/data/{name}")
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ordinary user of two groups, whoever runs the tests."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    monkeypatch.setattr(os, "getegid", lambda: 100)
+    monkeypatch.setattr(os, "getgroups", lambda: [100, 2000])
+
+
+def test_bare_leaves_the_command_alone() -> None:
+    assert bare(None)(COMMAND) == COMMAND
+    assert bare(None).srun_flags == ()
+
+
+def test_apptainer() -> None:
+    launcher = apptainer(TOLD)
+    assert launcher(COMMAND) == [
+        "apptainer", "exec", "--no-home",
+        "--bind=/data:/data", "--bind=/runs/a run:/runs/a run", "--bind=/opt/site:/site:ro",
+        "--pwd=/runs/a run", "--nv", "--site-flag", "image.sif",
+        *COMMAND,
+    ]  # fmt: skip
+    assert launcher.srun_flags == ()
+
+
+def test_singularity_and_another_vendor() -> None:
+    told = replace(
+        TOLD, mounts=(), flags=(), runtime=("singularity", "--quiet"), accelerator_flags=("--rocm",)
+    )
+    assert apptainer(told)(["true"]) == [
+        "singularity", "--quiet", "exec", "--no-home", "--pwd=/runs/a run", "--rocm", "image.sif",
+        "true",
+    ]  # fmt: skip
+
+
+ENGINE = [
+    "run", "--rm", "--network=host", "--uts=host", "--ipc=host", "--pid=host",
+    "--log-driver=none", "--security-opt=label=disable", "--entrypoint=",
+]  # fmt: skip
+PLACES = [
+    "--mount=type=bind,source=/data,target=/data",
+    "--mount=type=bind,source=/runs/a run,target=/runs/a run",
+    "--mount=type=bind,source=/opt/site,target=/site,readonly",
+    "--workdir=/runs/a run",
+    "--env=AI500_LAUNCHER_PID", "--env=PYTHONPATH", "--env=AI500_MEMBER",
+]  # fmt: skip
+DEVICES = [
+    "--env=CUDA_VISIBLE_DEVICES", "--env=HIP_VISIBLE_DEVICES", "--env=ROCR_VISIBLE_DEVICES",
+    "--env=ZE_AFFINITY_MASK",
+]  # fmt: skip
+WATCH = (
+    '({ while kill -0 $$ && read -r _ _ state _ <"/proc/$AI500_LAUNCHER_PID/stat" && '
+    '[ "$state" != Z ]; do sleep 1; done; kill -KILL $$; } >/dev/null 2>&1 &); exec "$@"'
+)
+OUTSIDE = ["sh", "-c", 'AI500_LAUNCHER_PID=$$ exec "$@"', "sh"]
+INSIDE = ["sh", "-c", WATCH, "sh"]
+
+
+@pytest.mark.usefixtures("user")
+def test_podman_without_root() -> None:
+    launcher = podman(TOLD)
+    assert launcher(COMMAND) == [
+        *OUTSIDE, "podman", *ENGINE, "--userns=keep-id", "--device=nvidia.com/gpu=all",
+        *PLACES, *DEVICES, "--site-flag", "image.sif", *INSIDE, *COMMAND,
+    ]  # fmt: skip
+    assert launcher.srun_flags == ()
+
+
+def test_podman_as_root_without_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    told = replace(TOLD, accelerators=False, runtime=("podman", "--cgroup-manager=cgroupfs"))
+    assert podman(told)(COMMAND) == [
+        *OUTSIDE, "podman", "--cgroup-manager=cgroupfs", *ENGINE, "--user=0:0",
+        *PLACES, "--site-flag", "image.sif", *INSIDE, *COMMAND,
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("user")
+def test_docker() -> None:
+    launcher = docker(TOLD)
+    assert launcher(COMMAND) == [
+        *OUTSIDE, "docker", *ENGINE,
+        "--user=1234:100", "--group-add=2000", "--ulimit=memlock=-1", "--gpus=all",
+        *PLACES, *DEVICES, "--site-flag", "image.sif", *INSIDE, *COMMAND,
+    ]  # fmt: skip
+    assert launcher.srun_flags == ()
+
+
+def test_pyxis_leaves_the_command_to_srun() -> None:
+    told = replace(TOLD, mounts=("/runs/7", "/data", "/opt/site:/site:ro"))
+    launcher = pyxis(told)
+    assert launcher(COMMAND) == COMMAND
+    assert launcher.srun_flags == (
+        "--container-image=image.sif",
+        "--container-mounts=/data:/data,/runs/7:/runs/7,/opt/site:/site:ro",
+        "--container-workdir=/runs/a run",
+        "--container-env=PYTHONPATH,AI500_MEMBER",
+        "--no-container-mount-home",
+        "--no-container-entrypoint",
+        "--site-flag",
+    )
+
+
+def test_of_two_mounts_at_one_place_the_later_counts() -> None:
+    told = replace(TOLD, mounts=("/data/", "/data/inner", "/cache:/data:ro"))
+    binds = [word for word in apptainer(told)(()) if word.startswith("--bind")]
+    assert binds == ["--bind=/cache:/data:ro", "--bind=/data/inner:/data/inner"]
+
+
+def test_bare_refuses_an_image() -> None:
+    with pytest.raises(ConfigError, match=r"'image.sif', but .* Set scheduler.launcher to"):
+        bare(TOLD)
+
+
+@pytest.mark.parametrize("launcher", CONTAINED)
+@pytest.mark.parametrize("told", [None, replace(TOLD, image="")])
+def test_others_refuse_none(launcher: type, told: Container | None) -> None:
+    with pytest.raises(ConfigError, match=r"needs an image\. Set container\.image"):
+        launcher(told)
+
+
+@pytest.mark.parametrize("launcher", CONTAINED)
+@pytest.mark.parametrize(
+    "mount", ["data", "", "data:/data", "/data:data", "/a:b", "/a:/b:/c", "/a:/b:rw:ro", "/a:"]
+)
+def test_a_mount_that_is_none(launcher: type, mount: str) -> None:
+    with pytest.raises(ConfigError, match="paths are absolute"):
+        launcher(replace(TOLD, mounts=(mount,)))
+
+
+@pytest.mark.parametrize(
+    ("launcher", "sign"),
+    [(apptainer, sign) for sign in ",^\\"]
+    + [(pyxis, sign) for sign in ', \t\n"$`\\']
+    + [(podman, "\r"), (docker, "\r")],
+)
+def test_a_name_that_the_runtime_cannot_write(launcher: type, sign: str) -> None:
+    for mount in (f"/data/a{sign}b", f"/data:/a{sign}b"):
+        with pytest.raises(ConfigError) as error:
+            launcher(replace(TOLD, mounts=(mount,)))
+        assert repr(sign) in str(error.value)
+
+
+@pytest.mark.parametrize("launcher", CONTAINED)
+@pytest.mark.parametrize("name", ["A=b", "A,B", "A*", "", "1A", "A B"])
+def test_a_variable_that_has_no_name(launcher: type, name: str) -> None:
+    with pytest.raises(ConfigError, match="not the name of a variable"):
+        launcher(replace(TOLD, environment=(name,)))
+
+
+def test_a_working_directory_is_absolute() -> None:
+    with pytest.raises(ConfigError, match="not absolute"):
+        podman(replace(TOLD, working_directory="here"))
+
+
+def test_pyxis_has_no_program_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"container\.runtime is set"):
+        pyxis(replace(TOLD, mounts=(), runtime=("enroot",)))
+
+
+@given(folder=folders, words=st.lists(st.text()))
+def test_hostile_names_reach_podman_and_docker_whole(folder: str, words: list[str]) -> None:
+    told = replace(TOLD, mounts=(folder,), working_directory=folder)
+    for launcher in (podman, docker):
+        found = launcher(told)(words)
+        assert found[len(found) - len(words) :] == words
+        assert f"--workdir={folder}" in found
+        [mount] = [word for word in found if word.startswith("--mount=")]
+        [fields] = csv.reader([mount.removeprefix("--mount=")], strict=True)
+        assert fields == ["type=bind", f"source={folder}", f"target={folder}"]
+
+
+@given(folder=folders)
+def test_hostile_names_reach_the_others_whole_or_are_refused(folder: str) -> None:
+    told = replace(TOLD, mounts=(folder,))
+    try:
+        assert f"--bind={folder}:{folder}" in apptainer(told)(())
+    except ConfigError:
+        assert set(folder) & set(",^\\") or folder.strip() != folder
+    try:
+        assert f"--container-mounts={folder}:{folder}" in pyxis(told).srun_flags
+    except ConfigError:
+        assert set(folder) & set(',"$`\\') or len(folder.split()) != 1 or folder.strip() != folder
+
+
+def test_all_are_plugins() -> None:
+    assert plugins.names("launcher") == ["apptainer", "bare", "docker", "podman", "pyxis"]
+    assert plugins.load("launcher", "podman") is podman
+
+
+def test_a_container_as_configured() -> None:
+    asked = {"mounts": ["/site:ro"], "environment": ["HOME", "A"], "flags": ["-x"]}
+    config = load(overrides={f"container.{key}": value for key, value in asked.items()}).container
+    wanted = {"folders": ["/run"], "accelerators": False, "environment": ["A", "B"]}
+    assert Container.of(config, working_directory="/run", **wanted) is None  # type: ignore[arg-type]
+    found = Container.of(replace(config, image="i"), working_directory="/run", **wanted)  # type: ignore[arg-type]
+    assert found == Container("i", ("/run", "/site:ro"), False, ("A", "B", "HOME"), "/run", ("-x",))
+
+
+@given(mounts=st.lists(names), flags=st.none() | st.lists(names))
+def test_lists_of_text_survive_toml(mounts: list[str], flags: list[str] | None) -> None:
+    asked = None if flags is None else tuple(flags)
+    config = Config(container=ContainerConfig(mounts=tuple(mounts), accelerator_flags=asked))
+    data = tomllib.loads(to_toml(config))["container"]
+    assert (data["mounts"], data.get("accelerator_flags")) == (mounts, flags)

@@ -1,0 +1,319 @@
+"""Each meter on a tree that looks like a node, and on this machine; absent is never zero."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ai500.meters import (
+    Absent,
+    Meter,
+    Reading,
+    cray,
+    disk,
+    drm,
+    host,
+    ipmi,
+    network,
+    open_meters,
+    rapl,
+    slurm,
+)
+from ai500.meters.programs import Program, ProgramFailedError
+from tests.support.metered import tree
+
+POWERCAP = "sys/class/powercap"
+
+
+def told(meter: Meter | Absent) -> dict[tuple[str, str], float]:
+    assert not isinstance(meter, Absent), meter
+    return {(one.device, one.quantity): one.value for one in meter.read()}
+
+
+def package(number: int, energy: int, *, memory: int | None) -> dict[str, str]:
+    zone = f"{POWERCAP}/intel-rapl:{number}"
+    files = {
+        f"{zone}/name": f"package-{number}",
+        f"{zone}/energy_uj": f"{energy}",
+        f"{zone}/max_energy_range_uj": "262143328850",
+        f"{zone}:0/name": "core",
+        f"{zone}:0/energy_uj": "999999999",
+        f"{zone}:0/max_energy_range_uj": "262143328850",
+    }
+    if memory is not None:
+        files |= {
+            f"{zone}:1/name": "dram",
+            f"{zone}:1/energy_uj": f"{memory}",
+            f"{zone}:1/max_energy_range_uj": "65712999613",
+        }
+    return files
+
+
+def test_rapl_reads_packages_and_their_memory_but_no_part_twice(tmp_path: Path) -> None:
+    psys = {f"{POWERCAP}/intel-rapl:2/name": "psys", f"{POWERCAP}/intel-rapl:2/energy_uj": "7"}
+    files = package(0, 1_500_000, memory=250_000) | package(1, 2_500_000, memory=750_000) | psys
+    meter = rapl.open_meter(tree(tmp_path, files))
+    assert not isinstance(meter, Absent)
+    assert meter.covers == ("processors", "memory")
+    assert meter.read() == [
+        Reading("package-0", "energy_joules", 1.5, 262_143.32885),
+        Reading("package-1", "energy_joules", 2.5, 262_143.32885),
+        Reading("package-0 dram", "energy_joules", 0.25, 65_712.999613),
+        Reading("package-1 dram", "energy_joules", 0.75, 65_712.999613),
+    ]
+
+
+def test_rapl_without_memory_says_so(tmp_path: Path) -> None:
+    meter = rapl.open_meter(tree(tmp_path, package(0, 5, memory=None)))
+    assert not isinstance(meter, Absent)
+    assert meter.covers == ("processors",)
+
+
+def test_rapl_that_may_not_be_read_is_absent(tmp_path: Path) -> None:
+    """Root reads everything, so the counter is a folder here: unreadable for everybody."""
+    root = tree(tmp_path, package(0, 5, memory=None))
+    (root / f"{POWERCAP}/intel-rapl:0/energy_uj").unlink()
+    (root / f"{POWERCAP}/intel-rapl:0/energy_uj").mkdir()
+    found = rapl.open_meter(root)
+    assert isinstance(found, Absent)
+    assert "root alone" in found.reason
+
+
+def card(number: int, vendor: str, sensors: dict[str, str], more: dict[str, str]) -> dict[str, str]:
+    device = f"sys/class/drm/card{number}/device"
+    files = {f"{device}/vendor": vendor}
+    files |= {f"{device}/hwmon/hwmon{number}/{name}": text for name, text in sensors.items()}
+    return files | {f"{device}/{name}": text for name, text in more.items()}
+
+
+def test_cards_of_amd_and_intel_by_their_hwmon(tmp_path: Path) -> None:
+    memory = {"gpu_busy_percent": "87", "mem_info_vram_used": "3", "mem_info_vram_total": "4"}
+    power = {"power1_average": "305000000", "temp1_input": "61000", "freq1_input": "2100000000"}
+    files = card(1, "0x1002", power, memory)
+    files |= card(2, "0x8086", {"energy1_input": "42000000"}, {})
+    files |= card(3, "0x10de", {"power1_average": "1"}, {})  # NVML's
+    files |= {"sys/class/drm/card1-DP-1/status": "disconnected"}
+    root = tree(tmp_path, files)
+    amd = root / "sys/class/drm/card1/device"
+    slot = root / "sys/devices/0000:c1:00.0"
+    slot.parent.mkdir()
+    amd.rename(slot)
+    amd.symlink_to(slot)
+    assert told(drm.open_meter(root)) == {
+        ("0000:c1:00.0", "watts"): 305.0,
+        ("0000:c1:00.0", "temperature_celsius"): 61.0,
+        ("0000:c1:00.0", "clock_hertz"): 2.1e9,
+        ("0000:c1:00.0", "utilization"): 0.87,
+        ("0000:c1:00.0", "memory_bytes"): 3.0,
+        ("0000:c1:00.0", "memory_utilization"): 0.75,
+        ("device", "energy_joules"): 42.0,
+    }
+
+
+def test_cray_s_counters_have_units_behind_them(tmp_path: Path) -> None:
+    folder = "sys/cray/pm_counters"
+    root = tree(tmp_path, {f"{folder}/energy": "178 J", f"{folder}/power": "420 W 1660000 us"})
+    assert told(cray.open_meter(root)) == {
+        ("node", "energy_joules"): 178.0,
+        ("node", "watts"): 420.0,
+    }
+
+
+def test_only_whole_disks_count(tmp_path: Path) -> None:
+    lines = [
+        "   8   0 sda 10 0 2000 5 20 0 4000 9 0 0 0",
+        "   8   1 sda1 10 0 2000 5 20 0 4000 9 0 0 0",
+        " 253   0 dm-0 10 0 2000 5 20 0 4000 9 0 0 0",
+        "   7   0 loop0 1 0 64 5 0 0 0 0 0 0 0",
+    ]
+    files = {"proc/diskstats": "\n".join(lines), "sys/block/sda/device/model": "disk"}
+    files |= {"sys/block/dm-0/size": "1", "sys/block/loop0/size": "1"}
+    assert told(disk.open_meter(tree(tmp_path, files))) == {
+        ("sda", "disk_read_bytes"): 2000 * 512,
+        ("sda", "disk_written_bytes"): 4000 * 512,
+    }
+
+
+def interfaces(*rows: tuple[str, int, int]) -> str:
+    lines = ["Inter-|   Receive |  Transmit", " face |bytes packets errs |bytes packets"]
+    lines += [f"{name:>6}: {got} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0" for name, got, sent in rows]
+    return "\n".join(lines)
+
+
+def test_network_counts_hardware_once_and_the_loop_apart(tmp_path: Path) -> None:
+    rows = [("lo", 5, 5), ("eth0", 11, 12), ("bond0", 11, 12), ("docker0", 1, 1), ("ib0", 70, 80)]
+    counters = "sys/class/infiniband/mlx5_0/ports/1/counters"
+    files = {
+        "proc/net/dev": interfaces(*rows),
+        "sys/class/net/eth0/device/vendor": "0x15b3",
+        "sys/class/net/eth0/type": "1",
+        "sys/class/net/ib0/device/vendor": "0x15b3",
+        "sys/class/net/ib0/type": "32",
+        f"{counters}/port_rcv_data": "100",
+        f"{counters}/port_xmit_data": "200",
+    }
+    assert told(network.open_meter(tree(tmp_path, files))) == {
+        ("lo", "network_received_bytes"): 5,
+        ("lo", "network_sent_bytes"): 5,
+        ("eth0", "network_received_bytes"): 11,
+        ("eth0", "network_sent_bytes"): 12,
+        ("mlx5_0:1", "network_received_bytes"): 400,
+        ("mlx5_0:1", "network_sent_bytes"): 800,
+    }
+
+
+def test_a_container_s_interfaces_have_no_hardware_and_count(tmp_path: Path) -> None:
+    files = {"proc/net/dev": interfaces(("lo", 1, 1), ("eth0", 2, 3))}
+    found = told(network.open_meter(tree(tmp_path, files)))
+    assert found["eth0", "network_sent_bytes"] == 3
+
+
+def test_host_tells_busy_and_all_processor_seconds(tmp_path: Path) -> None:
+    tick = os.sysconf("SC_CLK_TCK")
+    stat = f"cpu  {3 * tick} {tick} {tick} {10 * tick} {2 * tick} 0 0 {tick} 99 99\ncpu0 1 1 1 1"
+    memory = "MemTotal:  1000 kB\nMemFree:  1 kB\nMemAvailable:  400 kB\nHugePages_Total:  0"
+    found = told(host.open_meter(tree(tmp_path, {"proc/stat": stat, "proc/meminfo": memory})))
+    assert found["host", "cpu_busy_seconds"] == 6  # guests are counted in user and nice already
+    assert found["host", "cpu_total_seconds"] == 18
+    assert found["host", "memory_bytes"] == 600 * 1024
+    assert found["host", "memory_utilization"] == pytest.approx(0.6)
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+    path.chmod(0o755)
+
+
+def first_answer(meter: Meter | Absent) -> list[Reading]:
+    """`read` never waits: the program's answer is there some looks later."""
+    assert not isinstance(meter, Absent), meter
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            began = time.monotonic()
+            if found := meter.read():
+                return list(found)
+            assert time.monotonic() - began < 5  # the program takes longer than a look
+            time.sleep(0.02)
+    finally:
+        meter.close()
+    raise AssertionError("no answer")
+
+
+DCMI = """cat <<'END'
+
+    Instantaneous power reading:                   612 Watts
+    Minimum during sampling period:                  8 Watts
+    Maximum during sampling period:                954 Watts
+    Average power reading over sample period:      610 Watts
+    Power reading state is:                   activated
+END"""
+
+
+def test_ipmi_through_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin", "ipmitool", 'test "$*" = "dcmi power reading" || exit 1\n' + DCMI)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    absent = ipmi.open_meter(tmp_path)
+    assert isinstance(absent, Absent)
+    assert "/dev/ipmi0" in absent.reason
+    meter = ipmi.open_meter(tree(tmp_path, {"dev/ipmi0": ""}))
+    assert first_answer(meter) == [Reading("node", "watts", 612.0)]
+
+
+def test_a_controller_without_a_sensor_is_not_zero_watts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    program(tmp_path / "bin", "ipmitool", f"{DCMI.replace('612', '  0')}\ntouch {asked}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    meter = ipmi.open_meter(tree(tmp_path, {"dev/ipmi0": ""}))
+    assert not isinstance(meter, Absent)
+    deadline = time.monotonic() + 20
+    while not asked.exists() and time.monotonic() < deadline:
+        assert meter.read() == []
+        time.sleep(0.02)
+    time.sleep(0.1)
+    assert asked.exists()
+    assert meter.read() == []
+    meter.close()
+
+
+def test_slurm_s_energy_as_its_configuration_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = "NodeName=n7 Arch=x86_64 CurrentWatts=481 AveWatts=470 ExtSensorsWatts=0"
+    kind = tmp_path / "kind"
+    program(
+        tmp_path / "bin",
+        "scontrol",
+        f'case "$*" in "show config") echo "AcctGatherEnergyType = $(cat {kind})" ;;\n'
+        f'"--oneliner show node n7") echo "{node}" ;; *) exit 1 ;; esac',
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    kind.write_text("(null)")
+    assert isinstance(slurm.open_meter(tmp_path), Absent)
+    kind.write_text("acct_gather_energy/rapl")
+    meter = slurm.open_meter(tmp_path)
+    assert not isinstance(meter, Absent)
+    assert meter.covers == ("processors", "memory")
+    kind.write_text("acct_gather_energy/ipmi")
+    meter = slurm.open_meter(tmp_path)
+    assert not isinstance(meter, Absent)
+    assert meter.covers == ("node",)
+    assert first_answer(meter) == [Reading("n7", "watts", 481.0)]
+
+
+def test_slurm_s_joules_count_when_they_step(tmp_path: Path) -> None:
+    """They stand still between two reports: a value that was there before tells no moment."""
+    told = tmp_path / "told"
+    told.write_text("CurrentWatts=n/s ConsumedJoules=5000")
+    asking = Program(["cat", str(told)], every_seconds=0.0)
+    meter = slurm.Slurm(asking, node="n7", covers=("node",))
+    deadline = time.monotonic() + 20
+    found: list[Reading] = []
+    for joules in ("5000", "5000", "9000"):
+        told.write_text(f"CurrentWatts=n/s ConsumedJoules={joules}")
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until or (joules == "9000" and not found):
+            assert time.monotonic() < deadline
+            found += meter.read()
+            time.sleep(0.02)
+        assert joules == "9000" or not found
+    meter.close()
+    assert found == [Reading("n7", "energy_joules", 9000.0)]
+
+
+def test_a_program_that_fails_or_hangs_is_given_up() -> None:
+    for command, reason in (
+        (["sh", "-c", "echo no sensor; exit 3"], "exit code 3: no sensor"),
+        (["sleep", "60"], "no answer within 0.2 s"),
+    ):
+        patience = 0.2 if command[0] == "sleep" else 30.0
+        asking = Program(command, every_seconds=0.0, timeout_seconds=patience)
+        with pytest.raises(ProgramFailedError, match=reason):
+            for _ in range(1000):
+                assert asking.answer() is None
+                time.sleep(0.01)
+        asking.close()
+
+
+def test_this_machine_s_meters_are_here_or_say_why_not() -> None:
+    found, absent = open_meters()
+    assert {"host", "network"} <= set(found)
+    assert set(found) | set(absent) == {
+        "cray", "disk", "drm", "host", "ipmi", "network", "nvml", "rapl", "slurm",
+    }  # fmt: skip
+    assert all(absent.values())
+    busy = told(found["host"])["host", "cpu_busy_seconds"]
+    deadline = time.monotonic() + 0.3
+    while time.monotonic() < deadline:
+        pass
+    assert told(found["host"])["host", "cpu_busy_seconds"] > busy
+    for meter in found.values():
+        meter.close()

@@ -1,0 +1,117 @@
+"""The meter of NVIDIA's accelerators, with a stand-in for their driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SOURCE
+
+STAND_IN = '''
+"""A driver of two accelerators, the second without energy counter and utilization."""
+import itertools, types
+
+class NVMLError(Exception):
+    pass
+
+NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
+clock = itertools.count(1)
+
+def nvmlInit(): pass
+def nvmlShutdown(): print("shut down")
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetUUID(handle): return f"GPU-{handle}aaa".encode()
+def nvmlDeviceGetName(handle): return b"H200"
+def nvmlDeviceGetPowerUsage(handle): return 700_000 + handle
+def nvmlDeviceGetMemoryInfo(handle): return types.SimpleNamespace(used=60, total=80)
+def nvmlDeviceGetTemperature(handle, sensor): return 55
+def nvmlDeviceGetClockInfo(handle, kind): return 1980
+
+def nvmlDeviceGetTotalEnergyConsumption(handle):
+    if handle == 1:
+        raise NVMLError("Not Supported")
+    return 1000 * next(clock)
+
+def nvmlDeviceGetUtilizationRates(handle):
+    if handle == 1:
+        raise NVMLError("Not Supported")
+    return types.SimpleNamespace(gpu=93, memory=50)
+'''
+ASK = """
+import json
+from pathlib import Path
+from ai500.meters.nvml import open_meter
+meter = open_meter(Path("/"))
+if hasattr(meter, "reason"):
+    raise SystemExit(meter.reason)
+meter.read()
+print(json.dumps({f"{one.device} {one.quantity}": one.value for one in meter.read()}))
+meter.close()
+"""
+
+
+def nvml(folder: Path, driver: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """NVML's Python binding is a stand-in here; the real one is in tests/gpu."""
+    (folder / "pynvml.py").write_text(driver, encoding="utf-8")
+    plain = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
+    return subprocess.run(
+        [sys.executable, "-c", ASK],
+        env=plain | {"PYTHONPATH": f"{SOURCE}:{folder}"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_nvml_tells_what_each_accelerator_can(tmp_path: Path) -> None:
+    done = nvml(tmp_path, STAND_IN)
+    assert done.returncode == 0, done.stderr
+    told, closed = done.stdout.splitlines()
+    assert closed == "shut down"
+    assert '"GPU-0aaa energy_joules": 3.0' in told  # the first was asked when it was opened
+    assert '"GPU-0aaa utilization": 0.93' in told
+    assert '"GPU-0aaa memory_utilization": 0.75' in told
+    assert '"GPU-1aaa watts": 700.001' in told
+    assert '"GPU-1aaa clock_hertz": 1980000000.0' in told
+    assert "GPU-1aaa energy" not in told
+    assert "GPU-1aaa utilization" not in told
+
+
+@pytest.mark.parametrize("visible", ["1", "GPU-1"])
+def test_nvml_meters_the_accelerators_of_the_run(tmp_path: Path, visible: str) -> None:
+    done = nvml(tmp_path, STAND_IN, CUDA_VISIBLE_DEVICES=visible)
+    assert "GPU-1aaa watts" in done.stdout
+    assert "GPU-0aaa" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "both"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "1"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, False),
+    ],
+)
+def test_nvml_meters_all_where_nobody_knows_which_are_meant(
+    tmp_path: Path, environment: dict[str, str], both: bool
+) -> None:
+    """CUDA counts from the fastest, NVML along the bus: of unlike ones a number says little."""
+    unlike = STAND_IN.replace('return b"H200"', 'return f"kind {handle}"')
+    done = nvml(tmp_path, unlike, **environment)
+    assert "GPU-1aaa watts" in done.stdout
+    assert ("GPU-0aaa watts" in done.stdout) == both
+    assert ("all 2 are metered" in done.stderr) == both
+
+
+def test_nvml_without_driver_or_accelerator_is_absent(tmp_path: Path) -> None:
+    broken = STAND_IN.replace(
+        "def nvmlInit(): pass", "def nvmlInit(): raise NVMLError('no driver')"
+    )
+    assert nvml(tmp_path, broken).stderr.strip() == "NVML can't be used: no driver"
+    hidden = nvml(tmp_path, STAND_IN, CUDA_VISIBLE_DEVICES="")
+    assert "no accelerator of this run" in hidden.stderr

@@ -1,0 +1,226 @@
+"""Recorders in real processes: one of several samples, another takes over, training never fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500.core import events
+from ai500.meters.log import read_meters
+from ai500.meters.recorder import Recorder
+from ai500.records import Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from tests.conftest import SOURCE
+
+RECORD = """
+import sys, time
+from pathlib import Path
+from ai500.meters.recorder import Recorder
+path, member, lock = sys.argv[1:4]
+recorder = Recorder(
+    Path(path), trial=1, member=int(member), period_seconds=0.05, lock_name=lock
+)
+recorder.start()
+for line in sys.stdin:
+    recorder.mark() if line.strip() == "mark" else recorder.close()
+"""
+
+
+class Member:
+    """A process with a recorder, told by its input when to mark and when to end."""
+
+    def __init__(self, folder: Path, member: int, *path: Path) -> None:
+        self.log = folder / f"here-{member:03d}.jsonl"
+        search = ":".join(map(str, (SOURCE, *path)))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RECORD, str(self.log), str(member), str(folder)],
+            env={**os.environ, "PYTHONPATH": search, "TMPDIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> str:
+        """Its last words."""
+        self.say("end")
+        _, errors = self.process.communicate(timeout=30)
+        return errors
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in events.read(self.log) if line["event"] == kind]
+
+    def wait_until_it_records(self) -> None:
+        deadline = time.monotonic() + 60
+        while not self.log.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def killed() -> Iterator[list[Member]]:
+    """Whatever a test leaves running is ended."""
+    members: list[Member] = []
+    yield members
+    for member in members:
+        member.process.kill()
+        member.process.communicate()
+
+
+@pytest.mark.serial
+def test_one_of_two_samples_and_the_other_takes_over(tmp_path: Path, killed: list[Member]) -> None:
+    first = Member(tmp_path, 0)
+    killed.append(first)
+    first.wait_until_it_records()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("ai500-meters-*.lock")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    second = Member(tmp_path, 1)
+    killed.append(second)
+    second.wait_until_it_records()
+    second.say("mark")
+    time.sleep(0.5)
+    before = time.monotonic()
+    assert first.end() == ""
+    time.sleep(1.0)
+    assert second.end() == ""
+    sampled = [one["monotonic"] for one in second.events("sample")]
+    # While the first one samples, the second does so when it begins and at its mark.
+    assert len([at for at in sampled if at < before]) == 2
+    after = [at for at in sampled if at > before]
+    assert len(after) >= 3
+    last = first.events("sample")[-1]["monotonic"]
+    assert min(after) - last < 1.0
+    assert not list(tmp_path.glob("*.lock"))
+
+
+PLUGIN = """
+from ai500.meters import Reading
+
+class Thermometer:
+    covers = ("node",)
+    looks = 0
+
+    def read(self):
+        self.looks += 1
+        if self.looks > 3:
+            raise OSError("the wire is cut")
+        return [Reading("wall", "watts", 400.0 + self.looks)]
+
+    def close(self):
+        pass
+
+def open_meter(root):
+    return Thermometer()
+"""
+
+
+def test_a_meter_of_one_file_by_an_entry_point_and_what_it_breaks(
+    tmp_path: Path, killed: list[Member]
+) -> None:
+    """It is recorded like the built-in ones; when it fails, it alone stops, and is noted once."""
+    site = tmp_path / "site"
+    information = site / "wattmeter-1.0.dist-info"
+    information.mkdir(parents=True)
+    (site / "wattmeter.py").write_text(PLUGIN, encoding="utf-8")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: wattmeter\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[ai500.meter]\nwall = wattmeter:open_meter\n")
+    member = Member(tmp_path, 0, site)
+    killed.append(member)
+    member.wait_until_it_records()
+    time.sleep(0.5)
+    assert member.end() == ""
+    (head,) = member.events("meters")
+    assert head["covers"]["wall"] == ["node"]
+    (stopped,) = member.events("meter_stopped")
+    assert (stopped["meter"], stopped["reason"]) == ("wall", "OSError: the wire is cut")
+    (log,) = read_meters(tmp_path)
+    told = [
+        next(v for c, v in zip(s.columns, s.values, strict=True) if c.meter == "wall")
+        for s in log.samples
+    ]
+    assert told[:4] == [401.0, 402.0, 403.0, None]
+    busy = [
+        [v for c, v in zip(s.columns, s.values, strict=True) if c.quantity == "cpu_total_seconds"]
+        for s in log.samples
+    ]
+    assert len(busy) > 4
+    assert all(values and values[0] for values in busy)
+
+
+def test_a_folder_that_can_t_be_written_does_not_disturb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    recorder = Recorder(
+        tmp_path / "file" / "a-000.jsonl", trial=1, member=0, period_seconds=0.01, lock_name="x"
+    )
+    recorder.start()
+    recorder.mark()
+    recorder.close()
+    assert capsys.readouterr().err.startswith("meters: recording stopped: ")
+
+
+def test_no_period_no_meters(tmp_path: Path) -> None:
+    recorder = Recorder(
+        tmp_path / "a-000.jsonl", trial=1, member=0, period_seconds=0.0, lock_name="x"
+    )
+    recorder.start()
+    recorder.mark()
+    recorder.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_real_run_leaves_load_and_traffic_and_measures_energy_or_says_why(
+    finished_run: Path,
+) -> None:
+    run = RunFolder.open(finished_run)
+    plan, score = rundir.read(Plan, run.plan), rundir.read(Score, run.score)
+    for one in score.trials:
+        assert one.trial is not None
+        (log,) = read_meters(run.trial(one.trial).meters)
+        assert {head.member for head in log.heads} == set(range(plan.ensemble_size))
+        quantities = {c.quantity for sample in log.samples for c in sample.columns}
+        assert {"cpu_busy_seconds", "network_sent_bytes", "memory_utilization"} <= quantities
+        assert "lo" in {c.device for sample in log.samples for c in sample.columns}
+        told = [e for e in events.read(run.events) if e.get("trial") == one.trial]
+        first = min(e["monotonic"] for e in told if e["event"] == "first_batch")
+        last = max(e["monotonic"] for e in told if e["event"] == "end")
+        times = sorted(sample.clocks["monotonic"] for sample in log.samples)
+        assert times[0] < first
+        assert times[-1] > last
+        for place, head in enumerate(log.heads):  # at least: begun, first batch, end
+            assert sum(sample.recorder == place for sample in log.samples) >= 3, head
+        metered = any(parts for head in log.heads for parts in head.covers.values())
+        assert (one.energy_joules is not None) == metered
+        assert (one.vflops_per_watt is None) == (one.power_coverage is None) == (not metered)
+    page = run.report.read_text(encoding="utf-8")
+    assert "Hosts over time" in page
+    assert "Network over time" in page
+    if score.energy_joules is None:
+        assert "Energy was not measured: " in page
+        assert "has no power meter (" in page
+
+
+def test_lines_are_as_the_documentation_says(finished_run: Path) -> None:
+    file = next(RunFolder.open(finished_run).trial(1).meters.glob("*.jsonl"))
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [line["event"] for line in lines[:3]] == ["meters", "columns", "sample"]
+    assert len(lines[1]["columns"]) == len(lines[2]["values"])
+    documented = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding="utf-8")
+    for name in ("meters", "columns", "sample", "meter_stopped"):
+        assert f"`{name}`" in documented

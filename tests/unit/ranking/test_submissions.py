@@ -1,0 +1,217 @@
+"""A folder of submissions becomes a list: what is ranked, and what is rejected for which reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ai500 import cli
+from ai500.pipeline import scoring
+from ai500.ranking import read
+from ai500.ranking.entries import Ranked, Rejected, reasons_against
+from ai500.ranking.read import find_submissions, read_submissions
+from ai500.ranking.site import build
+from ai500.records import Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.findings import Judgement
+from ai500.submission import archive, packing, signing
+from ai500.submission.description import describe
+from tests.support.submitted import WISH, packed, small_run, submittable_run
+from tests.support.synthetic_list import TITLE, snapshot, submission
+
+pytestmark = pytest.mark.xdist_group("ranking")  # one folder of submissions
+
+
+@pytest.mark.parametrize("vflops", [2e307, 1e-40, 0.0, float("nan")])
+def test_a_score_beyond_all_machines_is_rejected(vflops: float, submitted: Submitted) -> None:
+    score, judgement = submitted
+    assert reasons_against(score, judgement) == []
+    (reason,) = reasons_against(dataclasses.replace(score, vflops=vflops), judgement)
+    assert reason.startswith("VFLOPS is")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("by nothing")])
+def test_whatever_a_file_causes_it_is_only_rejected(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    (tmp_path / "x.ai500").touch()
+    monkeypatch.setattr(hashlib, "file_digest", fail)
+    (found,) = read_submissions(tmp_path, find_submissions(tmp_path))
+    assert isinstance(found, Rejected)
+    assert "can't be read" in found.reasons[0]
+
+
+def forged(path: Path) -> None:
+    """A submission whose score is better than its events, with a manifest that fits."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = submittable_run(Path(scratch) / "run", host="forger")
+        plan = rundir.read(Plan, run.plan)
+        score, judgement = scoring.judge_run(run, level="hardware")
+        better = dataclasses.replace(score, vflops=2 * score.vflops)
+        files = packing.collect(run) | packing.judged_files(better, judgement)
+        files |= packing.added_files(describe(run, plan, WISH), plan, notes=None)
+        packing.seal(files, key=None)
+        archive.pack(path, files)
+
+
+def disguised(path: Path) -> None:
+    """The run of `slow` under another name, its events written in another way."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = submittable_run(Path(scratch) / "run")
+        with run.events.open("a", encoding="utf-8") as file:
+            file.write("torn\n")
+        packed(run, path, wish=dataclasses.replace(WISH, system_name="Somebody else"))
+
+
+Submitted = tuple[Score, Judgement]
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    run = submittable_run(tmp_path_factory.mktemp("run") / "run")
+    return scoring.judge_run(run, level="hardware")
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four that count, and one of each kind that does not."""
+    folder = tmp_path_factory.mktemp("submissions")
+    (folder / "2026").mkdir()
+    submission(folder, "slow", epoch_seconds=2.0, system_name="Slow")
+    submission(folder / "2026", "new", epoch_seconds=1.0, system_name="Twice", notes="<b>new</b>")
+    submission(folder, "old", epoch_seconds=1.5, system_name="Twice", edition="2026-10")
+    submission(folder, "free", epoch_seconds=1.5, system_name="Twice", level="free")
+    shutil.copy(folder / "slow.ai500", folder / "slow again.ai500")
+    disguised(folder / "slow by another name.ai500")
+    forged(folder / "forged.ai500")
+    packed(small_run(folder / "run"), folder / "too few trials.ai500")
+    shutil.rmtree(folder / "run")
+    data = bytearray((folder / "old.ai500").read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / "damaged.ai500").write_bytes(data)
+    (folder / "empty.ai500").touch()
+    (folder / "gone.ai500").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe.ai500")
+    (folder / os.fsdecode(b"not text \xff.ai500")).write_bytes(b"junk")
+    (folder / "a folder.ai500").mkdir()
+    return folder
+
+
+def test_a_folder_of_submissions_becomes_a_list(
+    submissions: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    site = tmp_path / "site"
+    assert command("rank", submissions, "-o", site, "--json", monkeypatch=monkeypatch) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["level"], one["rank"], one["system"]) for one in told["entries"]] == [
+        ("hardware", 1, "Twice"),
+        ("hardware", None, "Twice"),
+        ("hardware", 2, "Slow"),
+        ("free", 1, "Twice"),
+    ]
+    vflops = [one["vflops"] for one in told["entries"]]
+    assert vflops[0] > vflops[1] > vflops[2]
+    reasons = {one["file"]: "; ".join(one["reasons"]) for one in told["rejected"]}
+    assert "the same file as slow again.ai500" in reasons.pop("slow.ai500")
+    assert "the same run" in reasons.pop("slow by another name.ai500")
+    assert "score.json: vflops is" in reasons["forged.ai500"]
+    assert "the raw events give" in reasons.pop("forged.ai500")
+    assert "trials" in reasons.pop("too few trials.ai500")
+    assert reasons.pop("damaged.ai500")
+    assert reasons.pop("empty.ai500")
+    assert "No such file" in reasons.pop("gone.ai500")
+    assert "no file" in reasons.pop("pipe.ai500")
+    assert reasons.pop(r"not text \xdcff.ai500")
+    assert reasons == {}
+    assert command("rank", submissions, "-o", tmp_path / "again", monkeypatch=monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines() if "open /" not in line)
+    assert snapshot(site) == snapshot(tmp_path / "again")
+    assert str(submissions).encode() not in b"".join(snapshot(site).values())
+    assert b"ai500-submission-" not in b"".join(snapshot(site).values())
+
+
+def test_worker_processes_give_the_same_list(
+    submissions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = find_submissions(submissions)
+    alone = list(read_submissions(submissions, paths))
+    monkeypatch.setattr(read, "LEAST_FOR_WORKERS", 2)
+    monkeypatch.setattr(read, "available_cores", lambda: 2)
+    assert list(read_submissions(submissions, paths)) == alone
+
+
+def test_an_entry_shows_all_of_its_submission(submissions: Path, tmp_path: Path) -> None:
+    built = build(
+        read_submissions(submissions, [submissions / "2026" / "new.ai500"]), tmp_path, title=TITLE
+    )
+    (one,) = built.entries
+    page = (tmp_path / "entries" / f"{one.id}.html").read_text()
+    for heading in ("Score", "Every trial, raw", "The nine layers", "Training", "System",
+                    "Hyper-parameters", "Members", "Identity"):  # fmt: skip
+        assert f">{heading}</h" in page
+    assert page.count("<svg") >= 5
+    assert "&lt;b&gt;new&lt;/b&gt;" in page
+    assert hashlib.sha256((submissions / "2026" / "new.ai500").read_bytes()).hexdigest() in page
+    assert one.vflops_per_watt is None
+    assert "not measured" in page
+    layers = (tmp_path / "data" / "entries" / f"{one.id}.js").read_text()
+    data = json.loads(layers.removeprefix("ai500.entry(").removesuffix(");\n"))
+    assert sorted(data["layers"]) == [str(layer) for layer in range(1, 10)]
+    assert data["layers"]["9"]["epochs"] == "11"
+
+
+def test_only_the_trusted_are_ranked_where_that_is_asked(submissions: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    signing.make_key(key)
+    signed = tmp_path / "signed"
+    signed.mkdir()
+    run = submittable_run(tmp_path / "run")
+    packed(run, signed / "signed.ai500", key=key)
+    shutil.copy(submissions / "slow.ai500", signed)
+    known = signing.public_path(key)
+    found = list(read_submissions(signed, find_submissions(signed), trusted_keys=known))
+    assert [type(each).__name__ for each in found] == ["Ranked", "Rejected"]
+    assert isinstance(found[0], Ranked)
+    assert found[0].entry.signed
+
+
+def command(*arguments: str | Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of `ai500 …`, in this process."""
+    monkeypatch.setattr(sys, "argv", ["ai500", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+def test_a_title_is_plain_text(
+    submissions: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "site"
+    code = command("rank", submissions, "-o", out, "--title", "\udcff", monkeypatch=monkeypatch)
+    assert code == 2
+    assert "--title" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "missing", "file.txt"])
+def test_a_folder_without_submissions_says_so(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").write_text("no submission")
+    code = command("rank", tmp_path / name, "--out", tmp_path / "site", monkeypatch=monkeypatch)
+    assert code == 2
+    assert "submission" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,197 @@
+"""The report says what the records say: complete, marked, escaped, and without torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ai500.core.units import human_si
+from ai500.records import Score
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.report import sections
+from ai500.report.html import ROWS_SHOWN, write_report
+from ai500.report.run_data import read_contents
+from ai500.report.summary import verdict
+from tests.support.synthetic_run import Shape, write_synthetic_run
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Words(HTMLParser):
+    """The page's text, and its tags."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._said: list[str] = []
+        self.feed(page)
+        self.text = " ".join(" ".join(self._said).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self._said.append(data)
+
+
+def report(path: Path, shape: Shape) -> tuple[RunFolder, Words]:
+    run = write_synthetic_run(path, shape)
+    write_report(run)
+    return run, Words(run.report.read_text(encoding="utf-8"))
+
+
+def test_a_report_needs_no_torch(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    code = (
+        "import sys; from pathlib import Path; from ai500.records.run_folder import RunFolder\n"
+        "from ai500.report.html import write_report\n"
+        f"write_report(RunFolder.open(Path({str(run.path)!r})))\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert run.report.exists()
+
+
+def test_the_headline_states_the_score(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "my-run", Shape())
+    score = rundir.read(Score, run.score)
+    for words in (
+        "my-run",
+        "image classification · class smoke · convention aiperf",
+        f"{human_si(score.vflops)}FLOPS of valid speed (VFLOPS)",
+        f"counted by convention aiperf: {human_si(score.flops)}FLOPS.",
+        f"top-1 accuracy of {score.ensemble_quality:.4f} meets the target of 0.8",
+        "1 of at least 3 trials: shown, but not a valid result",
+        "2 CPU slots (Synthetic CPU) of host, in 2 waves",
+    ):
+        assert words in page.text
+
+
+def test_a_run_that_keeps_all_rules_is_called_valid(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape(members=2, trials=3))
+    assert verdict(read_contents(run)).state == "valid"
+    assert "Valid result: complete, and no rule is broken." in page.text
+    assert "INCOMPLETE" not in page.text
+
+
+def test_an_incomplete_run_names_what_is_missing(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape(failed=frozenset({1, 3})))
+    assert verdict(read_contents(run)).state == "incomplete"
+    assert "INCOMPLETE: the score lacks a part of the ensemble" in page.text
+    assert "Trial 1: members 1, 3 did not finish." in page.text
+    assert "1, failed" in page.text
+
+
+def test_what_was_not_measured_or_reached_says_so(tmp_path: Path) -> None:
+    _, page = report(tmp_path / "run", Shape())
+    assert "Out of bag not measured" in page.text
+    assert "Time to target not reached" in page.text
+    assert "memory not measured" in page.text
+    assert "torch not installed" in page.text
+
+
+def test_the_members_own_rates_sum_to_the_score_s(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(resumed=frozenset({2})))
+    contents = read_contents(run)
+    table = sections.members_table(contents)
+    column = table.columns.index("own FLOPS")
+    rates = [float(row[column].removesuffix(" GFLOPS")) * 1e9 for row in table.rows]
+    assert sum(rates) == pytest.approx(contents.score.members_flops_sum, rel=1e-3)
+    assert [row[-1] for row in table.rows] == ["1", "1", "2", "1"]  # attempts
+
+
+def test_every_trial_is_shown_raw(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape(trials=3))
+    for trial in rundir.read(Score, run.score).trials:
+        dropped = "" if trial.trial == 2 else ", dropped"
+        assert f"{trial.trial}{dropped} {human_si(trial.vflops)}FLOPS" in page.text
+    assert "Every figure here is the mean of 1 trial of them." in page.text
+    assert "Means of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
+    assert "VFLOPS of every trial" in page.text
+
+
+def test_changed_hyperparameters_are_marked(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(batch_size=64))
+    table = sections.hyperparameters_table(read_contents(run))
+    marked = [row for index, row in enumerate(table.rows) if index in table.marked]
+    assert marked == [("batch size", "≠ 64", "32")]
+
+
+def test_the_reference_is_the_one_for_the_member_s_accelerators(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(members=2, slots=4, degree=2))
+    contents = read_contents(run)
+    fixed = replace(contents.plan.definition, global_batch_size=128)
+    contents = replace(contents, plan=replace(contents.plan, definition=fixed))
+    table = sections.hyperparameters_table(contents)
+    assert ("batch size", "≠ 32", "64") in table.rows
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (Shape(members=2), "2 × 1 = 2; Sys_scale = 2. The equation holds"),
+        (Shape(members=4), "4 × 1 = 4; Sys_scale = 2. The system holds 2 members at once"),
+        (Shape(members=4, members_per_accelerator=2), "k = 2 members on each accelerator"),
+        (Shape(members=3, nodes=3, degree=2), "3 × 2 = 6; Sys_scale = 6. The equation holds"),
+    ],
+)
+def test_equation_5_is_written_out(tmp_path: Path, shape: Shape, words: str) -> None:
+    run = write_synthetic_run(tmp_path / "run", shape)
+    assert words in " ".join(sections.equation_5(read_contents(run)))
+
+
+def test_findings_have_layer_rule_and_source(tmp_path: Path) -> None:
+    _, page = report(tmp_path / "run", Shape(epochs=2))
+    assert "Layer 9: problem domain" in page.text
+    assert "Rule: Train exactly the reference number of epochs. V2 §5.1.1" in page.text
+
+
+def test_a_thousand_members_stay_readable(tmp_path: Path) -> None:
+    shape = Shape(members=1000, nodes=125, slots=8, epochs=2)
+    run, page = report(tmp_path / "run", shape)
+    assert f"{1000 - ROWS_SHOWN} more members" in page.text
+    assert "Band: from the lowest to the highest of 1,000 members." in page.text
+    assert run.report.stat().st_size < 2_000_000
+
+
+def test_nothing_from_disk_becomes_markup(tmp_path: Path) -> None:
+    shape = Shape(host=HOSTILE, config=f"# {HOSTILE}\n")
+    run = write_synthetic_run(tmp_path / "run", shape)
+    state = json.loads(run.state.read_text())
+    run.state.write_text(json.dumps({**state, "name": HOSTILE, "version": HOSTILE}))
+    write_report(run)
+    page = Words(run.report.read_text(encoding="utf-8"))
+    assert not [tag for tag, _ in page.tags if tag == "script"]
+    assert f"# {HOSTILE}" in page.text  # verbatim, as text
+
+
+def test_the_page_asks_nobody_for_anything(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape())
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "iframe", "img", "object")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "data:").startswith("data:")
+    text = run.report.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://|url\(|@import", text)
+
+
+def test_strange_events_are_passed_over(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    common = {"trial": 1, "member": 0, "attempt": 1, "host": "host"}
+    strange = [
+        {"event": "epoch", **common, "epoch": 99, "loss": HOSTILE, "wall": 1.0, "monotonic": 1.0},
+        {"event": "quality", **common, "epoch": "x", "quality": 0.5, "wall": None},
+        {"event": "epoch", "trial": 1, "member": 0},
+    ]
+    with run.events.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(event) + "\n" for event in strange)
+    write_report(run)
+    assert read_contents(run).histories[0].losses[-1][0] == 10

@@ -1,0 +1,91 @@
+"""Figures and pages of a roofline: what they show, and that no two labels overlap."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from ai500.report import svg
+from ai500.roofline import page as pages
+from ai500.roofline.figures import (
+    Mark,
+    Roof,
+    Slope,
+    layout,
+    record_figure,
+    record_roofs,
+    record_slopes,
+)
+from ai500.roofline.records import Placed, units_of_node
+from tests.support.synthetic_roofline import made
+
+
+def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
+    """Kernels ran on one of four accelerators whose links were measured."""
+    record = made()
+    assert (record.units, units_of_node(record)) == (1, 4)
+    slopes = {one.name: one.bytes_per_second for one in record_slopes(record)}
+    roofs = {one.name: one.flops for one in record_roofs(record, share=units_of_node(record))}
+    assert slopes["memory"] == pytest.approx(4 * 5e12)
+    # 50 TFLOPS of each, 150 GB/s from each: where they meet, four are as one.
+    assert roofs["GEMM FP32"] / slopes["links inside"] == pytest.approx(50e12 / 150e9)
+    assert "whole node of 4 accelerators" in pages.machine_figure(record).caption
+    assert "200 T" in record_figure(record, title="any")
+    assert units_of_node(replace(record, unit="core", units=8)) == 1
+
+
+def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
+    point = Placed("single node", "member", 1, 2, 4e12, "GEMM FP32", 1e13, None, (), 1e13,
+                   "computation", "computation", ())  # fmt: skip
+    assert "neither roof holds it; see `ai500 profile`" in pages.sentence(point)
+    assert "neither" not in pages.sentence(replace(point, flops=6e12))
+
+
+rates = st.floats(1e8, 1e18)
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+@given(
+    roofs=st.lists(rates, min_size=1, max_size=14),
+    slopes=st.lists(st.floats(1e6, 1e14), max_size=3),
+    marks=st.lists(st.tuples(st.floats(0.1, 1e9), rates), max_size=3),
+)
+def test_no_labels_of_a_roofline_overlap(
+    roofs: list[float], slopes: list[float], marks: list[tuple[float, float]]
+) -> None:
+    drawn = layout(
+        [Roof(f"GEMM BF{number}", flops) for number, flops in enumerate(roofs)],
+        [Slope(f"links {number}", rate) for number, rate in enumerate(slopes)],
+        [Mark(f"point {number}", coi, flops) for number, (coi, flops) in enumerate(marks)],
+    )
+    for one, other in itertools.combinations(drawn.labels, 2):
+        assert not one.box.meets(other.box), (one.text, other.text)
+    assert len(drawn.labels) == len(roofs) + len(slopes) + len(marks)
+    for label in drawn.labels:
+        assert label.box.left >= drawn.frame.left
+        assert label.box.right <= svg.WIDTH + 1e-6
+        assert label.box.top >= 0
+        assert label.box.bottom <= drawn.frame.bottom + 10
+
+
+def test_a_point_that_sends_nothing_stands_at_the_right_edge() -> None:
+    drawn = layout([Roof("GEMM", 1e12)], [], [Mark("member, COI ∞", None, 1e11)])
+    assert drawn.dots[0][0] == drawn.frame.right
+    assert math.isfinite(drawn.dots[0][1])
+
+
+def test_pages_escape_what_machines_are_called(tmp_path: Path) -> None:
+    pages.write_page(tmp_path / "page.html", made(complete=False), None)
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<b>GPU</b>" not in text
+    assert "&lt;b&gt;GPU&lt;/b&gt;" in text
+    assert "Partial" in text
+    assert "not derivable" in text
+    assert "it is a test" in text
+    assert "peak BF16" in record_figure(made(), title="any")

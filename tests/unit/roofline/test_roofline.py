@@ -1,0 +1,350 @@
+"""The roofline's parts that are pure: fits, traffic, advice, peaks, figures, records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ai500.cli import app
+from ai500.core import events, schema
+from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, JobError
+from ai500.inventory import machine as system
+from ai500.records import Operations, Plan, TrainRecord
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import MemberFolder
+from ai500.roofline import links, theory
+from ai500.roofline import page as pages
+from ai500.roofline.advice import advise, best
+from ai500.roofline.measure import begin, check_precisions, interrupted
+from ai500.roofline.model import Channel, Standing
+from ai500.roofline.place_run import own_ceiling, place
+from ai500.roofline.records import KernelTime, RooflineRecord, ceilings, peak_of, roof_flops
+from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
+from tests.support.synthetic_roofline import h200, made
+from tests.support.synthetic_run import Shape, write_synthetic_run
+
+
+def test_best_and_typical_over_shapes() -> None:
+    gemm = next(one for one in ceilings(made()) if one.name == "GEMM FP32")
+    assert gemm.flops == pytest.approx(50e12)
+    assert gemm.typical_flops == pytest.approx(37.5e12)
+    assert gemm.shape == "1×2×3"
+    assert peak_of(made(), "fp32") is None
+
+
+def test_the_best_is_a_burst_and_beside_it_stands_what_lasts() -> None:
+    kernels = (
+        KernelTime("gemm", "bf16", "small", 10**12, 2e-3, 5, burst_seconds=1.5e-3),
+        KernelTime("gemm", "bf16", "large", 10**12, 1.6e-3, 5, burst_seconds=1.25e-3),
+        KernelTime("gemm", "bf16", "slower at once", 10**12, 1.8e-3, 5, burst_seconds=9e-3),
+    )
+    (found,) = ceilings(made(kernels=kernels))
+    assert (found.shape, found.flops, found.sustained_flops) == ("large", 8e14, 6.25e14)
+    assert found.typical_flops == pytest.approx(1e12 / 1.8e-3)
+
+
+@given(
+    latency=st.floats(1e-7, 1e-3),
+    rate=st.floats(1e6, 1e12),
+    noise=st.lists(st.floats(0.99, 1.01), min_size=9, max_size=9),
+)
+def test_a_fit_finds_latency_and_bandwidth(latency: float, rate: float, noise: list[float]) -> None:
+    sizes = [1024 * 4**power for power in range(9)]
+    exact = links.fit([(size, latency + size / rate) for size in sizes])
+    assert exact is not None
+    assert exact.worst_relative_error < 1e-6
+    assert exact.latency_seconds + sizes[4] / exact.bytes_per_second == pytest.approx(
+        latency + sizes[4] / rate
+    )
+    noisy = links.fit([(s, (latency + s / rate) * k) for s, k in zip(sizes, noise, strict=True)])
+    assert noisy is not None
+    assert noisy.latency_seconds >= 0
+    assert noisy.worst_relative_error < 0.05
+
+
+def test_no_fit_through_one_size_or_times_that_fall() -> None:
+    assert links.fit([(1024, 1.0), (1024, 2.0)]) is None
+    assert links.fit([(1.0, 2.0), (1e9, 1.0)]) is None
+
+
+def test_bandwidth_of_a_node() -> None:
+    """2 (n−1)/n of the buffer from each of its ranks; between nodes a group for each rank."""
+    assert links.node_bandwidth(made(), "inside_node") == pytest.approx(1.5 * 1e11 * 4)
+    assert links.node_bandwidth(made(), "between_nodes") == pytest.approx(1e9 * 4)
+    assert links.node_bandwidth(made(links=()), "inside_node") is None
+
+
+def test_traffic_of_each_mode_is_that_of_the_table_in_communication_md() -> None:
+    nodes = [0, 0, 1, 1, 2, 2, 3, 3]  # N = 4 nodes of L = 2
+    flat = on_grid(nodes, mode="all_reduce", gradient_bytes=8.0)
+    assert flat.between_nodes == pytest.approx(4 * 2 * 7 / 8 * 8)
+    assert flat.inside_node == pytest.approx(4 * 2 * 7 / 8 * 8)
+    by_node = on_grid(nodes, mode="hierarchical", gradient_bytes=8.0)
+    assert by_node.inside_node == pytest.approx(8 * 2 * 1 / 2 * 8)
+    assert by_node.between_nodes == pytest.approx(4 * 2 * 3 / 4 * 8)
+    torus = on_grid(nodes, mode="torus_2d", gradient_bytes=8.0)
+    assert torus == by_node  # rows of 2 are nodes
+    assert along_line([0], 8.0).inside_node == 0
+
+
+def test_advice_names_the_bound_it_moves_to() -> None:
+    """The issue's own words."""
+    ceiling = 142e12
+    standing = Standing(ceiling, (Channel("links", 1e9, 100e3),))
+    told = advise(
+        standing,
+        attained_flops=50e12,
+        wire_precision="fp32",
+        other_ceilings={"mixed-bf16": 400e12, "int8": 100e12},
+        hierarchical=None,
+    )
+    texts = [one.text for one in told]
+    assert "FP16 compression: COI ×2, bound moves to computation, at most 1.42×" in texts
+    assert "training in mixed-bf16: ceiling ×2.82, nothing to gain: communication bounds" in texts
+    fp16 = next(one for one in told if one.change == "FP16 compression")
+    assert fp16.never_more == pytest.approx(2.84)
+    chosen = best(told)
+    assert chosen is not None
+    assert chosen.at_most == pytest.approx(1.42)
+
+
+def test_advice_without_all_roofs_promises_nothing() -> None:
+    told = advise(
+        Standing(1e12, ()), attained_flops=1e9, wire_precision="fp32",
+        other_ceilings={"mixed-bf16": 3e12}, hierarchical=None, bound_known=False,
+    )  # fmt: skip
+    assert {one.change for one in told} >= {"FP16 compression", "INT8 compression"}
+    assert all(one.at_most is None and "gain unknown" in one.text for one in told)
+    assert not any("bounds" in one.text or one.bound_after != "not known" for one in told)
+    assert best(told) is None
+
+
+def test_of_sharded_weights_a_larger_batch_is_the_only_one_that_helps() -> None:
+    told = advise(
+        Standing(1e12, (Channel("links", 1e9, 10.0),)), attained_flops=1e9, wire_precision=None,
+        other_ceilings={}, hierarchical=None, sharded=True,
+    )  # fmt: skip
+    assert [one.setting for one in told] == ["train.batch_size × 2"]
+
+
+def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
+    record = h200()
+    named = {one.name: roof_flops(record, one) for one in ceilings(record)}
+    assert named["CONV FP32"] == 66.9e12
+    assert named["CONV BF16"] == pytest.approx(795e12)
+    assert named["GEMM FP8"] == pytest.approx(1474e12)  # its peak is not known
+    assert "CONV FP32: fewer multiplications than counted" in pages.above_peak_note(record)
+    assert "Winograd" in pages.machine_figure(record).caption
+    assert pages.above_peak_note(made()) == ""
+
+
+def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
+    """Of convolutions FP8's and INT8's products say nothing, however fast they are."""
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    member = place(run, h200()).placed[0]
+    assert member.ceiling == "CONV FP32"
+    assert member.ceiling_flops == pytest.approx(66.9e12 * member.ranks)
+    told = {one.change: one for one in member.advice}
+    assert told["training in mixed-bf16"].ceiling_factor == pytest.approx(795 / 66.9)
+    assert not {"training in fp8", "training in int8"} & told.keys()
+    assert own_ceiling([one for one in ceilings(h200()) if one.precision == "fp8"]).kernel == "gemm"
+
+
+def test_arrays_lie_beyond_the_cache_or_memory_is_not_measured() -> None:
+    assert theory.memory_sizes("cpu", memory=2**34, cache=2**28) == [2**29]
+    assert theory.memory_sizes("cpu", memory=5 * 2**29, cache=2**28) == [2**29]
+    assert theory.memory_sizes("cuda", memory=2**37, cache=2**26) == [2**30, 2**32]
+    assert theory.memory_sizes("cuda", memory=2**32, cache=2**26) == [2**32 // 5 // 1024 * 1024]
+    with pytest.raises(MemoryError, match="no room for three arrays of twice the cache"):
+        theory.memory_sizes("cpu", memory=4 * 2**29, cache=2**28)
+
+
+def test_sharded_weights_are_gathered_for_each_part_of_a_batch(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(members=1, degree=2))
+    plan = rundir.read(Plan, run.plan)
+    parallel = replace(plan.parallel, sharded=True, data_degree=2)
+    for accumulation, passes in ((1, 3), (4, 9)):
+        hyper = replace(plan.hyperparameters, accumulation=accumulation)
+        sharded = replace(plan, parallel=parallel, hyperparameters=hyper)
+        sent = analytical(sharded, parameters=100)
+        assert sent is not None
+        assert sent.inside_node == pytest.approx(2 * passes * 1 / 2 * 400)
+
+
+def test_caches_and_cores_of_a_machine_are_counted_once(tmp_path: Path) -> None:
+    """Two sockets of two cores with two threads each."""
+    for cpu in range(8):
+        socket, core = cpu // 4, cpu // 2
+        for level, size, shared in ((2, "1024K", f"{core}"), (3, "32768K", f"socket {socket}")):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{level}"
+            folder.mkdir(parents=True)
+            for name, value in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+                (folder / name).write_text(f"{value}\n")
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir()
+        siblings = tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        siblings.write_text(f"{2 * core}-{2 * core + 1}\n")
+    assert theory.last_level_cache_bytes(tmp_path) == 2 * 32 * 2**20
+    assert theory.physical_cores(range(8), root=tmp_path) == 4
+    assert theory.physical_cores([0, 2], root=tmp_path) == 2
+    assert theory.physical_cores(range(3), root=tmp_path / "nothing") == 3
+    assert theory.last_level_cache_bytes(tmp_path / "nothing") is None
+    assert theory.available_memory_bytes() > 2**20
+
+
+def test_no_advice_on_what_is_done_already() -> None:
+    standing = Standing(1e12, (Channel("links", 1e9, 10.0),))
+    told = advise(standing, attained_flops=1e9, wire_precision="int8", other_ceilings={},
+                  hierarchical=None)  # fmt: skip
+    assert [one.change for one in told] == ["twice the batch (or accumulation)"]
+    alone = advise(Standing(1e12, ()), attained_flops=1e9, wire_precision=None, other_ceilings={},
+                   hierarchical=None)  # fmt: skip
+    assert alone == []
+    assert best(alone) is None
+
+
+def test_theoretical_peaks() -> None:
+    """H100 SXM: 132 multiprocessors at 1.83 GHz are the 989 TFLOPS of its data sheet."""
+    h100 = {one.what: one.value for one in theory.nvidia((9, 0), multiprocessors=132, hertz=1.83e9)}
+    assert h100["bf16"] == pytest.approx(989.4e12, rel=1e-3)
+    assert h100["fp8"] == pytest.approx(1979e12, rel=1e-3)
+    a100 = {one.what: one.value for one in theory.nvidia((8, 0), multiprocessors=108, hertz=1.41e9)}
+    assert (a100["fp32"], a100["bf16"]) == pytest.approx((19.5e12, 312e12), rel=1e-2)
+    assert all(one.value is None for one in theory.nvidia((12, 0), multiprocessors=1, hertz=1e9))
+    xeon = theory.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
+    peaks = {one.what: one for one in theory.cpu(xeon, cores=10)}
+    assert peaks["fp32"].value == 10 * 2e9 * 64
+    assert peaks["bf16"].value == 10 * 2e9 * 1024
+    assert peaks["int8"].value is None
+    silent = theory.cpu(replace(xeon, hertz=None), cores=10)
+    assert all("not derivable" in one.how for one in silent)
+
+
+def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "roofline.json"
+    rundir.write(path, made())
+    assert rundir.read(RooflineRecord, path) == made()
+    there = json.loads(path.read_text())
+    path.write_text(json.dumps(there | {"extra": 1}))
+    with pytest.raises(AI500Error, match="extra: unknown key"):
+        rundir.read(RooflineRecord, path)
+    assert schema.decode(RooflineRecord, there) == made()
+
+
+def test_an_unknown_precision_gets_the_nearest_known() -> None:
+    with pytest.raises(InputError, match="no such precision; did you mean 'fp"):
+        check_precisions(["fp12"])
+    assert check_precisions([]) == ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+
+
+def test_only_a_partial_roofline_of_this_machine_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    rundir.write(path, made())
+    with pytest.raises(InputError, match="finished roofline"):
+        begin(path, "cuda", seconds=1)
+    elsewhere = replace(system.describe(), hostname="elsewhere")
+    rundir.write(path, made(complete=False, system=elsewhere))
+    with pytest.raises(InputError, match="begun on elsewhere"):
+        begin(path, "cuda", seconds=1)
+    rundir.write(path, made(complete=False))
+    assert begin(path, "cuda", seconds=1).record == made(complete=False)
+
+
+def test_the_default_file_is_the_one_that_was_interrupted(tmp_path: Path) -> None:
+    assert interrupted(tmp_path, host="here") is None
+    rundir.write(tmp_path / "here-1.json", made(complete=False))
+    (tmp_path / "here-2.json").write_text("{}")
+    assert interrupted(tmp_path, host="here") == tmp_path / "here-1.json"
+    rundir.write(tmp_path / "here-1.json", made())
+    assert interrupted(tmp_path, host="here") is None
+
+
+def test_a_resumed_member_counts_from_its_last_start(tmp_path: Path) -> None:
+    """Ten steps of an epoch, stopped after the fourth of the second: sixteen steps were counted."""
+    sent = {"inside_node": 1600, "between_nodes": 32, "calls": 1}
+    told = {"parallel": {"communication": {"bytes": "counted", "traffic": sent}}}
+    operations = Operations("aiperf", 1, 2, 3, 4)
+    record = TrainRecord(
+        member=0, parameters=4, images=300, steps=30, epochs=3, world_size=2, device="cpu",
+        device_name="any", quality=0.5, weights_sha256="", operations=operations, effective=told,
+        versions={},
+    )  # fmt: skip
+    folder = MemberFolder(tmp_path)
+    log = events.EventLog(folder.events, trial=1, member=0, attempt=2)
+    log.emit("resumed", epoch=1, step=4)
+    assert counted(record, folder) == (Traffic(100.0, 2.0), "counted")
+    sharded = replace(record, effective={"parallel": {"communication": {"bytes": "not counted"}}})
+    assert counted(sharded, folder) == (None, "not counted")
+    assert counted(replace(record, world_size=1), folder) == (Traffic(0.0, 0.0), "none")
+
+
+def test_an_unfinished_run_has_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    run.events.write_text("")
+    rundir.write(tmp_path / "a.json", made())
+    arguments = ["roofline", "--run", "run", "--ceilings", "a.json"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, JobError)
+    assert "no finished trial yet" in str(result.exception)
+
+
+def test_a_run_without_any_roofline_is_told_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_synthetic_run(tmp_path / "run", Shape())
+    result = CliRunner().invoke(app, ["roofline", "--run", "run"])
+    assert isinstance(result.exception, EnvironmentLacksError)
+    assert "Measure one: ai500 roofline" in str(result.exception)
+
+
+def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    only_bf16 = tuple(one for one in made().kernels if one.precision == "bf16")
+    with pytest.raises(InputError, match="no ceiling in fp32"):
+        place(run, made(kernels=only_bf16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--show", "nowhere.json"], "no such file"),
+        (["--run", "nowhere"], "nowhere is not a run folder"),
+        (["--precision", "fp12"], "did you mean 'fp"),
+        (["--scheduler", "slrm"], "did you mean 'slurm'?"),
+        (["--scheduler", "slurm", "--ranks", "2"], "--set system.accelerators_per_node"),
+    ],
+)
+def test_mistakes_are_one_message(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["roofline", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert said in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_is_no_roofline(tmp_path: Path) -> None:
+    other = tmp_path / "system.json"
+    other.write_text('{"notes": {}}')
+    done = CliRunner().invoke(app, ["roofline", "--show", str(other)])
+    assert isinstance(done.exception, InputError)
+    assert "system.json is no roofline" in str(done.exception)
+
+
+def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rundir.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))
+    result = CliRunner().invoke(app, ["roofline", "--show", "a.json"])
+    assert result.exit_code == 0, result.exception
+    for words in ("CPU's roofline", "PARTIAL", "GEMM FP32", "50 TFLOPS", "it is a test"):
+        assert words in result.stdout
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert (tmp_path / "a.html").exists()

@@ -1,0 +1,294 @@
+"""What a study plans: its points, what it reuses, what it expects, what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500 import config as configuration
+from ai500.config import Config
+from ai500.core import events
+from ai500.core.errors import InputError, RunFolderError
+from ai500.core.source import source_sha256
+from ai500.pipeline import stages as pipeline
+from ai500.records import Cluster, Plan, System
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.study.collect import wall_seconds
+from ai500.study.definition import Choices, Ground, doubling
+from ai500.study.folder import StudyFolder, digest, family, finished_runs
+from ai500.study.planning import check_same_study, estimate, ground_of, remaining_seconds
+from ai500.study.records import StudyPlan
+from ai500.study.studies import STUDIES
+from tests.support.synthetic_study import configured, prepared, pretend_finished
+
+CLUSTER = {"system.nodes": 8, "system.accelerators_per_node": 8, "system.device": "cuda"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Ground:
+    """V3's: eight nodes of eight GPUs."""
+    return ground_of(configuration.load(overrides={"problem_class": "full", **CLUSTER}))
+
+
+# Points
+
+
+def test_scaling_has_the_points_of_v3_figure_5(cluster: Ground) -> None:
+    points = STUDIES["scaling"].points(cluster, Choices())
+    plans = [cluster.planned(point.overrides) for point in points]
+    assert [plan.ensemble_size for plan in plans] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {plan.parallel_degree for plan in plans} == {8}
+    assert [plan.system_scale for plan in plans] == [8, 16, 24, 32, 40, 48, 56, 64]
+    assert all(plan.waves == 1 for plan in plans)
+
+
+def test_tradeoff_fills_the_system_in_every_way(cluster: Ground) -> None:
+    points = STUDIES["tradeoff"].points(cluster, Choices())
+    plans = [cluster.planned(point.overrides) for point in points]
+    found = {(plan.ensemble_size, plan.parallel_degree) for plan in plans}
+    assert all(members * degree == 64 for members, degree in found)
+    assert {(8, 8), (4, 16), (1, 64)} <= found  # V3 Fig. 7
+    assert len(found) == len(points) == 7
+
+
+def test_data_parallel_compares_the_same_accelerators(cluster: Ground) -> None:
+    points = STUDIES["data-parallel"].points(cluster, Choices())
+    plans = {point.name: cluster.planned(point.overrides) for point in points}
+    for n in (2, 4, 8):
+        ensemble, single = plans[f"ensemble-{n}"], plans[f"single-{n}"]
+        assert ensemble.system_scale == single.system_scale == 8 * n
+        assert (single.ensemble_size, single.parallel_degree) == (1, 8 * n)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "members", "sizes"),
+    [
+        (1, 8, None, [1, 2, 4, 8]),
+        (1, 6, None, [1, 2, 6]),
+        (2, 6, None, [1, 2]),  # P_degree is a node's
+        (1, 8, 7, [1, 2, 4]),  # one model over 7 of 8 would leave one idle
+        (3, 4, None, [1, 2, 3]),
+    ],
+)
+def test_data_parallel_takes_what_fits_the_nodes_and_the_largest(
+    nodes: int, per_node: int, members: int | None, sizes: list[int]
+) -> None:
+    asked = {"system.nodes": nodes, "system.accelerators_per_node": per_node}
+    ground = ground_of(configuration.load(overrides={**CLUSTER, "problem_class": "full", **asked}))
+    points = STUDIES["data-parallel"].points(ground, Choices(max_members=members))
+    for point in points:
+        ground.planned(point.overrides)  # none is refused
+    assert [int(p.name[9:]) for p in points if p.name.startswith("ensemble-")] == sizes
+
+
+def test_repeatability_repeats_the_workload_that_was_asked_for() -> None:
+    for workload in ("image_classification", "automl"):
+        ground = ground_of(configured(workload=workload))
+        points = STUDIES["repeatability"].points(ground, Choices(seeds=2))
+        assert [point.overrides for point in points] == [{"run.seed": 1}, {"run.seed": 2}]
+        assert ground.planned(points[0].overrides).workload == workload
+
+
+def test_policies_differ_in_scaling_and_warm_up_alone(cluster: Ground) -> None:
+    points = STUDIES["optimizations"].points(cluster, Choices())
+    plans = {point.name: cluster.planned(point.overrides) for point in points}
+    reference, both = plans["fp32"], plans["large-batch"]
+    neither = plans["large-batch-neither"]
+    assert both.global_batch_size == neither.global_batch_size == 8 * reference.global_batch_size
+    assert both.learning_rate == pytest.approx(8 * reference.learning_rate)
+    assert neither.learning_rate == pytest.approx(reference.learning_rate)
+    assert both.hyperparameters.warmup_epochs > 0 == neither.hyperparameters.warmup_epochs
+    assert plans["both"].communication.precision == "fp16"
+    assert plans["both"].hyperparameters.precision == "mixed-fp16"
+
+
+def test_a_precision_the_machine_lacks_is_told_not_tried(tmp_path: Path) -> None:
+    found = prepared("optimizations", tmp_path)
+    impossible = {one.name: one.impossible for one in found.plan.points if one.impossible}
+    assert set(impossible) == {"tf32", "fp8"}
+    assert "tensor cores" in str(impossible["tf32"])
+    assert not {"tf32", "fp8"} & {one.name for one in found.waiting()}
+
+
+def test_more_members_than_fit_run_in_waves() -> None:
+    ground = ground_of(configured())
+    points = STUDIES["scaling"].points(ground, Choices(max_members=3))
+    plans = [ground.planned(point.overrides) for point in points]
+    assert [(plan.ensemble_size, plan.system_scale, plan.waves) for plan in plans] == [
+        (1, 1, 1), (2, 2, 1), (3, 2, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (8, list(range(1, 9))),
+                                             (20, [*range(1, 9), 16, 20])])  # fmt: skip
+def test_sizes_are_few(most: int, sizes: list[int]) -> None:
+    assert doubling(most) == sizes
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("study", "extra", "choices", "word"),
+    [
+        ("scaling", {"ensemble__size": 2}, Choices(), "ensemble.size = 2"),
+        ("scaling", {"ensemble__members_per_accelerator": 2}, Choices(), "sets it itself"),
+        ("tradeoff", {"parallel__degree": 2}, Choices(), "sets it itself"),
+        ("tradeoff", {"workload": "automl"}, Choices(), "searches architectures"),
+        ("optimizations", {"workload": "automl"}, Choices(), "searches architectures"),
+        ("data-parallel", {"workload": "automl"}, Choices(), "searches architectures"),
+        ("repeatability", {}, Choices(seeds=1), "at least 2"),
+        ("data-parallel", {"parallel__degree": 2}, Choices(), "at least 4 accelerators"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, study: str, extra: dict[str, Any], choices: Choices, word: str
+) -> None:
+    with pytest.raises(InputError, match=word):
+        prepared(study, tmp_path, choices=choices, **extra)
+
+
+def test_a_point_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'mixed-bf16'"):
+        prepared("optimizations", tmp_path, only=["mixed-bf61"])
+
+
+def test_a_folder_belongs_to_one_study(tmp_path: Path) -> None:
+    folder, config = StudyFolder(tmp_path / "study"), configured()
+    known = StudyPlan(study="tradeoff", workload=config.workload, problem_class="smoke")
+    rundir.write(folder.plan, known)
+    check_same_study(folder, STUDIES["tradeoff"], config)
+    with pytest.raises(RunFolderError, match="holds the study 'tradeoff image_classification"):
+        check_same_study(folder, STUDIES["scaling"], config)
+    with pytest.raises(RunFolderError, match="tradeoff extreme_weather smoke"):
+        check_same_study(folder, STUDIES["tradeoff"], configured(workload="extreme_weather"))
+    with pytest.raises(RunFolderError, match="not an empty folder"):
+        check_same_study(StudyFolder(tmp_path), STUDIES["scaling"], config)
+    with pytest.raises(RunFolderError, match=r"no study\.json"):
+        StudyFolder.open(tmp_path)
+
+
+# Planning
+
+
+def test_what_is_written_out_or_left_out_is_the_same_work() -> None:
+    ground = ground_of(configured(ensemble__size=2))
+    left_out = ground.planned({})
+    stated = {"parallel.degree": 1, "system.scale": 2, "train.precision": "fp32"}
+
+    def keys(overrides: dict[str, Any]) -> tuple[str, str]:
+        whole, plan = ground.configured(overrides), ground.planned(overrides)
+        return key(whole, plan, ground.machine), family(whole, plan, ground.machine)
+
+    first = key(ground.config, left_out, ground.machine)
+    assert keys(stated)[0] == first
+    assert keys({"train.precision": "mixed-bf16"})[0] != first
+    seed, trials = keys({"run.seed": 2}), keys({"run.trials": 3})
+    assert len({first, seed[0], trials[0]}) == 3
+    assert seed[1] == trials[1] == keys({})[1]
+    other = replace(ground.machine, cpu="another one")
+    assert key(ground.config, left_out, other) != first
+    assert digest(ground.config, left_out, ground.machine, source="another") != first
+
+
+def test_thousands_of_members_are_told_apart_as_fast_as_two() -> None:
+    """By calls, not by the clock: the members' map is no part of what makes work the same."""
+    ground = ground_of(configured(ensemble__size=2))
+
+    def calls(members: int) -> int:
+        settings = {"ensemble.size": members}
+        config, plan = ground.configured(settings), ground.planned(settings)
+        made: list[str] = []
+        sys.setprofile(lambda frame, event, argument: made.append(event))
+        try:
+            digest(config, plan, ground.machine, source="")
+        finally:
+            sys.setprofile(None)
+        return len(made)
+
+    assert calls(2000) < 2 * calls(2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slurm.constraint": "a100"},
+        {"slurm.reservation": "ours"},
+        {"slurm.setup": ["module load cuda/12"]},
+        {"slurm.sbatch": ["--switches=1"]},
+        {"slurm.srun": ["--network=x"]},
+        {"container.image": "b.sif"},
+        {"container.mounts": ["/data"]},
+        {"container.flags": ["--nv"]},
+        {"cluster": "another"},
+        {"partition": "another"},
+    ],
+)
+def test_another_way_to_run_jobs_is_other_work(change: dict[str, Any]) -> None:
+    ground = ground_of(configured(container__image="a.sif", scheduler__launcher="apptainer"))
+    where = Cluster("one", "gpus", (), {}, 2, 2, 1000, None, accounting=True, version="23")
+    named = {"cluster": "name", "partition": "partition"}
+    other = replace(where, **{named[k]: v for k, v in change.items() if k in named})
+    settings = {k: v for k, v in change.items() if k not in named}
+    config = ground.configured(settings)
+    first = key(ground.config, replace(ground.plan, cluster=where), ground.machine)
+    assert key(config, replace(ground.plan, cluster=other), ground.machine) != first
+    paid = ground.configured({"slurm.account": "them", "slurm.time_limit": "2:00:00"})
+    assert key(paid, replace(ground.plan, cluster=where), ground.machine) == first
+
+
+def key(config: Config, plan: Plan, machine: System) -> str:
+    return digest(config, plan, machine, source=source_sha256())
+
+
+def test_a_finished_run_is_used_again_and_an_unfinished_one_is_not(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    before = prepared("tradeoff", tmp_path, runs=runs)
+    assert len(before.waiting()) == 2
+    point = before.plan.points[0]
+    pretend_finished(runs / "mine", before.ground.configured(point.overrides))
+    second = before.ground.configured(before.plan.points[1].overrides)
+    pipeline.prepare(second, runs / "begun")
+    pretend_finished(runs / "of another source", second, source="another")
+    (runs / "broken").mkdir()
+    (runs / "broken" / "run.json").write_text("{")
+    after = prepared("tradeoff", tmp_path, runs=runs)
+    assert [one.name for one in after.waiting()] == [before.plan.points[1].name]
+    served = after.plan.points[0]
+    assert served.reused
+    assert (tmp_path / "study" / str(served.run)).resolve() == (runs / "mine").resolve()
+
+
+def test_cost_is_that_of_the_same_work_or_not_known(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    config = configured(ensemble__size=2, run__trials=2, train__precision="mixed-bf16")
+    pretend_finished(runs / "mine", config, joules=500.0)
+    ground = ground_of(replace(config, run=replace(config.run, trials=3, seed=9)))
+    finished = finished_runs([runs])
+    assert estimate(ground.plan, []).seconds is None  # nobody measured this precision
+    found = estimate(ground.plan, finished)
+    assert found.seconds == pytest.approx(60.0 / 2 * 3)
+    assert found.joules == pytest.approx(1500.0)
+    assert finished[0].family == family(ground.config, ground.plan, ground.machine)
+
+
+def test_what_remains_goes_by_what_is_done(tmp_path: Path) -> None:
+    found = prepared("tradeoff", tmp_path)
+    first, second = found.plan.points
+    assert remaining_seconds(found, {}, [second]) is None
+    pace = 100.0 / (found.expected[first.name] or 0.0)
+    left = remaining_seconds(found, {first.name: 100.0}, [second])
+    assert left == pytest.approx(pace * (found.expected[second.name] or 0.0))
+
+
+def test_time_of_a_run_leaves_interruptions_out(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    assert wall_seconds(run) is None
+    kinds = [("run_start", 0.0), ("epoch", 30.0), ("run_start", 1000.0), ("run_end", 1020.0)]
+    events.append(run.events, [{"event": kind, "wall": wall} for kind, wall in kinds])
+    assert wall_seconds(run) == pytest.approx(50.0)

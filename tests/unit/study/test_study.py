@@ -1,0 +1,298 @@
+"""Studies without a run: their points, what they reuse, what they expect, what they say."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ai500.core.errors import RunFolderError
+from ai500.records import System
+from ai500.records import run_folder as rundir
+from ai500.study import repeatability
+from ai500.study import timing_validity as doubts
+from ai500.study.folder import StudyFolder
+from ai500.study.page import render
+from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
+from ai500.study.run_study import draw
+from ai500.study.scaling import efficiency, waiting
+from ai500.study.studies import STUDIES
+from ai500.study.table import COLUMNS, write_csv
+from ai500.study.timing_validity import look, speed_doubts
+from tests.support.synthetic_run import Shape, make_plan, make_system
+from tests.support.synthetic_study import (
+    DOUBT,
+    finished_synthetic_run,
+    measured_point,
+    points_of,
+    result_of,
+    searched,
+    varied,
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> PointResult:
+    return measured_point(tmp_path_factory.mktemp("base") / "run")
+
+
+# Doubts about speed
+
+
+@pytest.mark.parametrize(
+    ("shape", "cores", "busy", "word"),
+    [
+        (Shape(members=2, slots=2), 4, 0.0, None),
+        (Shape(members=2, slots=2), 2, 0.0, "use all 2 cores"),
+        (Shape(members=2, slots=2), 4, 0.4, "other processes"),
+        (Shape(members=4, slots=2), 4, 0.0, "2 waves"),
+        (Shape(members=4, slots=2, members_per_accelerator=2), 4, 0.0, "share each accelerator"),
+        (Shape(members=2, slots=1, nodes=2), 4, 0.0, "2 nodes are parts of 1 host"),
+    ],
+)
+def test_speed_is_doubted_where_it_means_nothing(
+    shape: Shape, cores: int, busy: float, word: str | None
+) -> None:
+    machine: System = replace(make_system(shape), cores=cores)
+    told = [{"event": "first_batch", "boot": "the same"}]
+    found = speed_doubts(make_plan(shape), machine, events=told, conditions=Conditions(busy))
+    assert (found == ()) if word is None else any(word in doubt for doubt in found)
+
+
+def test_an_interrupted_run_is_no_measure_of_speed() -> None:
+    shape = Shape(members=1, slots=1)
+    found = speed_doubts(
+        make_plan(shape), make_system(shape), events=[{"event": "resumed"}], conditions=None
+    )
+    assert any("interrupted" in doubt for doubt in found)
+
+
+@pytest.mark.parametrize(
+    ("device", "percent", "doubted"), [("cuda", 83, True), ("cuda", 4, False), ("cpu", 83, False)]
+)
+def test_an_accelerator_that_others_use_is_no_measure_of_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
+) -> None:
+    monkeypatch.setattr(doubts, "LOOK_SECONDS", 0.0)  # the files of a card do not change
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # NVML has no such folder
+    card = tmp_path / "sys/class/drm/card0/device"
+    (card / "hwmon/hwmon0").mkdir(parents=True)
+    for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", f"{percent}"),
+                       ("hwmon/hwmon0/power1_average", "90000000")):  # fmt: skip
+        (card / name).write_text(text + "\n")
+    seen = look(tmp_path)
+    assert seen == Conditions(None, percent / 100)  # this root has no processors
+    shape = Shape(members=1, slots=1)
+    plan, machine = replace(make_plan(shape), device=device), make_system(shape)
+    found = speed_doubts(plan, replace(machine, cores=8), events=[], conditions=seen)
+    assert any("kept an accelerator busy" in doubt for doubt in found) == doubted
+
+
+def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
+    rundir.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
+    assert rundir.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
+    seen = look()
+    assert seen.busy_share is not None
+    assert 0 <= seen.busy_share <= 1
+
+
+# What a study says
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_report_shows_its_points_and_says_when_speed_means_nothing(
+    name: str, base: PointResult
+) -> None:
+    trusted = render(result_of(name, base), STUDIES[name])
+    doubted = render(result_of(name, base, doubted=True), STUDIES[name])
+    for one in points_of(name, base):
+        assert one.label in trusted
+    assert "no such arithmetic here" in trusted
+    assert "speed axis is not meaningful" not in trusted
+    assert "hollow" not in trusted.partition("</style>")[2]
+    assert "The speed axis is not meaningful here." in doubted
+    assert f"Every point: {DOUBT}." in doubted
+    assert "hollow" in doubted.partition("</style>")[2]
+    assert trusted.count("<polyline") >= doubted.count("<polyline")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_report_of_a_part_is_a_report(name: str, base: PointResult) -> None:
+    whole = result_of(name, base)
+    for count in range(len(whole.points) + 1):
+        part = render(replace(whole, points=whole.points[:count]), STUDIES[name])
+        assert part.count("<figure>") >= (count > 1)
+    for one in whole.points:
+        assert one.label in render(replace(whole, points=(one,)), STUDIES[name])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_in_which_nothing_was_learned_is_told(name: str, base: PointResult) -> None:
+    whole = result_of(name, base)
+    lost = tuple(varied(one, one.name, one.label, quality=0.0) for one in whole.points)
+    assert all(one.score.vflops == 0 for one in lost)
+    page = render(replace(whole, points=lost), STUDIES[name])
+    assert all(one.label in page for one in lost)
+    assert not re.search(r"\b(inf|nan)\b", page)
+
+
+def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
+    view = STUDIES["scaling"].view
+    speed, efficiencies = view(result_of("scaling", base)).figures[:2]
+    assert str(speed.svg).count("<polyline") == 3  # linear, FLOPS, VFLOPS
+    for figure in view(result_of("scaling", base, doubted=True)).figures[:2]:
+        assert "<polyline" not in str(figure.svg)
+    assert "Hollow" not in efficiencies.caption
+
+
+def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResult) -> None:
+    whole = result_of("tradeoff", base)
+    first, *others = whole.points
+    unknown = replace(first, images_per_second=None)
+    figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *others))).figures[0]
+    assert f"Images per second were not measured of {first.label}." in figure.caption
+    assert first.label not in str(figure.svg)
+    assert all(one.label in str(figure.svg) for one in others)
+    alone = STUDIES["tradeoff"].view(replace(whole, points=(unknown,))).figures[0]
+    assert alone.svg is None
+    assert first.label in render(replace(whole, points=(unknown,)), STUDIES["tradeoff"])
+
+
+def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:
+    for name, published in (("scaling", 0), ("data-parallel", 1)):
+        whole = result_of(name, base)
+        first = replace(whole.points[0], doubts=(DOUBT,))
+        view = STUDIES[name].view(replace(whole, points=(first, *whole.points[1:])))
+        figure = next(one for one in view.figures if "efficiency" in one.title)
+        assert "Hollow" in figure.caption
+        assert str(figure.svg).count("<polyline") == published  # V2's own
+    assert {row[-1] for row in view.tables[0][2].rows} == {"no"}
+
+
+def test_efficiency_is_against_as_many_first_points(base: PointResult) -> None:
+    points = points_of("scaling", base)
+    assert efficiency(points[0], points[0]) == 1
+    assert efficiency(points[3], points[0]) == pytest.approx(0.98**3)
+
+
+def test_waiting_is_the_part_of_the_places_in_which_nobody_trains(base: PointResult) -> None:
+    two = varied(base, "m2", "M = 2", members=2)  # 0–20 s and 0.1–20.5 s
+    assert waiting(two) == pytest.approx(1 - (20 + 20.4) / (2 * 20.5))
+
+
+def test_variation_is_standard_deviation_over_mean(base: PointResult) -> None:
+    points = [varied(base, f"seed-{s}", "", quality=q) for s, q in ((1, 0.7), (2, 0.8), (3, 0.9))]
+    quality, operations = repeatability.QUANTITIES[2], repeatability.QUANTITIES[0]
+    assert repeatability.varies(points, quality) == pytest.approx(0.1 / 0.8)
+    assert repeatability.varies(points, operations) == 0
+    lost = replace(points[0].score.trials[0], epochs_to_target=None)
+    missed = replace(points[0], score=replace(points[0].score, trials=(lost,)))
+    assert repeatability.varies([missed, *points[1:]], repeatability.QUANTITIES[1]) is None
+
+
+def test_a_search_is_compared_at_the_error_that_every_seed_reached(base: PointResult) -> None:
+    points = [searched(base, (1e9, 0.5), (3e9, 0.3)), searched(base, (2e9, 0.4), (6e9, 0.2))]
+    names = {one.name: one for one in repeatability.quantities(points)}
+    common = names["operations to common error"]
+    assert [common.of(one) for one in points] == [3e9, 6e9]  # 0.3: what both reached
+    assert [names["time to common error"].of(one) for one in points] == [3.0, 6.0]
+    # In a given time a faster machine computes more: that is no property of the search.
+    assert {name for name, one in names.items() if one.is_speed} == {
+        "time to common error", "operations in all", "models taken up", "regulated score", "FLOPS",
+    }  # fmt: skip
+    assert "operations to common error" not in {
+        one.name for one in repeatability.quantities([base])
+    }
+
+
+@pytest.mark.parametrize("name", ["scaling", "repeatability"])
+def test_the_report_of_a_search_speaks_of_searches(name: str, base: PointResult) -> None:
+    points = tuple(
+        searched(one, (1e9 * at, 0.4)) for at, one in enumerate(points_of(name, base), 1)
+    )
+    page = render(replace(result_of(name, base), workload="automl", points=points), STUDIES[name])
+    assert "bootstrap" not in page.partition("</style>")[2]
+    assert "V2 Table 2" not in page.partition("<figure>")[2].partition("<table")[0]
+    if name == "repeatability":
+        assert "all reached an error of 0.4000. The operations until then vary by 52.7" in page
+
+
+def test_csv_has_every_figure_and_no_formula(tmp_path: Path, base: PointResult) -> None:
+    result = result_of("tradeoff", base)
+    evil = replace(result.points[0], label="=cmd()")
+    write_csv(tmp_path / "points.csv", replace(result, points=(evil, *result.points[1:])))
+    with (tmp_path / "points.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert list(found[0]) == list(COLUMNS)
+    assert found[0]["label"] == "'=cmd()"
+    assert float(found[1]["flops"]) == pytest.approx(result.points[1].score.flops)
+    assert found[1]["watts"] == ""  # not measured, and not 0
+
+
+def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path / "study")
+    run = folder.runs / "m1-00000000"
+    finished_synthetic_run(run, Shape(members=1, slots=1))
+    point = PlannedPoint("m1", "M = 1", {}, digest="0" * 64, run=folder.named(run))
+    late = PlannedPoint("m2", "M = 2", {}, digest="1" * 64, run="runs/m2-11111111")
+    plan = StudyPlan(study="scaling", workload="image_classification", problem_class="smoke",
+                     points=(point, late))  # fmt: skip
+    rundir.write(folder.plan, plan)
+    first = draw(folder, STUDIES["scaling"])
+    assert [one.name for one in first.points] == ["m1"]
+    assert [one.reason for one in first.missing] == ["not run yet"]
+    whole = folder.result.read_text()
+    folder.result.write_text("{}")  # damaged, or of another version: the runs are all there
+    late_run = folder.path / str(late.run)
+    late_run.mkdir()
+    assert draw(folder, STUDIES["scaling"]).points == first.points
+    late_run.rmdir()
+    run.rename(tmp_path / "elsewhere")
+    folder.result.write_text("{}")
+    with pytest.raises(RunFolderError, match="or delete it"):
+        draw(folder, STUDIES["scaling"])  # nothing else knows: it is not written over
+    folder.result.write_text(whole)
+    again = draw(folder, STUDIES["scaling"])
+    assert again.points == first.points
+    assert again.hardware == first.hardware
+
+
+def test_hostile_labels_are_text(base: PointResult) -> None:
+    evil = "<script>alert(1)</script>"
+    points = tuple(replace(one, label=evil, run=evil) for one in points_of("tradeoff", base))
+    page = render(replace(result_of("tradeoff", base), points=points, hardware=evil),
+                  STUDIES["tradeoff"])  # fmt: skip
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_records_of_a_study_survive_the_disk(tmp_path: Path, base: PointResult) -> None:
+    folder = StudyFolder(tmp_path)
+    result = result_of("optimizations", base)
+    rundir.write(folder.result, result)
+    assert folder.read_result() == result
+    rundir.write(folder.plan, {**json.loads('{"study": "scaling"}'), "format": 99})
+    with pytest.raises(RunFolderError, match="layout 99"):
+        folder.read_plan()
+
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "studies"
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in EXAMPLES.iterdir()))
+def test_the_example_of_the_documentation_can_be_drawn_again(tmp_path: Path, name: str) -> None:
+    folder = StudyFolder(shutil.copytree(EXAMPLES / name, tmp_path / name))
+    table, before = folder.csv.read_text(), folder.read_result()
+    folder.report.unlink()
+    # Its runs are not here: from what was collected.
+    result = draw(folder, STUDIES[name.removesuffix("-automl")])
+    assert before is not None
+    assert result.points == before.points != ()
+    assert folder.csv.read_text() == table
+    assert all(one.label in folder.report.read_text() for one in result.points)
+    assert sum(file.stat().st_size for file in folder.path.iterdir()) < 300_000

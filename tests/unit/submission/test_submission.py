@@ -1,0 +1,331 @@
+"""Submissions: packed, tampered with, forged, refused."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ai500.cli import main
+from ai500.core import events
+from ai500.core.errors import EnvironmentLacksError, InputError, RuleError
+from ai500.records.run_folder import RunFolder
+from ai500.submission import archive, packing, signing
+from ai500.submission import untrusted as strangers
+from ai500.submission.description import Wish
+from ai500.submission.manifest import MANIFEST, SIGNATURE, opened
+from tests.conftest import Start
+from tests.support.submitted import WISH, contents, packed, small_run, submittable_run
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a small submission, signed."""
+    folder = tmp_path_factory.mktemp("small")
+    signing.make_key(folder / "key.pem")
+    run = small_run(folder / "run")
+    return contents(packed(run, folder / "small.ai500", key=folder / "key.pem"))
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A finished run that keeps all rules; nobody may write into it."""
+    return submittable_run(tmp_path_factory.mktemp("official") / "run")
+
+
+def repacked(files: dict[str, bytes], folder: Path) -> Path:
+    path = folder / "again.ai500"
+    archive.pack(path, files)
+    return path
+
+
+def unsigned(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if name != SIGNATURE}
+
+
+def problems_of(files: dict[str, bytes], folder: Path) -> list[str]:
+    with opened(repacked(files, folder)) as submission:
+        return submission.problems
+
+
+def test_a_clean_one_is_intact(small: dict[str, bytes], tmp_path: Path) -> None:
+    with opened(repacked(small, tmp_path)) as submission:
+        assert submission.problems == []
+        assert submission.signed
+        assert submission.known().organization == "Example University"
+        kept = submission.run.path
+    assert not kept.exists()
+
+
+def test_every_file_and_several_places(small: dict[str, bytes], tmp_path: Path) -> None:
+    """One changed byte of any file, signed or not, is a problem that names the file."""
+    for name, content in small.items():
+        for at in sorted({0, len(content) // 3, len(content) // 2, len(content) - 1}):
+            changed = bytearray(content)
+            changed[at] ^= 1
+            told = problems_of(small | {name: bytes(changed)}, tmp_path)
+            assert any(name in problem for problem in told), (name, at, told)
+        if name != SIGNATURE:
+            told = problems_of(unsigned(small) | {name: bytes(changed)}, tmp_path)
+            assert any(name in problem for problem in told), (name, told)
+
+
+@pytest.mark.parametrize("place", ["in its white space", "in a hash", "in a name"])
+def test_a_manifest_that_still_reads_well(
+    place: str, small: dict[str, bytes], tmp_path: Path
+) -> None:
+    text = small[MANIFEST].decode()
+    changed = {
+        "in its white space": text.replace("  ", "\t", 1),
+        "in a hash": text.replace('"sha256": "', '"sha256": "0', 1).replace("0" * 2, "0", 1),
+        "in a name": text.replace('"plan.json"', '"plan.jsom"'),
+    }[place]
+    assert changed != text
+    told = problems_of(unsigned(small) | {MANIFEST: changed.encode()}, tmp_path)
+    assert any(MANIFEST in problem for problem in told)
+
+
+def test_files_that_are_gone_or_come_from_nowhere(small: dict[str, bytes], tmp_path: Path) -> None:
+    for name in small:
+        if name != SIGNATURE:
+            less = {key: value for key, value in small.items() if key != name}
+            assert any(name in problem for problem in problems_of(less, tmp_path))
+    told = problems_of(small | {"notes.md": b"more"}, tmp_path)
+    assert told == ["notes.md: manifest.json does not list it"]
+
+
+def test_regenerated_hashes_of_a_signed_one(small: dict[str, bytes], tmp_path: Path) -> None:
+    """Whoever changes a file and makes a new manifest lacks the key."""
+    score = small["score.json"].replace(b'"vflops": 1', b'"vflops": 9', 1)
+    assert score != small["score.json"]
+    forged = unsigned(small) | {"score.json": score}
+    del forged[MANIFEST]
+    packing.seal(forged, key=None)
+    forged[SIGNATURE] = small[SIGNATURE]
+    told = problems_of(forged, tmp_path)
+    assert [SIGNATURE in problem and MANIFEST in problem for problem in told] == [True]
+
+
+def test_who_signed(small: dict[str, bytes], tmp_path: Path) -> None:
+    """By a known key: fine. By a stranger's, or by nobody: not where a known one is asked for."""
+    friends = tmp_path / "friends"
+    friends.mkdir()
+    fingerprint = signing.make_key(tmp_path / "mine.pem")
+    (tmp_path / "mine.pub.pem").rename(friends / "A. Friend.pem")
+    files = unsigned(small)
+    del files[MANIFEST]
+    packing.seal(files, key=tmp_path / "mine.pem")
+    with opened(repacked(files, tmp_path), trusted_keys=friends) as submission:
+        assert submission.problems == []
+        assert submission.signer == "A. Friend"
+        assert submission.fingerprint == fingerprint
+        assert fingerprint in submission.signature
+    for others in (small, unsigned(small)):
+        with opened(repacked(others, tmp_path), trusted_keys=friends) as submission:
+            assert [SIGNATURE in problem for problem in submission.problems] == [True]
+    with opened(repacked(unsigned(small), tmp_path)) as submission:
+        assert not submission.signed
+        assert "only accidents" in submission.signature
+
+
+def test_keys(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    signing.make_key(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(InputError, match="never overwritten"):
+        signing.make_key(path)
+    (tmp_path / "bad.pem").write_text("not a key")
+    with pytest.raises(InputError, match="private key"):
+        signing.sign(b"", tmp_path / "bad.pem")
+    with pytest.raises(InputError, match="can't be read"):
+        signing.sign(b"", tmp_path / "none.pem")
+    with pytest.raises(InputError, match="public key"):
+        signing.trusted(tmp_path / "bad.pem")
+
+
+def test_a_machine_without_the_library(
+    small: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentLacksError, match="cryptography"):
+        signing.make_key(tmp_path / "key.pem")
+    with opened(repacked(small, tmp_path)) as submission:
+        assert submission.problems == []
+        assert not submission.signed
+        assert "not checked" in submission.signature
+
+
+def test_the_same_run_gives_the_same_bytes(official: RunFolder, tmp_path: Path) -> None:
+    wish = replace(WISH, notes="A policy of our own.\x1b[2J\n")
+    for name in ("one.ai500", "two.ai500"):
+        packing.submit(official, tmp_path / name, wish=wish)
+    assert (tmp_path / "one.ai500").read_bytes() == (tmp_path / "two.ai500").read_bytes()
+    with opened(tmp_path / "one.ai500") as submission:
+        assert submission.problems == []
+        assert submission.known().edition == submission.known().created[:7]
+        assert "ai500 run --config config.toml" in (submission.run.path / "run.sh").read_text()
+        assert (submission.run.path / "notes.md").read_text().startswith("A policy of our own.")
+
+
+def test_what_is_left_out_and_cut(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    member = run.trial(1).member(0)
+    member.log.write_bytes(b"begin " + b"x" * 300_000 + b"\x1b[31m end")
+    member.checkpoint.write_bytes(b"weights")
+    run.trial(1).barrier.write_text('{"secret": "token"}')
+    files = contents(packed(run, tmp_path / "s.ai500"))
+    log = files["trials/01/members/000/log.txt"].decode()
+    assert len(log) < 70_000
+    assert (log[:6], log[-4:]) == ("begin ", " end")
+    assert "left out" in log
+    assert "\x1b" not in log
+    assert not [name for name in files if "checkpoint" in name or "barrier" in name]
+
+
+def _unfinished(run: RunFolder) -> None:
+    run.trial(2).score.unlink()
+
+
+def _no_record(run: RunFolder) -> None:
+    run.trial(1).member(1).record.unlink()
+
+
+def _dropped_weight_decay(run: RunFolder) -> None:
+    path = run.trial(3).member(0).record
+    record = json.loads(path.read_text())
+    record["effective"]["groups"][0]["weight_decay"] = 0.0
+    path.write_text(json.dumps(record))
+
+
+def _two_sources(run: RunFolder) -> None:
+    path = run.trial(2).member(1).record
+    record = json.loads(path.read_text())
+    record["versions"]["source"] = "ab" * 32
+    path.write_text(json.dumps(record))
+
+
+def _no_events(run: RunFolder) -> None:
+    run.events.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (_unfinished, "trial 2 of 3"),
+        (_no_record, "record.json"),
+        (_dropped_weight_decay, "eight decay"),
+        (_no_events, "no finished trial"),
+        (_two_sources, "2 different versions of the source"),
+    ],
+)
+def test_a_broken_run_is_refused(
+    break_it: Callable[[RunFolder], None], says: str, tmp_path: Path
+) -> None:
+    run = submittable_run(tmp_path / "run")
+    break_it(run)
+    with pytest.raises(RuleError, match=says):
+        packing.submit(run, tmp_path / "s.ai500", wish=WISH)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_all_the_reasons_at_once(tmp_path: Path) -> None:
+    """Too few trials, a failed member, a name that can't be shown, an edition that is none."""
+    run = submittable_run(tmp_path / "run", trials=2, failed=frozenset({1}))
+    wish = Wish(level="hardware", name="a\nb", edition="next year")
+    with pytest.raises(RuleError) as refused:
+        packing.submit(run, tmp_path / "s.ai500", wish=wish)
+    text = str(refused.value)
+    for reason in ("of at least 3", "incomplete", "members/001/record.json", "name", "edition"):
+        assert reason in text, reason
+
+
+def test_a_run_that_is_going_on_is_not_submitted(tmp_path: Path, official: RunFolder) -> None:
+    with official.locked(), pytest.raises(RuleError, match="still running"):
+        packing.submit(official, tmp_path / "s.ai500", wish=WISH)
+
+
+def test_a_torn_line_does_not_spoil_a_run(tmp_path: Path) -> None:
+    run = submittable_run(tmp_path / "run")
+    with run.events.open("a") as file:
+        file.write('{"event": "torn')
+    packing.submit(run, tmp_path / "s.ai500", wish=WISH)
+
+
+def test_counts_that_would_never_end(small: dict[str, bytes], tmp_path: Path) -> None:
+    """10³⁰ members, trials or epochs are refused before anybody loops over them."""
+    for key in ("trials", "ensemble_size", "epochs"):
+        plan = strangers.parse(small["plan.json"].decode())
+        where = plan["hyperparameters"] if key == "epochs" else plan
+        where[key] = 10**30
+        told = problems_of(small | {"plan.json": json.dumps(plan).encode()}, tmp_path)
+        assert any("plan.json" in problem and "can't hold" in problem for problem in told)
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def ai500(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line in this process: exit code, and all it printed."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str | Path) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["ai500", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out + err
+
+    return run
+
+
+def test_from_run_to_verified_on_the_command_line(
+    official: RunFolder, start: Start, ai500: Run, tmp_path: Path
+) -> None:
+    out, key = tmp_path / "mine.ai500", tmp_path / "key.pem"
+    assert ai500("keygen", key)[0] == 0
+    command = start(
+        "submit", official.path, "--level", "hardware", "--out", out, "--key", key,
+        "--organization", "[bold]Example[/bold]",
+    )  # fmt: skip
+    assert command.wait() == 0, command.err
+    assert ai500("check", out, "--trusted-keys", tmp_path / "key.pub.pem")[0] == 0
+    code, text = ai500("verify", out, "--json")
+    assert (code, json.loads(text)["confirmed"]) == (0, True)
+    code, text = ai500("verify", out)
+    assert (code, "confirmed" in text, signing.available()) == (0, True, True)
+    data = bytearray(out.read_bytes())
+    data[data.index(b'"steps_per_epoch"') + 1] ^= 1
+    out.write_bytes(data)
+    for name in ("check", "verify"):
+        code, text = ai500(name, out)
+        assert code == 1
+        assert "plan.json" in text
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_mistakes_of_a_person(ai500: Run, official: RunFolder, tmp_path: Path) -> None:
+    for words, says in (
+        (("verify", tmp_path / "none.ai500"), "no such file"),
+        (("verify", tmp_path / "none.ai500", "--rerun"), "--out"),
+        (("verify", tmp_path / "none.ai500", "--runs", "3"), "--rerun"),
+        (("verify", official.path), "is a folder"),
+        (("submit", official.path, "--level", "free", "--out", "x.zip"), ".ai500"),
+        (("submit", official.path, "--level", "other", "--out", "x.ai500"), "hardware"),
+        (("submit", tmp_path, "--level", "free", "--out", "x.ai500"), "not a run folder"),
+    ):
+        code, text = ai500(*words)
+        assert (code, says in text) == (2, True), text
+
+
+def test_events_are_read_as_they_were_written(small: dict[str, bytes], tmp_path: Path) -> None:
+    with opened(repacked(small, tmp_path)) as submission:
+        told = list(events.read(submission.run.events))
+    assert len(told) == small["events.jsonl"].count(b"\n")

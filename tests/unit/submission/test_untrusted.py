@@ -1,0 +1,121 @@
+"""What a stranger's file may not hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ai500.submission import untrusted as strangers
+
+EVIL = {
+    "NaN": '{"a": NaN}',
+    "infinity": '{"a": -Infinity}',
+    "overflow": '{"a": 1e999}',
+    "huge": '{"a": 1' + "0" * 100 + "}",
+    "very huge": '{"a": 1' + "0" * 10_000 + "}",
+    "twice": '{"a": 1, "a": 2}',
+    "deep": "[" * 40 + "]" * 40,
+    "bottomless": "[" * 100_000 + "]" * 100_000,
+    "deep tables": '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "half a character": '{"a": "\\ud800"}',
+    "half a key": '{"\\udfff": 1}',
+    "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
+    "one-byte escape": '{"a": "\\u009b2J"}',
+    "escape in a key": '{"\\u001b[2J": 1}',
+}
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_evil_json(name: str, tmp_path: Path) -> None:
+    document, lines = tmp_path / "x.json", tmp_path / "x.jsonl"
+    document.write_text(EVIL[name])
+    assert strangers.objection(document)
+    lines.write_text('{"event": "fine"}\n' + EVIL[name] + "\n")
+    assert "line 2" in str(strangers.objection(lines)) or "deeper" in str(
+        strangers.objection(lines)
+    )
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"{\x00}", b"", b'{"a": "\xed\xa0\x80"}', b"{"])
+def test_not_json(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    assert strangers.objection(tmp_path / "x.json")
+
+
+def test_a_torn_line_is_passed_over_as_the_scorer_does(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"event": "a"}\n{"event": "to\n{"event": "b"}\n')
+    assert strangers.objection(tmp_path / "x.jsonl") is None
+
+
+def test_lines_end_where_the_scorer_ends_them(tmp_path: Path) -> None:
+    """A carriage return ends a line, too: nothing hides behind one."""
+    (tmp_path / "x.jsonl").write_bytes(b'{"event": "a"}\r{"event": "end", "wall": NaN}\n')
+    assert "NaN" in str(strangers.objection(tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "content", ["a = ", "a = 1\na = 2", "a = " + "[" * 3000 + "]" * 3000, "a = 1" + "0" * 5000]
+)
+def test_evil_toml(content: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(content)
+    assert strangers.objection(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("name", ["x.py", "x.pkl", "x.npy", "x", "x.so", "x.html"])
+def test_other_kinds_of_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    assert strangers.objection(tmp_path / name)
+
+
+@given(data=st.binary(max_size=300))
+def test_logs_are_cleaned_so_that_they_are_taken(
+    data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log.txt"
+    path.write_bytes(strangers.without_control_characters(data))
+    assert strangers.objection(path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("trials/01/members/000/record.json", "MAX_RECORD_BYTES"),
+        ("trials/01/systems/n1-000.json", "MAX_RECORD_BYTES"),
+        ("submission.json", "MAX_RECORD_BYTES"),
+        ("plan.json", "MAX_DOCUMENT_BYTES"),
+        ("events.jsonl", "MAX_LINES_BYTES"),
+    ],
+)
+def test_each_kind_of_file_has_its_bound(
+    name: str, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"a": 1}')
+    assert strangers.objection(path) is None
+    monkeypatch.setattr(strangers, most, 7)
+    assert "8 bytes, more than 7" in str(strangers.objection(path))
+
+
+def test_many_small_values_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text("[" + "[]," * strangers.MAX_VALUES + "[]]")
+    assert "values" in str(strangers.objection(path))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30)
+    | st.text(st.characters(codec="utf-8", exclude_categories=("Cc",))) | st.just("a\n\tb")
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab{}", max_size=3), inner),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(json_values)
+def test_what_json_can_say_is_taken_as_it_is(value: object) -> None:
+    assert strangers.parse(json.dumps(value)) == value

@@ -1,0 +1,376 @@
+"""Verification recomputes; replication judges two sets of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500.core import plugins
+from ai500.core.errors import ConfigError, InputError
+from ai500.metrics.equations import penalty_coefficient
+from ai500.pipeline.scoring import computed
+from ai500.records import Plan, Score
+from ai500.records import run_folder as rundir
+from ai500.records.run_folder import RunFolder
+from ai500.submission import archive, packing, replication
+from ai500.submission.manifest import MANIFEST, opened
+from ai500.submission.rerun import differences_between, rerun_config
+from ai500.submission.verify import Verification, recompute
+from tests.support.submitted import contents, packed, small_run
+from tests.support.synthetic_run import CLASS, Shape, write_synthetic_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return small_run(tmp_path_factory.mktemp("run") / "run", trials=2)
+
+
+@pytest.fixture(scope="module")
+def files(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return contents(packed(run, tmp_path_factory.mktemp("packed") / "s.ai500"))
+
+
+def verified(files: dict[str, bytes], folder: Path, **changed: bytes) -> Verification:
+    """With other contents, and a manifest that goes with them: no hash finds these."""
+    forged = {name: content for name, content in (files | changed).items() if name != MANIFEST}
+    packing.seal(forged, key=None)
+    archive.pack(folder / "s.ai500", forged)
+    with opened(folder / "s.ai500") as submission:
+        assert submission.problems == []
+        return recompute(submission)
+
+
+def edited(content: bytes, *path: Any, by: Any) -> bytes:
+    """A JSON document with one value replaced."""
+    document = json.loads(content)
+    *way, last = path
+    inner = document
+    for step in way:
+        inner = inner[step]
+    inner[last] = by(inner[last]) if callable(by) else by
+    return json.dumps(document).encode()
+
+
+def test_a_clean_one_is_confirmed(files: dict[str, bytes], tmp_path: Path) -> None:
+    result = verified(files, tmp_path)
+    assert (result.problems, result.differences) == ((), ())
+    assert result.confirmed
+    assert result.compared > 100
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "by"),
+    [
+        ("score.json", ("vflops",), lambda v: v * (1 + 1e-8)),
+        ("score.json", ("trials", 0, "ensemble_quality"), 0.99),
+        ("score.json", ("complete",), False),
+        ("score.json", ("kept_trials",), []),
+        ("score.json", ("problem_class",), "full"),
+        ("trials/02/score.json", ("seconds",), lambda v: v / 2),
+        ("findings.json", (0, "severity"), "note"),
+        ("judgement.json", ("layers", 0, "verdict"), "same"),
+    ],
+)
+def test_what_does_not_follow_is_named(
+    file: str, path: tuple[Any, ...], by: Any, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    result = verified(files, tmp_path, **{file: edited(files[file], *path, by=by)})
+    assert not result.confirmed
+    assert {one.file for one in result.differences} == {file}
+
+
+def test_rounding_of_another_machine_is_no_difference(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    nearly = edited(files["score.json"], "vflops", by=lambda v: v * (1 + 1e-12))
+    assert verified(files, tmp_path, **{"score.json": nearly}).confirmed
+
+
+def test_findings_that_were_taken_out(files: dict[str, bytes], tmp_path: Path) -> None:
+    result = verified(files, tmp_path, **{"findings.json": b"[]"})
+    assert result.differences
+    assert {one.claimed for one in result.differences} == {"not there", "[]"}
+
+
+def in_events(content: bytes, kind: str, **changes: Any) -> bytes:
+    lines = [json.loads(line) for line in content.splitlines()]
+    changed = [line | changes if line["event"] == kind else line for line in lines]
+    return "".join(json.dumps(line) + "\n" for line in changed).encode()
+
+
+def test_a_run_log_that_its_members_do_not_bear_out(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Faster epochs in events.jsonl alone, with a score that follows from them."""
+    forged = in_events(files["events.jsonl"], "epoch", images=10**6)
+    result = verified(files, tmp_path, **{"events.jsonl": forged})
+    assert any("members/000/events.jsonl" in problem for problem in result.problems)
+    first = next(line for line in files["events.jsonl"].splitlines() if b'"epoch"' in line)
+    twice = verified(files, tmp_path, **{"events.jsonl": files["events.jsonl"] + first + b"\n"})
+    assert any("there twice" in problem for problem in twice.problems)
+    unsigned_events = [json.loads(line) for line in files["events.jsonl"].splitlines()]
+    bare = [{k: v for k, v in e.items() if k != "member_sequence"} for e in unsigned_events]
+    lines = "".join(json.dumps(event) + "\n" for event in bare).encode()
+    result = verified(files, tmp_path, **{"events.jsonl": lines})
+    assert any("no member's log accounts for" in problem for problem in result.problems)
+
+
+def test_a_result_that_the_events_do_not_have(files: dict[str, bytes], tmp_path: Path) -> None:
+    name = "trials/01/ensemble.json"
+    better = edited(files[name], "ensemble_quality", by=0.99)
+    result = verified(files, tmp_path, **{name: better})
+    assert [name in problem for problem in result.problems] == [True]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "operations", "forward_per_image": 10**38},
+        {"kind": "aggregate", "result": {"complete": True}},
+        {"kind": "end", "monotonic": -1e300},
+        {"kind": "first_batch", "monotonic": "soon"},
+        {"kind": "epoch", "images": [[]]},
+        {"kind": "epoch", "epoch": {}},
+        {"kind": "aggregate", "trial": "x"},
+        {"kind": "quality", "quality": None},
+    ],
+)
+def test_events_that_no_run_writes(
+    changes: dict[str, Any], files: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Valid JSON, nonsense: not confirmed, and no traceback."""
+    kind = changes["kind"]
+    forged = in_events(
+        files["events.jsonl"], kind, **{k: v for k, v in changes.items() if k != "kind"}
+    )
+    result = verified(files, tmp_path, **{"events.jsonl": forged})
+    assert not result.confirmed
+
+
+def test_d15_lower_is_better_through_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error above its target is penalized; a score that took it the other way is found."""
+    table = plugins._table("workload")
+    monkeypatch.setitem(table, "error_rate", "tests.support.lower_is_better:WORKLOAD")
+    lower = small_run(tmp_path / "run", config='workload = "error_rate"\n')
+    plan = rundir.read(Plan, lower.plan)
+    rundir.write(lower.plan, replace(plan, workload="error_rate"))
+    files = contents(packed(lower, tmp_path / "first.ai500"))
+    result = verified(files, tmp_path)
+    assert result.confirmed
+    assert result.score is not None
+    score = result.score
+    assert score.quality_name == "top-1 error"
+    assert score.penalty_coefficient == pytest.approx(
+        (score.target_quality / score.ensemble_quality) ** plan.definition.penalty_exponent
+    )
+    wrong = penalty_coefficient(
+        score.ensemble_quality, target_quality=score.target_quality,
+        exponent=plan.definition.penalty_exponent, direction="higher",
+    )  # fmt: skip
+    forged = edited(files["score.json"], "penalty_coefficient", by=wrong)
+    result = verified(files, tmp_path, **{"score.json": forged})
+    assert [one.key for one in result.differences] == ["penalty_coefficient"]
+
+
+def in_all_logs(
+    files: dict[str, bytes], change: Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+) -> dict[str, bytes]:
+    """Every event changed alike in the run's log and in the members' own."""
+    return {
+        name: "".join(
+            json.dumps(new) + "\n"
+            for line in content.splitlines()
+            for new in change(json.loads(line))
+        ).encode()
+        for name, content in files.items()
+        if name.endswith("events.jsonl")
+    }
+
+
+def test_members_that_were_not_planned(files: dict[str, bytes], tmp_path: Path) -> None:
+    """Fifty more of member 0, in the run's log and its result: more operations, the same time."""
+    names = list(range(50, 100))
+
+    def more(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if event["event"] == "aggregate":
+            known = event["result"]
+            event["result"] = known | {
+                "members": known["members"] + names,
+                "member_qualities": known["member_qualities"] + [0.7] * 50,
+            }
+        yield event
+        if event.get("member") == 0 and "member_sequence" in event:
+            yield from (event | {"member": member} for member in names)
+
+    logs = in_all_logs({"events.jsonl": files["events.jsonl"]}, more)
+    result = verified(files, tmp_path, **logs)
+    assert result.score is None
+    assert "is not one of the 2 members that were planned" in result.problems[0]
+
+    def silent(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield event
+        if event.get("member") == 0 and "member_sequence" in event:
+            yield event | {"member": 2}
+
+    logs = in_all_logs({"events.jsonl": files["events.jsonl"]}, silent)
+    said = verified(files, tmp_path, **logs).problems
+    assert any("events of member 2 of trial 1, which is not planned" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "by"),
+    [
+        ("submission.json", ("source", "sha256"), "f" * 64),
+        ("submission.json", ("data_sha256",), ["e" * 64]),
+        ("submission.json", ("created",), "1999-01-01T00:00:00Z"),
+        ("submission.json", ("edition",), "2099-12"),
+        ("submission.json", ("edition",), "2020-01"),
+        ("submission.json", ("ai500_version",), "99"),
+        ("trials/01/bootstraps.json", (1, "sha256"), "0" * 64),
+        ("trials/02/bootstraps.json", (0, "drawn"), 4000),
+    ],
+)
+def test_claims_that_the_run_does_not_bear_out(
+    name: str, path: tuple[Any, ...], by: Any, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    result = verified(files, tmp_path, **{name: edited(files[name], *path, by=by)})
+    assert any(problem.startswith(f"{name}: ") for problem in result.problems)
+
+
+def test_a_script_of_ones_own_and_what_a_person_says(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    script = verified(files, tmp_path, **{"run.sh": b"#!/bin/sh\nrm -rf ~\n"})
+    assert script.problems == ("run.sh: not the script that repeats this run",)
+    named = edited(files["submission.json"], "organization", by="Another University")
+    assert verified(files, tmp_path, **{"submission.json": named}).confirmed
+
+
+def test_the_trials_that_count_are_not_the_plans_to_choose(tmp_path: Path) -> None:
+    """With a least number of runs that is never reached, no trial would be dropped."""
+    own = replace(CLASS, least_runs=100)
+    run = write_synthetic_run(tmp_path / "run", Shape(trials=3, epochs=1, definition=own))
+    _, _, score = computed(run)
+    assert len(score.kept_trials) == 1
+
+
+def scored(template: Score, vflops: list[float], quality: list[float]) -> Score:
+    """A score of such trials."""
+    trials = tuple(
+        replace(template.trials[0], trial=n, vflops=v, ensemble_quality=q, complete=True)
+        for n, (v, q) in enumerate(zip(vflops, quality, strict=True), 1)
+    )
+    return replace(template, trials=trials)
+
+
+CLAIM = [100.0, 101.0, 99.0, 100.5, 99.5], [0.86, 0.861, 0.859, 0.862, 0.858]
+SAME = [99.0, 100.0, 101.0], [0.861, 0.859, 0.86]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "verdicts"),
+    [
+        (SAME, ["replicated", "replicated"]),
+        (([80.0, 81.0, 79.0], SAME[1]), ["differs", "replicated"]),
+        (([120.0, 121.0, 119.0], SAME[1]), ["differs", "replicated"]),
+        ((SAME[0], [0.80, 0.801, 0.799]), ["replicated", "differs"]),
+        (([60.0, 100.0, 140.0], SAME[1]), ["too few runs to tell", "replicated"]),
+        (([100.0], [0.86]), ["too few runs to tell", "too few runs to tell"]),
+        (([], []), ["too few runs to tell", "too few runs to tell"]),
+    ],
+)
+def test_replication(
+    run: RunFolder, repeated: tuple[list[float], list[float]], verdicts: list[str]
+) -> None:
+    template = rundir.read(Score, run.score)
+    judged = replication.judge(
+        scored(template, *CLAIM), scored(template, *repeated), penalty_exponent=5
+    )
+    assert [one.verdict for one in judged.comparisons] == verdicts
+    assert judged.verdict == (
+        "differs" if "differs" in verdicts else
+        "replicated" if set(verdicts) == {"replicated"} else "too few runs to tell"
+    )  # fmt: skip
+    assert judged.comparisons[1].margin == pytest.approx(0.01)
+    for one in judged.comparisons:
+        # TOST at 5 % and the 90 % interval are two ways to say the same.
+        if one.interval is not None and one.equivalence_p is not None:
+            inside = -one.margin < one.interval[0] and one.interval[1] < one.margin
+            assert inside == (one.equivalence_p < replication.ALPHA)
+
+
+def test_d15_better_and_worse_change_places_where_lower_is_better(run: RunFolder) -> None:
+    template = rundir.read(Score, run.score)
+    claimed, repeated = scored(template, *CLAIM), scored(template, SAME[0], [0.8, 0.801, 0.799])
+    for direction, word in (("higher", "worse"), ("lower", "better")):
+        judged = replication.judge(
+            claimed, repeated, penalty_exponent=5,
+            direction=direction,  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert f"are {word}" in judged.comparisons[1].reason
+        assert judged.verdict == "differs"
+
+
+def test_a_rerun_that_breaks_rules_repeats_nothing(run: RunFolder) -> None:
+    template = rundir.read(Score, run.score)
+    judged = replication.judge(
+        scored(template, *CLAIM), scored(template, *SAME), penalty_exponent=5,
+        broken=["M = 1, the least of the class is 4"],
+    )  # fmt: skip
+    assert {one.verdict for one in judged.comparisons} == {"replicated"}
+    assert judged.verdict == "the rerun breaks rules"
+
+
+def test_margins_that_are_none(run: RunFolder) -> None:
+    score = rundir.read(Score, run.score)
+    with pytest.raises(InputError, match="margin"):
+        replication.judge(score, score, penalty_exponent=5, margin=0)
+
+
+def test_a_rerun_takes_no_strangers_paths_and_programs(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    evil = files["config.toml"] + (
+        b'[data]\npath = "/etc"\n[slurm]\nsetup = ["rm -rf ~"]\npython = "/tmp/evil"\n'
+        b'[container]\nruntime = ["/tmp/evil"]\n[train]\nbatch_size = 16\n[run]\nseed = 7\n'
+    )
+    forged = {name: content for name, content in files.items() if name != MANIFEST}
+    forged["config.toml"] = evil
+    packing.seal(forged, key=None)
+    archive.pack(tmp_path / "s.ai500", forged)
+    with opened(tmp_path / "s.ai500") as submission:
+        config = rerun_config(submission, local=None, runs=4, own={"data.path": "/mine"})
+        again = rerun_config(submission, local=None, runs=None, own={})
+        with pytest.raises(ConfigError, match=r"train\.epochs"):
+            rerun_config(submission, local=None, runs=None, own={"train.epochs": 1})
+        (tmp_path / "own.toml").write_text("[train]\nepochs = 1\n")
+        with pytest.raises(ConfigError, match="train"):
+            rerun_config(submission, local=tmp_path / "own.toml", runs=None, own={})
+    assert config.data.path == "/mine"
+    assert (config.slurm.setup, config.slurm.python, config.container.runtime) == ((), None, ())
+    planned = json.loads(files["plan.json"])["hyperparameters"]
+    assert config.train.batch_size == planned["batch_size"] != 16
+    assert config.train.epochs == planned["epochs"] == 2
+    assert config.ensemble.size == 2
+    assert (config.run.trials, again.run.trials) == (4, 3)
+    assert config.run.seed == again.run.seed != 7
+
+
+def test_another_system_is_told(run: RunFolder, tmp_path: Path) -> None:
+    other = small_run(tmp_path / "other", host="host")
+    assert list(differences_between(run, other)) == []
+    system = json.loads(other.system.read_text())
+    system["cpu"], system["libraries"] = "Another CPU", {"torch": "2.0"}
+    other.system.write_text(json.dumps(system))
+    told = list(differences_between(run, other))
+    assert told == [
+        "cpu: Synthetic CPU there, Another CPU here",
+        "torch: not known there, 2.0 here",
+    ]

@@ -1,0 +1,91 @@
+"""Checkpoints are written beside the training: what is in them is of the moment they were asked."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ai500.core.errors import EnvironmentLacksError
+from ai500.parallel.engines import Engine, Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.records import Parallelism
+from ai500.train.checkpoint import ONE_AT_A_TIME, Position, Writer, read, restore
+from ai500.train.precision.numerics import Numerics
+
+CPU = torch.device("cpu")
+NUMERICS = Numerics("fp32", "IEEE FP32", CPU)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    alone = Parallelism("data")
+    return DataParallel(
+        Setting(
+            module=nn.Linear(512, 512), loss=F.cross_entropy, parallel=alone,
+            mesh=make_mesh(alone, device=CPU), plan=None, input_shape=(8, 512),
+            device=CPU, numerics=NUMERICS, collective=None,
+        )
+    )  # fmt: skip
+
+
+def step(engine: Engine, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    engine.forward_backward(torch.randn(8, 512), torch.randint(0, 512, (8,)))
+    optimizer.step()
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path: Path) -> None:
+    optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1, momentum=0.9)
+    writer, path, disk_is_free = Writer(), tmp_path / "checkpoint.pt", threading.Event()
+    step(engine, optimizer)
+    then = {name: value.clone() for name, value in engine.module.state_dict().items()}
+    momenta = [optimizer.state[one]["momentum_buffer"].clone() for one in parameters_of(optimizer)]
+    ONE_AT_A_TIME.submit(disk_is_free.wait)
+    writer.save(
+        path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
+        position=Position(seed=1, step=8),
+    )  # fmt: skip
+    step(engine, optimizer)
+    assert not path.exists()
+    disk_is_free.set()
+    writer.wait()
+    state = read(path)
+    assert state["position"]["step"] == 8
+    torch.testing.assert_close(state["model"], then, rtol=0, atol=0)
+    assert not torch.equal(engine.module.state_dict()["weight"], then["weight"])
+
+    restored = restore(path, engine=engine, optimizer=optimizer, numerics=NUMERICS, seed=1)
+    assert restored == Position(seed=1, step=8)
+    again = [optimizer.state[one]["momentum_buffer"] for one in parameters_of(optimizer)]
+    torch.testing.assert_close(again, momenta, rtol=0, atol=0)
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return list(optimizer.param_groups[0]["params"])
+
+
+def test_what_the_disk_refuses_is_heard_of_at_the_next_checkpoint(
+    engine: Engine, tmp_path: Path
+) -> None:
+    optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1)
+    writer, path = Writer(), tmp_path / "gone" / "checkpoint.pt"
+
+    def save() -> None:
+        writer.save(
+            path, engine=engine, optimizer=optimizer, numerics=NUMERICS, position=Position(seed=1)
+        )
+
+    save()
+    with pytest.raises(EnvironmentLacksError, match="its folder does not exist"):
+        save()
+    path.parent.mkdir()
+    save()
+    writer.wait()
+    assert path.exists()
+    writer.wait()  # nothing is left to wait for
