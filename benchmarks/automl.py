@@ -18,8 +18,7 @@ import tempfile
 from pathlib import Path
 from statistics import fmean
 
-from ai500.records import Score
-from ai500.records import run_folder as rundir
+from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 
 
@@ -39,7 +38,7 @@ def searched(problem_class: str, workers: int, *, minutes: float, seed: int, fol
     run = folder / f"{workers}-{seed}"
     command = [sys.executable, "-m", "ai500", "run", "--out", str(run), *words]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return rundir.read(Score, RunFolder(run).score)
+    return run_folder.read(Score, RunFolder(run).score)
 
 
 def main() -> None:

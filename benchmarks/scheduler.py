@@ -4,8 +4,8 @@
 
 `slurm`: ensembles of 10, 100 and 1,000 short members, submitted, followed and collected by the
 real job controller on a real Slurm of virtual nodes (tests/support/slurm/cluster.py). A small
-shell script stands in for the training alone. Judged: Slurm's commands per look at the queue, processor time of
-the controller's own process per member, and that each member ran once.
+shell script stands in for the training alone. Judged: Slurm's commands per look at the queue,
+processor time of the controller's own process per member, and that each member ran once.
 
 `simulated`: 1,000, 10,000 and 100,000 members planned and followed by the same code, with texts in
 place of Slurm's answers. 2 % of the members run at a time: all sizes are looked at equally often.

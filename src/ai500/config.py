@@ -307,7 +307,7 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     try:
         config = decode(Config, data)
     except SchemaError as error:
-        in_file = path is not None and error.at.partition("[")[0] not in (overrides or {})
+        in_file = path is not None and (error.key or "").partition("[")[0] not in (overrides or {})
         source = str(path) if in_file else "the configuration"
         raise ConfigError(f"{source}: {_with_section(error)}") from error
     _check_names(config)
@@ -354,11 +354,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _with_section(error: SchemaError) -> str:
     """The error; of a key that other sections have, theirs: `epochs` is `train.epochs`."""
-    last = error.at.rpartition(".")[2]
+    last = (error.key or "").rpartition(".")[2]
     theirs = [key for key, _, _ in documented_keys() if key.endswith(f".{last}")]
     if not theirs or "unknown key" not in str(error):
         return str(error)
-    return f"{error.at}: unknown key; did you mean {' or '.join(map(repr, theirs))}?"
+    return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, theirs))}?"
 
 
 def _resolve_paths(section: Any, *, base: Path) -> None:

@@ -8,8 +8,7 @@ from playwright.sync_api import Browser
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials, score_trial
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
 from tests.support.chromium import TEXT_COLLISIONS
@@ -31,10 +30,10 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
             times=[began - 2 + 0.5 * n + 0.1 * member for n in range(120)],
             values=lambda t: gpu_node(t - began + 10),
         )  # fmt: skip
-    plan, meters = rundir.read(Plan, run.plan), read_meters(run.trial(1).meters)
+    plan, meters = run_folder.read(Plan, run.plan), read_meters(run.trial(1).meters)
     score = score_trial(plan, told, trial=1, meters=meters)
     assert score.watts == pytest.approx(4 * 660, rel=0.03)
-    rundir.write(run.score, mean_of_trials([score], least_runs=3))
+    run_folder.write(run.score, mean_of_trials([score], least_runs=3))
     write_report(run)
     return run
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.report.html import write_report
 from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
@@ -25,14 +25,14 @@ SECTION = "section:has(> h2:text-is('What the ensemble finds'))"
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("illustrated")
     run = write_illustrated_run(folder / "run", climate_store(folder / "store"), Shape())
-    rundir.write(run.trial(1).pictures_record, crowded(run.trial(1).pictures_record))
+    run_folder.write(run.trial(1).pictures_record, crowded(run.trial(1).pictures_record))
     write_report(run)
     return run.report
 
 
 def crowded(path: Path) -> Illustrations:
     """The first map with each box of truth and ensemble five times, a little apart."""
-    record = rundir.read(Illustrations, path)
+    record = run_folder.read(Illustrations, path)
     first, *others = record.pictures
     boxes = [
         replace(box, left=max(0.0, box.left - shift), right=max(0.0, box.right - shift))

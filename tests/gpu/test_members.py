@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ai500.core import events
 from ai500.parallel.cuda_graph import algorithms_tried
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.shared_process import Group, feed_from_device
@@ -112,7 +111,7 @@ def test_a_run_of_members_that_share_the_gpu(
         command = start("run", "--out", run, "--data", tiny_store, *pairs)
         assert command.wait() == 0, command.err
         trial = RunFolder(run).trial(1)
-        records = [rundir.read(TrainRecord, trial.member(m).record) for m in range(4)]
+        records = [run_folder.read(TrainRecord, trial.member(m).record) for m in range(4)]
         assert len({record.weights_sha256 for record in records}) == 4
         found[sharing] = json.loads((run / "score.json").read_text())["members_mean_quality"]
     told = list(events.read(tmp_path / "process" / "events.jsonl"))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ai500.profile.record import Profile
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from tests.conftest import Start
 
 pytestmark = [
@@ -23,7 +23,7 @@ def profiled(start: Start, store: Path, out: Path, *more: str) -> Profile:
         "--set", "system.device=cuda", "--set", "parallel.degree=1", *more,
     )  # fmt: skip
     assert command.wait() == 0, command.err
-    return rundir.read(Profile, out / "profile.json")
+    return run_folder.read(Profile, out / "profile.json")
 
 
 def test_kernels_of_smoke_are_known(start: Start, tiny_store: Path, tmp_path: Path) -> None:

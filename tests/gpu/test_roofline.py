@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline import timing
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth, peak_of
 from tests.conftest import Command
@@ -29,7 +29,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RooflineRecord:
         "--ranks", "1", *names, cwd=folder, environment={"NO_COLOR": "1", "COLUMNS": "80"},
     )  # fmt: skip
     assert command.wait() == 0, command.err
-    return rundir.read(RooflineRecord, folder / "here.json")
+    return run_folder.read(RooflineRecord, folder / "here.json")
 
 
 def test_products_are_below_the_theoretical_peak_and_in_the_order_of_the_units(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline.links import node_bandwidth
 from ai500.roofline.records import RooflineRecord
 from tests.support.slurm.cluster import Cluster
@@ -23,7 +23,7 @@ def test_one_job_measures_kernels_and_links(
         "--seconds", "2", "--set", "system.nodes=2", "--set", "system.cores_per_slot=1",
     )  # fmt: skip
     assert command.wait(400) == 0, command.err + _log(out)
-    record = rundir.read(RooflineRecord, out)
+    record = run_folder.read(RooflineRecord, out)
     assert record.complete
     assert record.system.hostname in cluster.names
     assert {one.kernel for one in record.kernels} == {"gemm", "conv"}

@@ -12,8 +12,7 @@ from ai500.bagging.tasks import member_tasks
 from ai500.core import events
 from ai500.core.randomness import Stream, derive
 from ai500.pipeline import scoring
-from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord
-from ai500.records import run_folder as rundir
+from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing
 from ai500.submission.description import Wish, describe
@@ -42,7 +41,7 @@ def small_run(path: Path, **shape: Any) -> RunFolder:
 
 def packed(run: RunFolder, out: Path, *, wish: Wish = WISH, key: Path | None = None) -> Path:
     """A submission of the run, whatever the rules say of it."""
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     files = packing.collect(run) | judged_files(*scoring.judge_run(run, level=wish.level))
     files |= packing.added_files(describe(run, plan, wish), plan, notes=wish.notes)
     packing.seal(files, key=key)
@@ -52,7 +51,7 @@ def packed(run: RunFolder, out: Path, *, wish: Wish = WISH, key: Path | None = N
 
 def with_members_logs(run: RunFolder) -> RunFolder:
     """What a synthetic run lacks to be as `ai500 run` leaves it: tasks, trials, members' logs."""
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     told = list(events.read(run.events))
     run.events.unlink()
     numbers: dict[tuple[int, int], int] = {}
@@ -69,15 +68,15 @@ def with_members_logs(run: RunFolder) -> RunFolder:
     config = configuration.load(run.config)
     for number in range(1, plan.trials + 1):
         trial = run.trial(number)
-        placements = rundir.read_all(Placement, trial.placement)
-        bootstraps = rundir.read_all(BootstrapRecord, trial.bootstraps)
+        placements = run_folder.read_all(Placement, trial.placement)
+        bootstraps = run_folder.read_all(BootstrapRecord, trial.bootstraps)
         seed = derive(plan.seed, Stream.TRIAL, number)
-        rundir.write(trial.trial, TrialRecord(number, seed, placements[0].store_sha256))
+        run_folder.write(trial.trial, TrialRecord(number, seed, placements[0].store_sha256))
         for task in member_tasks(
             run, plan, trial=number, seed=seed, bootstraps=bootstraps, placements=placements,
             config=config,
         ):  # fmt: skip
-            rundir.write(trial.member(task.member).task, task)
+            run_folder.write(trial.member(task.member).task, task)
             trial.member(task.member).log.write_bytes(b"\x1b[1mtraining\x1b[0m \xff\n")
     scoring.score_run(run)
     return run

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ai500.bagging.illustrate import illustrate
 from ai500.data.climate.store import ClimateStore
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.climate.recipe import ClimateRecipe
 from ai500.workloads.climate.writer import generate_years
@@ -59,7 +58,7 @@ def write_illustrated_run(path: Path, store: ClimateStore, shape: Shape) -> RunF
         if folder.record.exists():
             found = detections(samples.labels, member=member, size=samples.shape[:2])
             np.save(folder.validation, found)
-    plan = rundir.read_json(run.plan) | {"workload": "extreme_weather"}
-    rundir.write(run.plan, plan)
-    illustrate(run.trial(1), plan=rundir.read(Plan, run.plan), samples=samples)
+    plan = run_folder.read_json(run.plan) | {"workload": "extreme_weather"}
+    run_folder.write(run.plan, plan)
+    illustrate(run.trial(1), plan=run_folder.read(Plan, run.plan), samples=samples)
     return run

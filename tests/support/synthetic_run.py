@@ -36,8 +36,8 @@ from ai500.records import (
     System,
     TrainRecord,
     TrialRecord,
+    run_folder,
 )
-from ai500.records import run_folder as rundir
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules import checks  # noqa: F401 - registers the rules
@@ -106,18 +106,18 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     run = RunFolder.create(path)
     run.begin(version="0.0")
     plan = make_plan(shape)
-    rundir.write(run.plan, plan)
-    rundir.write(run.system, make_system(shape))
+    run_folder.write(run.plan, plan)
+    run_folder.write(run.system, make_system(shape))
     run.config.write_text(shape.config, encoding="utf-8")
     for trial in range(1, shape.trials + 1):
         _write_trial(run, shape, plan, trial)
     told = list(events.read(run.events))
     trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
     score = mean_of_trials(trials, least_runs=plan.definition.least_runs)
-    rundir.write(run.score, score)
+    run_folder.write(run.score, score)
     judgement = _judgement(run, plan, score)
-    rundir.write(run.findings, judgement.findings)
-    rundir.write(run.judgement, judgement)
+    run_folder.write(run.findings, judgement.findings)
+    run_folder.write(run.judgement, judgement)
     return run
 
 
@@ -241,12 +241,12 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
         _event("aggregate", began + 9_000, shape, trial=trial, result=schema.encode(result))
     )
     events.append(run.events, told)
-    rundir.write(folder.ensemble, result)
+    run_folder.write(folder.ensemble, result)
     sha256 = plan.definition.store_sha256 or "0" * 64
-    rundir.write(folder.trial, TrialRecord(trial, _seed(trial), sha256))
-    rundir.write(folder.bootstraps, [_bootstrap(plan, m, trial) for m in range(shape.members)])
-    rundir.write(folder.placement, [_placement(plan.definition, node) for node in plan.nodes])
-    rundir.write(
+    run_folder.write(folder.trial, TrialRecord(trial, _seed(trial), sha256))
+    run_folder.write(folder.bootstraps, [_bootstrap(plan, m, trial) for m in range(shape.members)])
+    run_folder.write(folder.placement, [_placement(plan.definition, node) for node in plan.nodes])
+    run_folder.write(
         folder.jobs,
         [
             JobRecord(m, f"job-{m}", 1, "failed" if m in shape.failed else "done")
@@ -254,7 +254,7 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
         ],
     )
     for member in finished:
-        rundir.write(folder.member(member).record, _record(shape, plan, member, trial))
+        run_folder.write(folder.member(member).record, _record(shape, plan, member, trial))
 
 
 def _member_events(

@@ -26,8 +26,8 @@ from ai500.records import (
     ProblemClass,
     TrainRecord,
     TrialRecord,
+    run_folder,
 )
-from ai500.records import run_folder as rundir
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.models.architecture import (
     Architecture,
@@ -174,8 +174,8 @@ def write_synthetic_search(path: Path, shape: SearchShape) -> RunFolder:
     plan = dataclasses.replace(
         make_plan(like), workload="automl", sampler="whole", search=definition.search
     )
-    rundir.write(run.plan, plan)
-    rundir.write(run.system, make_system(like))
+    run_folder.write(run.plan, plan)
+    run_folder.write(run.system, make_system(like))
     run.config.write_text('workload = "automl"\nproblem_class = "smoke"\n', encoding="utf-8")
     for trial in range(1, shape.trials + 1):
         _write_trial(run, shape, like, plan, trial)
@@ -208,7 +208,7 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
             about["attempt"] = 2
             told.append(_event("resumed", later[0][0], **about))
         told.append(_event("end", end, **about))
-        rundir.write(folder.member(worker).record, _record(plan, like, worker, trial, lines))
+        run_folder.write(folder.member(worker).record, _record(plan, like, worker, trial, lines))
     if shape.spoiled:
         with folder.member(0).history.open("a", encoding="utf-8") as file:
             file.write('{"event": "epoch", "wall"\n')
@@ -216,23 +216,23 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
     result = search_result(history, finished=range(shape.workers), ensemble_size=shape.workers)
     told.append(_event("aggregate", zero + 900, trial=trial, result=schema.encode(result)))
     events.append(run.events, sorted(told, key=lambda event: float(event["wall"])))
-    rundir.write(folder.ensemble, result)
+    run_folder.write(folder.ensemble, result)
     store = plan.definition.store_sha256 or "0" * 64
-    rundir.write(folder.trial, TrialRecord(trial, seed, store))
+    run_folder.write(folder.trial, TrialRecord(trial, seed, store))
     samples = plan.definition.train_samples
     drawn = described(SAMPLERS["whole"], samples, seed=seed, member=0)
-    rundir.write(
+    run_folder.write(
         folder.bootstraps,
         [
             BootstrapRecord(m, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
             for m in range(shape.workers)
         ],
     )
-    rundir.write(
+    run_folder.write(
         folder.placement,
         [Placement(n.name, "/store", store, None, 0, 0, 0.0) for n in plan.nodes],
     )
-    rundir.write(folder.jobs, [JobRecord(m, f"j{m}", 1, "done") for m in range(shape.workers)])
+    run_folder.write(folder.jobs, [JobRecord(m, f"j{m}", 1, "done") for m in range(shape.workers)])
 
 
 def _event(kind: str, at: float, **fields: Any) -> events.Event:

@@ -11,8 +11,7 @@ from ai500.config import Config
 from ai500.core import events
 from ai500.core.source import source_sha256
 from ai500.pipeline import stages as pipeline
-from ai500.records import Improvement, Score, SearchScore, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Improvement, Score, SearchScore, TrainRecord, run_folder
 from ai500.records.precision import PRECISIONS
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import collect
@@ -30,8 +29,8 @@ DOUBT = "the members use all 2 cores of the machine"
 def finished_synthetic_run(path: Path, shape: Shape) -> None:
     """A run folder with the scores of its trials in place."""
     run = write_synthetic_run(path, shape)
-    for trial in rundir.read_json(run.score)["trials"]:
-        rundir.write(run.trial(trial["trial"]).score, trial)
+    for trial in run_folder.read_json(run.score)["trials"]:
+        run_folder.write(run.trial(trial["trial"]).score, trial)
 
 
 def measured_point(path: Path, shape: Shape | None = None) -> PointResult:
@@ -180,16 +179,16 @@ def pretend_finished(
     run = pipeline.prepare(config, path)
     made_up = RunFolder(path.parent.parent / "made up" / path.name)
     finished_synthetic_run(made_up.path, Shape(members=1, slots=1))
-    score = rundir.read(Score, made_up.score)
-    record = rundir.read(TrainRecord, made_up.trial(1).member(0).record)
+    score = run_folder.read(Score, made_up.score)
+    record = run_folder.read(TrainRecord, made_up.trial(1).member(0).record)
     told = replace(record, versions={"source": source or source_sha256()})
-    rundir.write(run.trial(1).member(0).record, told)
+    run_folder.write(run.trial(1).member(0).record, told)
     trials = config.run.trials
     assert isinstance(trials, int)
     one = replace(score.trials[0], energy_joules=joules)
     for number in range(1, trials + 1):
-        rundir.write(run.trial(number).score, replace(one, trial=number))
-    rundir.write(run.score, replace(score, trials=(one,) * trials))
+        run_folder.write(run.trial(number).score, replace(one, trial=number))
+    run_folder.write(run.score, replace(score, trials=(one,) * trials))
     walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
     events.append(run.events, walls)
     return run

@@ -23,8 +23,7 @@ from ai500.automl.morphism import Weights
 from ai500.automl.resume_state import past_of
 from ai500.automl.worker import Worker, network
 from ai500.core import events
-from ai500.records import Score, Task, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Score, Task, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.worker import Interrupted, Rank
 from ai500.workloads.models.architecture import Architecture
@@ -80,7 +79,7 @@ def check(run: Path, *, workers: int) -> Score:
     """What is true of every search that has ended, however it got there."""
     history, lines = told(run)
     assert not history.unreadable
-    score = rundir.read(Score, RunFolder(run).score)
+    score = run_folder.read(Score, RunFolder(run).score)
     assert score.complete and score.search is not None
     assert score.operations + score.validation_operations == operations_once(lines)
     judged = [model for model in history.models.values() if model.epochs]
@@ -95,7 +94,7 @@ def check(run: Path, *, workers: int) -> Score:
                 )
     for worker in range(workers):
         folder = RunFolder(run).trial(1).member(worker)
-        record = rundir.read(TrainRecord, folder.record)
+        record = run_folder.read(TrainRecord, folder.record)
         mine = [model for model in judged if model.worker == worker]
         assert record.quality == pytest.approx(1 - max(m.accuracy or 0 for m in mine))
         assert record.weights_sha256
@@ -149,7 +148,7 @@ def test_only_the_weights_of_the_best_are_kept(searched: Path) -> None:
 def unstarted(run: Path, to: Path) -> Task:
     """Worker 0's task of a run, in a folder where it has not begun and nobody else searches."""
     shutil.copytree(run, to)
-    task = rundir.read(Task, RunFolder(to).trial(1).member(0).task)
+    task = run_folder.read(Task, RunFolder(to).trial(1).member(0).task)
     for folder in (to / "trials/01/members").iterdir():
         shutil.rmtree(folder)
     folder = RunFolder(to).trial(1).member(0).path
@@ -253,7 +252,7 @@ def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -
     history, _ = told(run)
     assert len(history.models) >= 2
     assert all(m.candidate.batch_size % 2 == 0 for m in history.models.values())
-    record = rundir.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
+    record = run_folder.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
     assert record.world_size == 2
 
 

@@ -13,8 +13,7 @@ from ai500.automl.training import model_task
 from ai500.automl.worker import network
 from ai500.core.randomness import Stream, derive
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.records import Task
-from ai500.records import run_folder as rundir
+from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import epochs
 from ai500.train.member import put_together, samples_of
@@ -55,7 +54,7 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
     start, best = line[0].candidate, 1.0
     for number, model in enumerate(line):
         worker = RunFolder(run).trial(1).member(model.worker)
-        task = rundir.read(Task, worker.task)
+        task = run_folder.read(Task, worker.task)
         seed = derive(task.seed, Stream.SEARCH, model.worker, model.candidate.round)
         if weights is None:
             torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, model.worker))
@@ -66,7 +65,7 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
             model=network(line[0].architecture, weights),
             mesh=make_mesh(one.parallel, device=CPU),
             device=CPU,
-            splits=samples_of(rundir.read(Task, worker.task)),
+            splits=samples_of(run_folder.read(Task, worker.task)),
             log=told,
             stop=lambda: False,
         )

@@ -8,8 +8,7 @@ import pytest
 
 from ai500.automl.history import FILE
 from ai500.core import events
-from ai500.records import Score, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.conftest import Start, wait_for
 from tests.train.test_automl import operations_once, settings, told
@@ -59,9 +58,9 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     # One file alone is read only if the search ranks its model first, by predicted accuracy.
     assert told_of == expected if spoiled == "all" else told_of <= expected
     assert any(one["event"] == "checkpoint_unreadable" for one in log)
-    score = rundir.read(Score, RunFolder(run).score)
+    score = run_folder.read(Score, RunFolder(run).score)
     assert score.operations + score.validation_operations == operations_once(lines)
-    record = rundir.read(TrainRecord, folder.record)
+    record = run_folder.read(TrainRecord, folder.record)
     # Where nothing found later beats a model whose weights are spoiled, they have no fingerprint.
     found_best = max(history.models.values(), key=lambda model: (model.accuracy or 0.0, model.id))
     assert record.quality == pytest.approx(1 - (found_best.accuracy or 0.0))

@@ -9,8 +9,7 @@ from statistics import fmean
 import pytest
 
 from ai500.automl.history import History
-from ai500.records import Score
-from ai500.records import run_folder as rundir
+from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.conftest import Start
 from tests.train.test_automl import operations_once, settings
@@ -25,7 +24,7 @@ def test_every_trial_is_a_search_of_its_own(tiny_store: Path, start: Start, tmp_
     chosen = settings(tiny_store, seconds=SECONDS, workers=1)
     command = start("run", "--out", run, "--runs", "2", *chosen)
     assert command.wait(timeout=500) == 0, command.err
-    whole = rundir.read(Score, RunFolder(run).score)
+    whole = run_folder.read(Score, RunFolder(run).score)
     assert whole.search is not None and len(whole.trials) == 2
     initial = []
     for number, score in enumerate(whole.trials, start=1):

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ai500.core import events
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 from tests.conftest import SOURCE, Command, Start, processes_of, wait_for
 
@@ -45,7 +44,7 @@ def member_of(run: Path) -> MemberFolder:
 
 
 def record_of(run: Path) -> TrainRecord:
-    return rundir.read(TrainRecord, member_of(run).record)
+    return run_folder.read(TrainRecord, member_of(run).record)
 
 
 def losses_of(run: Path) -> list[float]:

@@ -19,8 +19,7 @@ import pytest
 
 from ai500.core import events
 from ai500.data.image_store_writer import generate
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.learnable_images import SMOKE
 from tests.conftest import TINY, Start, processes_of, wait_for
@@ -45,7 +44,9 @@ def settings(store: Path, *, degree: int, size: int, epochs: int = 10) -> list[s
 
 def weights(run: Path, size: int) -> list[str]:
     trial = RunFolder(run).trial(1)
-    return [rundir.read(TrainRecord, trial.member(m).record).weights_sha256 for m in range(size)]
+    return [
+        run_folder.read(TrainRecord, trial.member(m).record).weights_sha256 for m in range(size)
+    ]
 
 
 def results(run: Path) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.conftest import Start
 
@@ -31,7 +30,7 @@ def test_a_member_trains_in_int8_and_says_so(
         "train.warmup_epochs=0", "ensemble.size=1", "parallel.degree=1", "system.scale=1",
         "train.batch_size=16", "train.accumulation=4", "train.optimizer=lars",
     )  # fmt: skip
-    record = rundir.read(TrainRecord, RunFolder(folder).trial(1).member(0).record)
+    record = run_folder.read(TrainRecord, RunFolder(folder).trial(1).member(0).record)
     told = record.effective["numerics"]
     assert told["precision"] == "int8"
     assert "stem.0" in told["own_products"]

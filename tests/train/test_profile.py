@@ -20,7 +20,7 @@ from ai500.core.errors import AI500Error
 from ai500.profile import counters, session
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.trace import read
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from tests.conftest import SOURCE, Start, processes_of
 from tests.support.profile_traces import accelerator_step
 from tests.support.synthetic_run import Shape, write_synthetic_run
@@ -90,7 +90,7 @@ def test_a_rank_that_dawdles_is_what_the_other_waits_for(
     assert sorted(file.name for file in out.iterdir()) == [
         "profile.html", "profile.json", "timeline.json.gz",
     ]  # fmt: skip
-    profile = rundir.read(Profile, out / "profile.json")
+    profile = run_folder.read(Profile, out / "profile.json")
     assert (profile.parallel_degree, profile.steps, profile.global_batch_size) == (2, 3, 16)
     [found] = profile.precisions
     check(found)
@@ -119,7 +119,7 @@ def test_a_run_is_profiled_into_its_folder_and_its_report(
         "--set", "train.batch_size=8", "--json",
     )  # fmt: skip
     assert command.wait() == 0, command.err
-    profile = rundir.read(Profile, run / "profile" / "profile.json")
+    profile = run_folder.read(Profile, run / "profile" / "profile.json")
     assert json.loads(command.out)["precisions"][1]["precision"] == "mixed-bf16"
     assert profile.run == "run"
     for found in profile.precisions:
@@ -141,7 +141,7 @@ def test_a_run_with_a_failed_member_is_profiled_all_the_same(
         "profile", run.path, "--data", tiny_store, "--steps", "1", "--set", "train.batch_size=8",
     )  # fmt: skip
     assert command.wait() == 0, command.err
-    (found,) = rundir.read(Profile, run.path / "profile" / "profile.json").precisions
+    (found,) = run_folder.read(Profile, run.path / "profile" / "profile.json").precisions
     check(found)
     assert "configuration of run" in command.out
     assert "Kernels by category (V2 Fig. 10)" in run.report.read_text()

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from ai500.inventory import machine as system
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline.model import WIRE_BYTES
 from ai500.roofline.place_run import place
@@ -130,7 +129,7 @@ def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
 
 
 def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> None:
-    plan = rundir.read(Plan, RunFolder(run_of_two).plan)
+    plan = run_folder.read(Plan, RunFolder(run_of_two).plan)
     (link,) = place(RunFolder.open(run_of_two), machine()).placed[0].links
     assert link.coi is not None
     per_image = 14065152 + 27632640  # smoke, by the convention matmul
@@ -153,7 +152,7 @@ def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Pat
 
 def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: Path) -> None:
     ceilings = tmp_path / "here.json"
-    rundir.write(ceilings, machine())
+    run_folder.write(ceilings, machine())
     command = Command(
         "roofline", "--run", run_of_two, "--ceilings", ceilings,
         cwd=tmp_path, environment={"NO_COLOR": "1", "COLUMNS": "80"},
@@ -165,7 +164,7 @@ def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: P
     names = (str(run_of_two), str(ceilings))
     assert all(len(line) <= 80 for line in command.out.splitlines()
                if not any(name in line for name in names))  # fmt: skip
-    rundir.read(RunPlacement, run_of_two / "roofline.json")
+    run_folder.read(RunPlacement, run_of_two / "roofline.json")
     assert "<h2>Roofline</h2>" in (run_of_two / "report.html").read_text(encoding="utf-8")
     assert (run_of_two / "roofline.html").exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth
 from ai500.roofline.timing import LEAST_SAMPLES, timed
 from tests.conftest import SOURCE, Start
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.serial
 def wait_for_kernels(path: Path, *, timeout: float = 180) -> RooflineRecord:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        if path.exists() and (record := rundir.read(RooflineRecord, path)).kernels:
+        if path.exists() and (record := run_folder.read(RooflineRecord, path)).kernels:
             return record
         time.sleep(0.05)
     raise AssertionError(f"no kernel in {path} within {timeout} s")
@@ -35,7 +35,7 @@ def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_p
     command.interrupt()
     assert command.wait() == 130
     assert "goes on where it stopped" in command.err
-    kept = rundir.read(RooflineRecord, out)
+    kept = run_folder.read(RooflineRecord, out)
     assert not kept.complete
     shown = start("roofline", "--show", out)
     assert shown.wait() == 0, shown.err
@@ -43,7 +43,7 @@ def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_p
 
     command = start(*arguments)
     assert command.wait() == 0, command.err
-    record = rundir.read(RooflineRecord, out)
+    record = run_folder.read(RooflineRecord, out)
     assert record.complete
     assert record.kernels[: len(partial.kernels)] == partial.kernels  # not measured again
     assert {one.kernel for one in record.kernels} == {"gemm", "conv"}

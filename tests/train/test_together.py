@@ -18,8 +18,7 @@ from ai500.core import events
 from ai500.data.bootstrap import epoch_order
 from ai500.data.open_store import open_store
 from ai500.meters.log import read_meters
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.batched import Stacked, why_not
 from ai500.train.device_feed import hold, resident
@@ -53,7 +52,7 @@ def settings(store: Path, **more: object) -> list[str | Path]:
 
 def weights(run: Path) -> list[str]:
     trial = RunFolder(run).trial(1)
-    return [rundir.read(TrainRecord, trial.member(m).record).weights_sha256 for m in range(2)]
+    return [run_folder.read(TrainRecord, trial.member(m).record).weights_sha256 for m in range(2)]
 
 
 def test_a_killed_process_goes_on_with_all_its_members(

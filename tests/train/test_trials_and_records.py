@@ -11,8 +11,7 @@ import pytest
 
 from ai500.core import events
 from ai500.operations.shipped import shipped_model
-from ai500.records import Score, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.conftest import SOURCE, Start, wait_for
 
@@ -70,7 +69,7 @@ def settings(store: Path, **more: object) -> list[str | Path]:
 
 
 def record_of(run: Path, trial: int = 1) -> TrainRecord:
-    return rundir.read(TrainRecord, RunFolder(run).trial(trial).member(0).record)
+    return run_folder.read(TrainRecord, RunFolder(run).trial(trial).member(0).record)
 
 
 def judged(start: Start, run: Path, *arguments: str) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def test_a_killed_run_of_three_trials_repeats_only_what_is_missing(
     starts = Counter(e["trial"] for e in told if e["event"] == "start")
     assert starts[1] == 1
     assert starts[3] == 1
-    score = rundir.read(Score, run / "score.json")
+    score = run_folder.read(Score, run / "score.json")
     assert len(score.trials) == 3
     assert len(score.kept_trials) == 1
     kept = score.trials[score.kept_trials[0] - 1]

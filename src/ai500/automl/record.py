@@ -15,23 +15,22 @@ from ai500.automl.search_score import Counted
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event
 from ai500.parallel.engines.state import gather_objects
-from ai500.records import Task, TrainRecord
-from ai500.records import run_folder as rundir
-from ai500.train import provenance as what_ran
+from ai500.records import Task, TrainRecord, run_folder
+from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.loop import Member
 
 
 def leave_record(task: Task, member: Member, head: Head | None, *, told: Sequence[Event]) -> None:
     """By rank 0, every rank tells its part; `member` is the model that trained last."""
-    groups = what_ran.optimizer_groups(member)
+    groups = provenance.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if head is None:
         return
     best = best_model(head, worker=task.member)
     weights = head.weights_of(best.id)
     images, steps, epochs = _totals(Path(task.folder))
-    effective = what_ran.effective(member, groups=groups, described=described or [], told=told)
+    effective = provenance.effective(member, groups=groups, described=described or [], told=told)
     # Epochs of a model are a limit, and its own seed follows from the worker's.
     effective["hyperparameters"]["epochs"] = task.hyperparameters.epochs
     record = TrainRecord(
@@ -42,14 +41,14 @@ def leave_record(task: Task, member: Member, head: Head | None, *, told: Sequenc
         epochs=epochs,
         world_size=member.engine.mesh.size,
         device=str(member.feed.device),
-        device_name=what_ran.device_name(member.feed.device),
+        device_name=provenance.device_name(member.feed.device),
         quality=1.0 - (best.accuracy or 0.0),
         weights_sha256="" if weights is None else weights_sha256(weights),
         operations=head.initial.candidate.operations,
-        effective=effective | {"seeds": what_ran.seeds(task)},
-        versions=what_ran.versions(),
+        effective=effective | {"seeds": provenance.seeds(task)},
+        versions=provenance.versions(),
     )
-    rundir.write(member.folder.record, record)
+    run_folder.write(member.folder.record, record)
 
 
 def best_model(head: Head, *, worker: int) -> Model:

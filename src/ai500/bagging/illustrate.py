@@ -12,8 +12,7 @@ import numpy as np
 
 from ai500.core import atomic
 from ai500.data.image_store import Samples
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Drawn, Illustrations
 from ai500.records.run_folder import TrialFolder
 from ai500.workloads.protocol import load_workload
@@ -48,7 +47,7 @@ def _write(trial: TrialFolder, drawn: Drawn) -> None:
         trial.pictures.mkdir(parents=True, exist_ok=True)
     for name, data in drawn.images.items():
         atomic.write_bytes(trial.pictures / name, data)
-    rundir.write(trial.pictures_record, drawn.illustrations)
+    run_folder.write(trial.pictures_record, drawn.illustrations)
     for old in trial.pictures.glob("*.png"):
         if old.name not in drawn.images:
             old.unlink(missing_ok=True)

@@ -22,8 +22,7 @@ from ai500.jobs.schedulers import (
     Scheduler,
     SchedulerUnavailableError,
 )
-from ai500.records import JobRecord, Share, Task, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 
 LOG_TAIL_LINES = 15
@@ -168,7 +167,7 @@ class JobController:
             self.views[member].state = "pending"
             together = group if len(group) > 1 else ()
             task = replace(self._tasks[member], together=together)
-            rundir.write(self._trial.member(member).task, task)
+            run_folder.write(self._trial.member(member).task, task)
         return job_spec(
             self._trial,
             members=group,
@@ -277,7 +276,7 @@ class JobController:
 
     def _save(self) -> None:
         began = time.monotonic()
-        rundir.write(self._trial.jobs, [self._jobs[member] for member in sorted(self._jobs)])
+        run_folder.write(self._trial.jobs, [self._jobs[member] for member in sorted(self._jobs)])
         self._saved = time.monotonic()
         self._save_seconds = self._saved - began
         self._unsaved = False
@@ -308,4 +307,4 @@ def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
 
 def train_record(folder: MemberFolder) -> TrainRecord:
     """What a finished member recorded."""
-    return rundir.read(TrainRecord, folder.record)
+    return run_folder.read(TrainRecord, folder.record)

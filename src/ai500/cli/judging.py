@@ -19,8 +19,7 @@ from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import nearest
 from ai500.core.units import human_si
 from ai500.pipeline import scoring
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
 from ai500.rules.comparison import Comparison, Difference, compare
@@ -88,7 +87,7 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
         with submission.explaining(str(path)):
             problems = list(found.problems)
             if not problems:
-                problems += contradictions(found.run, rundir.read(Plan, found.run.plan))
+                problems += contradictions(found.run, run_folder.read(Plan, found.run.plan))
             yield Subject(path, found.run, level, found.signature, problems)
 
 

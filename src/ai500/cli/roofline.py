@@ -19,14 +19,13 @@ from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import nearest
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
 from ai500.report.sections import Table
-from ai500.roofline import cluster, measure
+from ai500.roofline import cluster, measure, place_run
 from ai500.roofline import figures as drawn
 from ai500.roofline import page as pages
-from ai500.roofline import place_run as placing
 from ai500.roofline.advice import best
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
 
@@ -76,7 +75,7 @@ def roofline(
         _place(run, ceilings, as_json=as_json)
         return
     if show is not None:
-        record = placing.read_record(show)
+        record = place_run.read_record(show)
         _print(record, show, as_json=as_json)
         return
     precisions = measure.check_precisions(precision or [])
@@ -147,9 +146,9 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 
 def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     folder = RunFolder.open(run)
-    file = ceilings or placing.newest_record(FOLDER)
-    placement = placing.place(folder, placing.read_record(file))
-    rundir.write(folder.roofline, placement)
+    file = ceilings or place_run.newest_record(FOLDER)
+    placement = place_run.place(folder, place_run.read_record(file))
+    run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     write_report(folder)
     if as_json:

@@ -35,8 +35,7 @@ from ai500.jobs import scheduler_context as setting
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
-from ai500.records import JobRecord, Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
@@ -113,7 +112,7 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(schema.encode(result), indent=2))
         return
-    show_score(result, rundir.read_all(Finding, folder.findings))
+    show_score(result, run_folder.read_all(Finding, folder.findings))
     if folder.report.exists():
         console.print(f"report {folder.report.resolve()}", soft_wrap=True)
 
@@ -124,7 +123,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 status runs/first
     """
     folder = RunFolder.open(path)
-    plan = rundir.read(Plan, folder.plan)
+    plan = run_folder.read(Plan, folder.plan)
     state: str = scoring.state_of(folder, plan)
     owner = folder.owner()
     number = _current_trial(folder, plan)
@@ -160,7 +159,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     trial = folder.trial(number)
     views = {member: MemberView(member) for member in range(plan.ensemble_size)}
     Collector(folder, trial=number, members=list(views)).show_all(views)
-    jobs = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
@@ -189,7 +188,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 cancel runs/first
     """
     folder = RunFolder.open(path)
-    plan = rundir.read(Plan, folder.plan)
+    plan = run_folder.read(Plan, folder.plan)
     number = _current_trial(folder, plan)
     was_running = _end_controller(folder)
     if number and load_scheduler(plan.scheduler).outlives_controller:

@@ -21,8 +21,7 @@ from ai500.core.errors import InputError, RunCancelledError, RunFolderError
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
 from ai500.submission import packing, replication, signing
@@ -212,7 +211,7 @@ def _repeat(wanted: Config, out: Path, *, quiet: bool) -> Score:
 def _judge(
     submission: Submission, claimed: Score, repeated: Score, rerun: RunFolder, *, margin: float
 ) -> Replication:
-    plan = rundir.read(Plan, rerun.plan)
+    plan = run_folder.read(Plan, rerun.plan)
     judged = replication.judge(
         claimed,
         repeated,
@@ -222,7 +221,7 @@ def _judge(
         other_system=tuple(differences_between(submission.run, rerun)),
         broken=tuple(_broken(rerun, submission.known().level)),
     )
-    rundir.write(rerun.path / "replication.json", judged)
+    run_folder.write(rerun.path / "replication.json", judged)
     return judged
 
 

@@ -17,11 +17,36 @@ prints it and never a traceback.
 
 from __future__ import annotations
 
+from os import PathLike
+
 
 class AI500Error(Exception):
-    """Root of every error that is reported as one message."""
+    """Root of every error that is reported as one message.
+
+    The fields say the same to a program: tests and callers read them, never the words.
+    """
 
     exit_code = 1
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        key: str | None = None,
+        value: object = None,
+        path: str | PathLike[str] | None = None,
+        remedy: str = "",
+    ) -> None:
+        """Keep the fields; `remedy` is the last sentence of the message."""
+        super().__init__(f"{message} {remedy}" if remedy else message)
+        self.key = key
+        """Dotted name of the configuration key or record field at fault."""
+        self.value = value
+        """The offending value."""
+        self.path = path
+        """The file or folder at fault."""
+        self.remedy = remedy
+        """What to do about it, in the imperative."""
 
 
 class JobError(AI500Error):

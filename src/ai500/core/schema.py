@@ -21,11 +21,10 @@ T = TypeVar("T")
 
 
 class SchemaError(InputError):
-    """A value that does not fit its annotation; `at` is its dotted path."""
+    """A value that does not fit its annotation; `key` is its dotted path."""
 
-    def __init__(self, at: str, message: str) -> None:
-        super().__init__(f"{at}: {message}" if at else message)
-        self.at = at
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(f"{key}: {message}" if key else message, key=key)
 
 
 def option(

@@ -12,7 +12,7 @@ from ai500.inventory import machine as system
 from ai500.inventory.description import Accelerator, NodeDescription
 from ai500.inventory.software import software
 from ai500.inventory.state import observe
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 
 
 def describe(root: Path = Path("/")) -> NodeDescription:
@@ -44,13 +44,13 @@ def _accelerators() -> tuple[Accelerator, ...]:
 def record_before(path: Path) -> None:
     """Leave this node as the member sees it, unless an earlier start of the same member has."""
     if not path.exists():
-        rundir.write(path, describe())
+        run_folder.write(path, describe())
 
 
 def record_after(path: Path) -> None:
     """Add the state after training."""
     try:
-        before = rundir.read(NodeDescription, path)
+        before = run_folder.read(NodeDescription, path)
     except AI500Error:
         return  # it could not be left before
-    rundir.write(path, dataclasses.replace(before, after=observe()))
+    run_folder.write(path, dataclasses.replace(before, after=observe()))

@@ -10,7 +10,7 @@ from ai500.core.schema import encode
 from ai500.core.units import human_bytes, human_si
 from ai500.inventory.description import Accelerator, NodeDescription, State
 from ai500.inventory.views import merged
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 
 NOT_FOUND = "not found"
@@ -37,7 +37,7 @@ def recorded_nodes(run: RunFolder) -> list[NodeDescription]:
     for trial in sorted(run.path.glob("trials/*")):
         views: dict[str, list[NodeDescription]] = {}
         for path in sorted(trial.glob("systems/*.json")):
-            one = rundir.read(NodeDescription, path)
+            one = run_folder.read(NodeDescription, path)
             views.setdefault(one.hostname, []).append(one)
         latest |= {host: merged(seen) for host, seen in views.items()}
     return list(latest.values())

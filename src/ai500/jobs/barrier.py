@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core.barrier import LONGEST_LINE, Address
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.records.run_folder import TrialFolder
 
 
@@ -105,7 +105,7 @@ class BarrierServer:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         address = Address(name, _own_names(), self._server.server_address[1], self._token)
-        rundir.write(self._file, address)
+        run_folder.write(self._file, address)
         self._file.chmod(0o600)
 
     def close(self) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import ai500
 from ai500.jobs.schedulers import JobSpec, Scheduler
-from ai500.records import JobRecord, Share
-from ai500.records import run_folder as rundir
+from ai500.records import JobRecord, Share, run_folder
 from ai500.records.run_folder import TrialFolder
 
 ACTIVE = ("pending", "running")
@@ -16,7 +15,7 @@ ACTIVE = ("pending", "running")
 
 def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]:
     """Each member's last job: what controllers recorded, and what they had no time to record."""
-    told = rundir.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    told = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     jobs = {job.member: job for job in told}
     for member, job_id in scheduler.submitted_before().items():
         if member not in jobs or jobs[member].id != job_id:

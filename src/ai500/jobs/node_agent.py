@@ -25,8 +25,7 @@ from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
 from ai500.jobs.schedulers import ATTEMPT_MARK
 from ai500.parallel import placement
-from ai500.records import BootstrapRecord, Placement, Task
-from ai500.records import run_folder as rundir
+from ai500.records import BootstrapRecord, Placement, Task, run_folder
 from ai500.records.run_folder import MemberFolder, TrialFolder
 
 CHECKPOINTED_EXIT_CODE = 75
@@ -105,7 +104,7 @@ class Child:
 def run_member(trial: TrialFolder, member: int) -> int:
     """Train on this node the member's part, or all members that share its process."""
     folder = trial.member(member)
-    task = rundir.read(Task, folder.task)
+    task = run_folder.read(Task, folder.task)
     folders = [trial.member(one) for one in task.together or (member,)]
     unfinished = [one for one in folders if not one.record.exists()]
     if not unfinished:
@@ -139,14 +138,14 @@ def _tell_where_to_look(folders: Sequence[MemberFolder], *, first: MemberFolder)
 def _stage(task: Task, trial: TrialFolder, place: Place) -> Placement:
     """Once per node: of the members that share a node, the first copies, the others find it."""
     run = Path(task.run)
-    drawn = rundir.read_all(BootstrapRecord, trial.bootstraps)
+    drawn = run_folder.read_all(BootstrapRecord, trial.bootstraps)
     placed = placement.on_node(
         open_store(Path(task.store)),
         node=place.node,
         counts=[recorded_counts(run, drawn[member]) for member in task.node_members],
         folder=job_scratch(task),
     )
-    rundir.write(trial.placed(place.node, task.member), placed)
+    run_folder.write(trial.placed(place.node, task.member), placed)
     return placed
 
 
@@ -186,11 +185,11 @@ def _rendezvous(folder: MemberFolder, place: Place) -> Rendezvous:
             free.bind(("", 0))
             port = free.getsockname()[1]
         host = os.environ.get("AI500_HEAD", socket.gethostname())
-        rundir.write(folder.rendezvous, Rendezvous(place.job, host, port))
+        run_folder.write(folder.rendezvous, Rendezvous(place.job, host, port))
     deadline = time.monotonic() + RENDEZVOUS_SECONDS
     while time.monotonic() < deadline:
         try:
-            met = rundir.read(Rendezvous, folder.rendezvous)
+            met = run_folder.read(Rendezvous, folder.rendezvous)
         except AI500Error:
             met = None
         if met is not None and met.job == place.job:
@@ -233,7 +232,7 @@ def clear(trial: TrialFolder) -> int:
     """Remove this job's copies from the node; every member's task names the same scratch."""
     tasks = sorted(trial.path.glob("members/*/task.json"))
     if tasks:
-        task = rundir.read(Task, tasks[0])
+        task = run_folder.read(Task, tasks[0])
         placement.remove(job_scratch(task))
         if "SLURM_JOB_ID" in (task.scratch or ""):  # an empty folder that is named after the job
             with contextlib.suppress(OSError):

@@ -16,8 +16,7 @@ from ai500.jobs.job_spec import ACTIVE, job_spec, known_jobs
 from ai500.jobs.launchers import Container, Launcher
 from ai500.jobs.schedulers import JobStatus, Setting, load_scheduler
 from ai500.parallel import sharing
-from ai500.records import JobRecord, Plan
-from ai500.records import run_folder as rundir
+from ai500.records import JobRecord, Plan, run_folder
 from ai500.records.run_folder import RunFolder
 
 HANDED_THROUGH = (
@@ -71,7 +70,7 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
 
 def known_states(run: RunFolder, trial: int) -> dict[int, tuple[JobRecord, JobStatus]]:
     """Of members that had not ended: their jobs and what the scheduler says of them now."""
-    config, plan = configuration.load(run.config), rundir.read(Plan, run.plan)
+    config, plan = configuration.load(run.config), run_folder.read(Plan, run.plan)
     setting = setting_of(run, config, plan, trial=trial, store=None)
     scheduler = load_scheduler(plan.scheduler).make(setting)
     known = known_jobs(run.trial(trial), scheduler)
@@ -83,7 +82,7 @@ def known_states(run: RunFolder, trial: int) -> dict[int, tuple[JobRecord, JobSt
 
 def cancel_left_behind(run: RunFolder, trial: int) -> int:
     """End the jobs that a controller left in the queue; how many there were."""
-    config, plan = configuration.load(run.config), rundir.read(Plan, run.plan)
+    config, plan = configuration.load(run.config), run_folder.read(Plan, run.plan)
     active = [job.id for job, status in known_states(run, trial).values() if status.state in ACTIVE]
     if active:
         setting = setting_of(run, config, plan, trial=trial, store=None)

@@ -20,8 +20,7 @@ from ai500.jobs.schedulers import load_scheduler
 from ai500.parallel import placement
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline.session import Session
-from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord
-from ai500.records import run_folder as rundir
+from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord, run_folder
 from ai500.records.run_folder import TrialFolder
 from ai500.workloads.class_data import generate_store
 
@@ -31,8 +30,10 @@ def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) ->
     trial = session.run.trial(number)
     if not trial.trial.exists():
         session.log.emit("trial_start", trial=number, seed=seed)
-        rundir.write(trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256))
-    begun = rundir.read(TrialRecord, trial.trial)
+        run_folder.write(
+            trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256)
+        )
+    begun = run_folder.read(TrialRecord, trial.trial)
     if begun.store_sha256 != store.sha256:
         raise DataError(
             f"{store.path}: its SHA-256 is {store.sha256}, trial {number} began with "
@@ -63,7 +64,7 @@ def open_store(session: Session) -> AnyStore:
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
     """Data Sampler: a manifest of repeat counts for each member."""
     if trial.bootstraps.exists():
-        return rundir.read_all(BootstrapRecord, trial.bootstraps)
+        return run_folder.read_all(BootstrapRecord, trial.bootstraps)
     plan = session.plan
     session.observer.stage("drawing bootstraps")
     sampler: Sampler = plugins.load("sampler", plan.sampler)
@@ -84,7 +85,7 @@ def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[Bootstrap
             )
         )
         session.observer.progress(member + 1, plan.ensemble_size)
-    rundir.write(trial.bootstraps, records)
+    run_folder.write(trial.bootstraps, records)
     return records
 
 
@@ -110,7 +111,7 @@ def place(
                 progress=session.observer.progress,
             )
         )
-    rundir.write(trial.placement, placements)
+    run_folder.write(trial.placement, placements)
     return placements
 
 
@@ -118,7 +119,7 @@ def collect_placements(trial: TrialFolder) -> None:
     """What the jobs placed on their nodes, where they did: in place of what was planned."""
     files = sorted(trial.path.glob("placements/*.json"))
     if files:
-        rundir.write(trial.placement, [rundir.read(Placement, file) for file in files])
+        run_folder.write(trial.placement, [run_folder.read(Placement, file) for file in files])
 
 
 def on_data(plan: Plan, store: AnyStore) -> Plan:

@@ -15,8 +15,7 @@ from ai500.core.errors import JobError
 from ai500.core.events import Event
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import kept_trials, mean_of_trials, score_trial, variation
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules import checks as checks  # registers the rules
@@ -28,11 +27,11 @@ def score_run(run: RunFolder) -> Score:
     """The run's score and findings, recomputed from the events and written down."""
     plan, told, score = computed(run)
     for one in score.trials:
-        rundir.write(run.trial(one.trial or 0).score, one)
-    rundir.write(run.score, score)
+        run_folder.write(run.trial(one.trial or 0).score, one)
+    run_folder.write(run.score, score)
     judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
-    rundir.write(run.findings, judgement.findings)
-    rundir.write(run.judgement, judgement)
+    run_folder.write(run.findings, judgement.findings)
+    run_folder.write(run.judgement, judgement)
     return score
 
 
@@ -47,7 +46,7 @@ def judge_run(
 
 def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     """The run's score from its events; nothing is written."""
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     told = list(events.read(run.events))
     results = [event.get("trial") for event in told if event["event"] == "aggregate"]
     if not results:
@@ -104,5 +103,5 @@ def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stop
     if run.holder() is not None:
         return "running"
     files = [run.trial(number).score for number in range(1, plan.trials + 1)]
-    whole = all(file.exists() and rundir.read(Score, file).complete for file in files)
+    whole = all(file.exists() and run_folder.read(Score, file).complete for file in files)
     return "finished" if whole and run.score.exists() else "stopped"

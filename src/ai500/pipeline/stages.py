@@ -54,8 +54,16 @@ from ai500.pipeline.data_stages import (
 )
 from ai500.pipeline.scoring import score_of_trial, score_run
 from ai500.pipeline.session import Observer, Session
-from ai500.records import BootstrapRecord, EnsembleResult, JobRecord, Plan, Score, System, Task
-from ai500.records import run_folder as rundir
+from ai500.records import (
+    BootstrapRecord,
+    EnsembleResult,
+    JobRecord,
+    Plan,
+    Score,
+    System,
+    Task,
+    run_folder,
+)
 from ai500.records.run_folder import RunFolder, TrialFolder
 from ai500.report.html import write_report
 from ai500.workloads.class_data import class_source
@@ -78,8 +86,8 @@ def prepare(config: Config, path: Path) -> RunFolder:
         class_source(plan.workload, plan.problem_class)
     run = RunFolder.create(path)
     write_text(run.config, to_toml(config))
-    rundir.write(run.system, machine)
-    rundir.write(run.plan, plan)
+    run_folder.write(run.system, machine)
+    run_folder.write(run.plan, plan)
     run.begin(version=ai500.__version__)
     return run
 
@@ -100,7 +108,7 @@ def _execute(run: RunFolder, observer: Observer, *, detach: bool) -> Score:
         session = Session(
             run=run,
             config=configuration.load(run.config),
-            plan=rundir.read(Plan, run.plan),
+            plan=run_folder.read(Plan, run.plan),
             log=events.EventLog(run.events),
             observer=observer,
             detach=detach,
@@ -124,7 +132,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     trial = session.run.trial(number)
     if session.run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and rundir.read(Score, trial.score).complete:
+    if trial.score.exists() and run_folder.read(Score, trial.score).complete:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)
     store = open_store(session)
@@ -151,7 +159,7 @@ def run_trial(session: Session, number: int) -> list[str]:
         result = best_found(session, trial)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
     told = list(events.read(session.run.events))
-    rundir.write(trial.score, score_of_trial(session.run, session.plan, told, number))
+    run_folder.write(trial.score, score_of_trial(session.run, session.plan, told, number))
     if not failed:
         remove_staged(placements)
     return [_failure(session.run, number, member) for member in failed]
@@ -233,7 +241,7 @@ def combine(
         ensemble_size=plan.ensemble_size,
         out_of_bag_limit=plan.definition.out_of_bag_samples,
     )
-    rundir.write(trial.ensemble, result)
+    run_folder.write(trial.ensemble, result)
     return result
 
 
@@ -246,7 +254,7 @@ def best_found(session: Session, trial: TrialFolder) -> EnsembleResult:
         raise JobError("every worker failed; the first:\n\n" + _failure(session.run, number, 0))
     history = History(trial.path / "members")
     result = search_result(history, finished=finished, ensemble_size=size)
-    rundir.write(trial.ensemble, result)
+    run_folder.write(trial.ensemble, result)
     return result
 
 
@@ -263,7 +271,7 @@ def _check_local(plan: Plan, machine: System) -> None:
 def _failure(run: RunFolder, trial: int, member: int) -> str:
     folder, jobs = run.trial(trial).member(member), run.trial(trial).jobs
     again = f"`ai500 resume {run.path}` repeats it and only it."
-    states = {job.member: job.state for job in rundir.read_all(JobRecord, jobs)}
+    states = {job.member: job.state for job in run_folder.read_all(JobRecord, jobs)}
     if states.get(member) == "cancelled":
         return f"member {member} of trial {trial} was cancelled. {again}"
     return (

@@ -39,8 +39,7 @@ from ai500.profile.categories import Category
 from ai500.profile.record import FORMAT, PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
-from ai500.records import Plan, Profiling, Task
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Profiling, Task, run_folder
 from ai500.records.profiling import RankCapture, captured_trace, rank_file, steps_in_all
 from ai500.records.run_folder import MemberFolder
 from ai500.workloads.class_data import class_source
@@ -108,7 +107,7 @@ def profile(request: Request, observer: Observer) -> Profile:
         raise
     shutil.rmtree(work, ignore_errors=True)
     made = _record(request, plans[0], found)
-    rundir.write(request.record, made)
+    run_folder.write(request.record, made)
     return made
 
 
@@ -252,7 +251,7 @@ class _Job:
     def __init__(self, config: Config, path: Path, observer: Observer) -> None:
         self._run = pipeline.prepare(config, path)
         self._config = config
-        self.plan = rundir.read(Plan, self._run.plan)
+        self.plan = run_folder.read(Plan, self._run.plan)
         self._session = Session(
             run=self._run,
             config=config,
@@ -275,7 +274,7 @@ class _Job:
     ) -> None:
         """To its end; a JobError with what its log says if that is a bad one, or comes too late."""
         task = self._task(profiling)
-        rundir.write(self._folder.task, task)
+        run_folder.write(self._folder.task, task)
         trial, shares = self._run.trial(TRIAL), self.plan.mapping[MEMBER].shares
         spec = job_spec(
             trial, members=(MEMBER,), attempt=1, shares=shares, python=python_of(self._config)
@@ -338,7 +337,7 @@ class _Job:
         """What the ranks left."""
         folder, ranks = self._folder.path, range(self.plan.parallel_degree)
         return _Captured(
-            [rundir.read(RankCapture, rank_file(folder, rank)) for rank in ranks],
+            [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks],
             [captured_trace(folder, rank) for rank in ranks],
         )
 

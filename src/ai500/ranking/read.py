@@ -15,8 +15,7 @@ from ai500.data.resumable_work import available_cores, in_parallel
 from ai500.pipeline import scoring
 from ai500.ranking import pages
 from ai500.ranking.entries import Origin, Ranked, Rejected, implausible, make_entry, reasons_against
-from ai500.records import Plan, Score, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_contents
 from ai500.submission import signing
@@ -118,8 +117,8 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
 
 def _identity(run: RunFolder, *, level: str) -> Run:
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
-    weights = sorted(rundir.read(TrainRecord, path).weights_sha256 for path in records)
-    trials = rundir.read(Score, run.score).trials
+    weights = sorted(run_folder.read(TrainRecord, path).weights_sha256 for path in records)
+    trials = run_folder.read(Score, run.score).trials
     times = sorted(f"{one.time_to_quality_seconds:.6g}" for one in trials)
     return level, tuple(weights), tuple(times)
 
@@ -147,16 +146,16 @@ def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejecte
 
 def judge_run(run: RunFolder, info: Info, origin: Origin) -> Ranked | list[str]:
     """A submission's run as an entry, or all that is against it."""
-    claimed = rundir.read(Score, run.score)
+    claimed = run_folder.read(Score, run.score)
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    reasons = list(contradictions(run, rundir.read(Plan, run.plan)))
+    reasons = list(contradictions(run, run_folder.read(Plan, run.plan)))
     reasons += unfounded(claimed, score)
     reasons += reasons_against(score, judgement)
     if reasons:
         return reasons
     # The copy is private; from here on it says what was recomputed, at the level submitted to.
-    rundir.write(run.score, score)
-    rundir.write(run.findings, judgement.findings)
+    run_folder.write(run.score, score)
+    run_folder.write(run.findings, judgement.findings)
     contents = read_contents(run)
     entry = make_entry(contents, info, sha256=origin.sha256, signed=origin.signed)
     if reasons := implausible(entry):

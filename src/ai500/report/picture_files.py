@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ai500.core.errors import AI500Error
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import TrialFolder
 
@@ -32,7 +32,7 @@ def read_pictures(trial: TrialFolder) -> TrialPictures | None:
     if not trial.pictures_record.exists():
         return None
     try:
-        record = rundir.read(Illustrations, trial.pictures_record)
+        record = run_folder.read(Illustrations, trial.pictures_record)
     except AI500Error as error:
         return TrialPictures(Illustrations("Pictures", (f"Not shown: {error}",)), {})
     names = dict.fromkeys(name for one in record.pictures for name in (one.file, one.shading.file))

@@ -31,8 +31,8 @@ from ai500.records import (
     Score,
     System,
     TrainRecord,
+    run_folder,
 )
-from ai500.records import run_folder as rundir
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report.history import MemberHistory, member_histories
@@ -85,7 +85,7 @@ class Contents:
 
 def read_contents(run: RunFolder) -> Contents:
     """The records of a scored run."""
-    score, plan = rundir.read(Score, run.score), rundir.read(Plan, run.plan)
+    score, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
     told = list(events.read(run.events))
     shown = next((one for one in score.trials if one.complete), (score.trials or (score,))[0])
     number = shown.trial or 1
@@ -93,13 +93,13 @@ def read_contents(run: RunFolder) -> Contents:
     folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
     histories = member_histories(on_one_clock(told, shown.clock), trial=number, clock=shown.clock)
     return Contents(
-        state=rundir.read(RunState, run.state),
+        state=run_folder.read(RunState, run.state),
         score=score,
         plan=plan,
         ways=ways_in_words(told, trial=number),
-        system=rundir.read(System, run.system),
+        system=run_folder.read(System, run.system),
         findings=_all(Finding, run.findings),
-        judgement=rundir.read(Judgement, run.judgement) if run.judgement.exists() else None,
+        judgement=run_folder.read(Judgement, run.judgement) if run.judgement.exists() else None,
         config=_text(run.config),
         notes=_notes(_text(run.config)),
         began=next((event.get("wall") for event in told if event["event"] == "trial_start"), None),
@@ -107,7 +107,7 @@ def read_contents(run: RunFolder) -> Contents:
         shown=shown,
         histories=histories,
         members={
-            member: rundir.read(TrainRecord, folder.record)
+            member: run_folder.read(TrainRecord, folder.record)
             for member, folder in folders.items()
             if folder.record.exists()
         },
@@ -116,8 +116,8 @@ def read_contents(run: RunFolder) -> Contents:
         jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
         meters=read_meter_view(trial.meters, told, plan=plan, shown=shown, histories=histories),
         nodes=recorded_nodes(run),
-        roofline=rundir.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
-        profile=rundir.read(Profile, run.profile) if run.profile.exists() else None,
+        roofline=run_folder.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
+        profile=run_folder.read(Profile, run.profile) if run.profile.exists() else None,
         pictures=read_pictures(trial),
         search=None
         if plan.search is None
@@ -129,7 +129,7 @@ def read_contents(run: RunFolder) -> Contents:
 
 def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:
     results = {
-        one.trial: rundir.read(EnsembleResult, run.trial(one.trial).ensemble)
+        one.trial: run_folder.read(EnsembleResult, run.trial(one.trial).ensemble)
         for one in score.trials
         if one.trial is not None and not one.complete
     }
@@ -137,7 +137,7 @@ def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:
 
 
 def _all(kind: type[T], path: Path) -> list[T]:
-    return rundir.read_all(kind, path) if path.exists() else []
+    return run_folder.read_all(kind, path) if path.exists() else []
 
 
 def _notes(config: str) -> dict[str, str]:

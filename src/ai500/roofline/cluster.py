@@ -9,7 +9,7 @@ from ai500.config import Config
 from ai500.core.errors import ConfigError, InputError
 from ai500.jobs.scheduler_context import python_of
 from ai500.jobs.schedulers.slurm import SLURM
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.measure import LINKS_SHARE, Observer
 from ai500.roofline.records import LinkTime, RooflineRecord
@@ -67,9 +67,9 @@ def on_slurm(
     )
     (folder / "job.sh").write_text(text, encoding="utf-8")
     link_jobs.run_on_slurm(text, folder=folder, on_state=observer.stage)
-    record = rundir.read(RooflineRecord, node)
-    links = rundir.read_all(LinkTime, folder / "links.json")
+    record = run_folder.read(RooflineRecord, node)
+    links = run_folder.read_all(LinkTime, folder / "links.json")
     unavailable = tuple(one for one in record.unavailable if one[0] != "links")
     record = replace(record, links=tuple(links), unavailable=unavailable)
-    rundir.write(path, record)
+    run_folder.write(path, record)
     return record

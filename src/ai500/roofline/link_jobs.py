@@ -17,7 +17,7 @@ from ai500.core.errors import EnvironmentLacksError, JobError
 from ai500.jobs.node_agent import DIE_WITH_PARENT
 from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline.records import LinkTime
 
 LONGEST_SECONDS = 600.0
@@ -54,7 +54,7 @@ def inside_node(*, device: str, ranks: int, seconds: float) -> list[LinkTime]:
                 f"{ranks} processes could not measure the links of this node: "
                 f"{_last_error(done.stderr)}"
             )
-        return rundir.read_all(LinkTime, out)
+        return run_folder.read_all(LinkTime, out)
 
 
 def _last_error(said: str) -> str:

@@ -23,7 +23,7 @@ from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
 from ai500.inventory import machine as system
 from ai500.jobs.node_agent import DIE_WITH_PARENT
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
     FORMAT,
@@ -63,7 +63,7 @@ class Measurement:
     def set(self, **values: Any) -> None:
         """Replace fields of the record, and write it."""
         self.record = replace(self.record, **values)
-        rundir.write(self.path, self.record)
+        run_folder.write(self.path, self.record)
 
 
 def check_precisions(names: Sequence[str]) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def begin(path: Path, device: str, *, seconds: float) -> Measurement:
     )
     if not path.exists():
         return Measurement(path, fresh)
-    there = rundir.read(RooflineRecord, path)
+    there = run_folder.read(RooflineRecord, path)
     if there.complete:
         raise InputError(f"{path} is a finished roofline. Name another file with --out.")
     if (there.system, there.device) != (machine, device):
@@ -129,7 +129,7 @@ def interrupted(folder: Path, *, host: str) -> Path | None:
     files = sorted(folder.glob(f"{host}-*.json"), key=lambda file: file.stat().st_mtime)
     for file in reversed(files):
         try:
-            there = rundir.read(RooflineRecord, file)
+            there = run_folder.read(RooflineRecord, file)
         except InputError:
             continue  # another program's, or another version's
         return None if there.complete or there.system != system.describe() else file

@@ -17,8 +17,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped
 from ai500.pipeline import scoring
-from ai500.records import Operations, Plan, Score, System, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Operations, Plan, Score, System, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import links, traffic
 from ai500.roofline.advice import advise
@@ -110,13 +109,13 @@ def own_ceiling(of_precision: Sequence[Ceiling]) -> Ceiling:
 
 def read(folder: RunFolder) -> Run:
     """From the run folder; a run without a finished trial has no point."""
-    plan = rundir.read(Plan, folder.plan)
+    plan = run_folder.read(Plan, folder.plan)
     score = scoring.score_run(folder)
     shown = next((one for one in score.trials if one.complete), score.trials[0])
     trial = folder.trial(shown.trial or 1)
     folders = [trial.member(member) for member in range(plan.ensemble_size)]
     there = [one for one in folders if one.record.exists()]
-    members = [rundir.read(TrainRecord, one.record) for one in there]
+    members = [run_folder.read(TrainRecord, one.record) for one in there]
     told = [traffic.counted(one, where) for one, where in zip(members, there, strict=True)]
     known = [one for one, _ in told if one is not None]
     theirs = members[0].operations
@@ -126,7 +125,7 @@ def read(folder: RunFolder) -> Run:
     return Run(
         plan=plan,
         score=shown,
-        system=rundir.read(System, folder.system),
+        system=run_folder.read(System, folder.system),
         members=members,
         traffic=_mean(known) if len(known) == len(told) else None,
         analytical=traffic.analytical(plan, parameters=members[0].parameters),
@@ -385,7 +384,7 @@ def read_record(path: Path) -> RooflineRecord:
     if not path.exists():
         raise InputError(f"{path}: no such file. Measure a roofline: ai500 roofline --out {path}")
     try:
-        return rundir.read(RooflineRecord, path)
+        return run_folder.read(RooflineRecord, path)
     except SchemaError as error:
         raise InputError(f"{path} is no roofline of this version of ai500: {error}") from error
 

@@ -24,8 +24,8 @@ from ai500.records import (
     System,
     TrainRecord,
     TrialRecord,
+    run_folder,
 )
-from ai500.records import run_folder as rundir
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.protocol import load_workload
 
@@ -93,7 +93,7 @@ def evidence_of(
         score=score,
         trials=[read(run, one.trial) for one in score.trials if one.trial is not None],
         events=events,
-        system=rundir.read(System, run.system) if run.system.exists() else None,
+        system=run_folder.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
         lower_is_better=workload.quality_direction == "lower",
         quality_range=getattr(workload, "quality_range", None),
@@ -113,10 +113,10 @@ def _trial(run: RunFolder, number: int) -> TrialEvidence:
     records = sorted(trial.path.glob("members/*/record.json"))
     return TrialEvidence(
         trial=number,
-        members=[rundir.read(TrainRecord, path) for path in records],
-        placements=rundir.read_all(Placement, trial.placement),
-        bootstraps=rundir.read_all(BootstrapRecord, drawn) if drawn.exists() else [],
-        begun=rundir.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
+        members=[run_folder.read(TrainRecord, path) for path in records],
+        placements=run_folder.read_all(Placement, trial.placement),
+        bootstraps=run_folder.read_all(BootstrapRecord, drawn) if drawn.exists() else [],
+        begun=run_folder.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.pipeline import scoring
-from ai500.records import Plan, Score, System
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.history import member_histories, window_start
 from ai500.study.folder import StudyFolder, read_conditions
@@ -22,10 +21,10 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
     run = RunFolder(path)
     if not run.state.exists():
         return Missing(point.name, point.label, "not run yet", False)
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     if scoring.state_of(run, plan) != "finished":
         return Missing(point.name, point.label, f"not finished: {path}", run.score.exists())
-    score, hyper = rundir.read(Score, run.score), plan.hyperparameters
+    score, hyper = run_folder.read(Score, run.score), plan.hyperparameters
     told, conditions = list(events.read(run.events)), read_conditions(path)
     images = plan.steps_per_epoch * plan.global_batch_size * hyper.epochs * plan.ensemble_size
     return PointResult(
@@ -51,7 +50,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
         members=_members(told, plan, score),
         doubts=speed_doubts(
             plan,
-            rundir.read(System, run.system),
+            run_folder.read(System, run.system),
             events=told,
             conditions=conditions,
         ),

@@ -22,8 +22,7 @@ from ai500.config import Config
 from ai500.core.errors import AI500Error, RunFolderError
 from ai500.core.schema import decode, encode
 from ai500.pipeline import scoring
-from ai500.records import Plan, Score, System, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, System, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
 
@@ -64,7 +63,7 @@ class StudyFolder:
 
     def read_plan(self) -> StudyPlan:
         """The plan, of a layout this version knows."""
-        plan = rundir.read(StudyPlan, self.plan)
+        plan = run_folder.read(StudyPlan, self.plan)
         if plan.format != FORMAT:
             raise RunFolderError(
                 f"{self.path} has layout {plan.format}, this version reads {FORMAT}. "
@@ -74,7 +73,7 @@ class StudyFolder:
 
     def read_result(self) -> StudyResult | None:
         """What was collected last; None: nothing yet."""
-        return rundir.read(StudyResult, self.result) if self.result.exists() else None
+        return run_folder.read(StudyResult, self.result) if self.result.exists() else None
 
     def run_path(self, run: str) -> Path:
         """The folder of a point's run."""
@@ -82,7 +81,7 @@ class StudyFolder:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Only one process at a time carries the study out."""
-        return rundir.locked(
+        return run_folder.locked(
             self.path / LOCK, advice="Wait for it, or choose another --out for another study."
         )
 
@@ -100,7 +99,7 @@ def conditions_file(run: Path) -> Path:
 def read_conditions(run: Path) -> Conditions | None:
     """The machine just before the run; None: nobody looked."""
     file = conditions_file(run)
-    return rundir.read(Conditions, file) if file.exists() else None
+    return run_folder.read(Conditions, file) if file.exists() else None
 
 
 def digest(config: Config, plan: Plan, machine: System, *, source: str) -> str:
@@ -142,7 +141,7 @@ def _jobs(config: Config, plan: Plan) -> dict[str, Any] | None:
 def recorded_source(run: RunFolder) -> str:
     """The source that the run's workers told; of several, all: no other run is the same."""
     records = run.path.glob("trials/*/members/*/record.json")
-    told = {str(rundir.read(TrainRecord, path).versions.get("source")) for path in records}
+    told = {str(run_folder.read(TrainRecord, path).versions.get("source")) for path in records}
     return " ".join(sorted(told))
 
 
@@ -168,11 +167,11 @@ def finished_runs(folders: Iterable[Path]) -> list[Finished]:
         with contextlib.suppress(AI500Error, OSError):
             run = RunFolder.open(path)
             config = configuration.load(run.config)
-            plan, machine = rundir.read(Plan, run.plan), rundir.read(System, run.system)
+            plan, machine = run_folder.read(Plan, run.plan), run_folder.read(System, run.system)
             if scoring.state_of(run, plan) == "finished":
                 key = digest(config, plan, machine, source=recorded_source(run))
                 same = family(config, plan, machine)
-                found.append(Finished(run, key, same, rundir.read(Score, run.score)))
+                found.append(Finished(run, key, same, run_folder.read(Score, run.score)))
     return found
 
 

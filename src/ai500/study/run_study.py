@@ -21,11 +21,10 @@ from ai500.core.errors import (
 from ai500.core.units import human_seconds
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.session import Observer
-from ai500.records import Plan, System
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.summary import hardware_of
-from ai500.study import timing_validity as doubts
+from ai500.study import timing_validity
 from ai500.study.collect import collect
 from ai500.study.definition import Study
 from ai500.study.folder import StudyFolder, conditions_file
@@ -46,7 +45,7 @@ def conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> Stud
 def _conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> StudyResult:
     _earlier(folder, prepared.plan)  # what can't be kept is told now, not after hours
     write_text(folder.config, to_toml(prepared.ground.config))
-    rundir.write(folder.plan, prepared.plan)
+    run_folder.write(folder.plan, prepared.plan)
     waiting, took = prepared.waiting(), dict[str, float]()
     failures: dict[str, str] = {}
     for number, point in enumerate(waiting, start=1):
@@ -78,7 +77,7 @@ def _run(
         run = _opened(prepared, point, path)
         here = prepared.ground.config.scheduler.kind == "local"  # else nodes nobody can look at
         if here and not conditions_file(path).exists():
-            rundir.write(conditions_file(path), doubts.look())
+            run_folder.write(conditions_file(path), timing_validity.look())
         pipeline.execute(run, observer)
     except (RunCancelledError, RunLeftError) as error:
         raise type(error)(
@@ -116,7 +115,7 @@ def draw(
         points=tuple(one for one in found if isinstance(one, PointResult)),
         missing=tuple(one for one in found if isinstance(one, Missing)),
     )
-    rundir.write(folder.result, result)
+    run_folder.write(folder.result, result)
     write_csv(folder.csv, result)
     write_report(folder.report, result, study)
     return result
@@ -166,8 +165,8 @@ def _hardware(folder: StudyFolder, plan: StudyPlan) -> str | None:
     runs = _runs(folder, plan)
     if not runs:
         return None
-    largest = max((rundir.read(Plan, run.plan) for run in runs), key=lambda p: p.system_scale)
-    return hardware_of(largest, rundir.read(System, runs[0].system))
+    largest = max((run_folder.read(Plan, run.plan) for run in runs), key=lambda p: p.system_scale)
+    return hardware_of(largest, run_folder.read(System, runs[0].system))
 
 
 def _measured_at(folder: StudyFolder, plan: StudyPlan) -> str | None:

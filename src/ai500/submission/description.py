@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from ai500.core import events
 from ai500.core.errors import RuleError
 from ai500.core.source import PACKAGE, source_sha256
-from ai500.records import Plan, RunState, TrainRecord, TrialRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, RunState, TrainRecord, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules import layers
 from ai500.rules.layers import Level
@@ -69,7 +68,7 @@ def describe(run: RunFolder, plan: Plan, wish: Wish, *, checkout: Checkout = git
     """submission.json"""
     ended = ended_at(run)
     seen = {
-        rundir.read(TrialRecord, path).store_sha256
+        run_folder.read(TrialRecord, path).store_sha256
         for path in sorted(run.path.glob("trials/*/trial.json"))
     }
     return Info(
@@ -81,7 +80,7 @@ def describe(run: RunFolder, plan: Plan, wish: Wish, *, checkout: Checkout = git
         system_name=wish.system_name or (plan.cluster.name if plan.cluster else plan.nodes[0].name),
         contact=wish.contact,
         created=ended.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        ai500_version=rundir.read(RunState, run.state).version,
+        ai500_version=run_folder.read(RunState, run.state).version,
         workload=plan.workload,
         problem_class=plan.problem_class,
         source=_source(run, checkout),
@@ -124,7 +123,7 @@ def ended_at(run: RunFolder) -> datetime:
 def _source(run: RunFolder, checkout: Checkout) -> Source:
     """As the workers told it; git is asked only if the files here are the same."""
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
-    told = {rundir.read(TrainRecord, path).versions.get("source") for path in records}
+    told = {run_folder.read(TrainRecord, path).versions.get("source") for path in records}
     if len(told) > 1:
         raise RuleError(
             f"{run.path}: its members trained with {len(told)} different versions of the source "

@@ -43,9 +43,7 @@ from ai500.records import (
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
-from ai500.submission import archive, signing
-from ai500.submission import file_type as foreign
-from ai500.submission import untrusted as strangers
+from ai500.submission import archive, file_type, signing, untrusted
 from ai500.submission.archive import Digest, Unpacked, printable
 
 T = TypeVar("T")
@@ -179,8 +177,10 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Submissi
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
         unpacked = archive.unpack(path, run.path)
-        if not unpacked.files and (kind := foreign.kind_of(path)):
-            problems = [f"{printable(path.name)}: not a submission but {kind}. {foreign.EXPECTED}"]
+        if not unpacked.files and (kind := file_type.kind_of(path)):
+            problems = [
+                f"{printable(path.name)}: not a submission but {kind}. {file_type.EXPECTED}"
+            ]
             yield Submission(path, run, None, None, problems, "not signed", foreign=True)
             return
         opening = _Opening(run.path, unpacked)
@@ -221,7 +221,7 @@ class _Opening:
     def check_contents(self) -> None:
         """Withhold what would be dangerous to read."""
         for name in sorted(self._files):
-            if reason := strangers.objection(self._folder / name):
+            if reason := untrusted.objection(self._folder / name):
                 self._withhold(name, reason)
 
     def check_manifest(self) -> Manifest | None:
@@ -296,7 +296,7 @@ class _Opening:
         if name not in self._readable:
             return None
         try:
-            value = strangers.parse((self._folder / name).read_text(encoding="utf-8"))
+            value = untrusted.parse((self._folder / name).read_text(encoding="utf-8"))
             return schema.decode(kind, value)
         except SchemaError as error:
             self._withhold(name, printable(str(error)))

@@ -14,13 +14,11 @@ from ai500.core import schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.pipeline import scoring
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
-from ai500.submission import archive, signing
+from ai500.submission import archive, signing, untrusted
 from ai500.submission import manifest as submission
-from ai500.submission import untrusted as strangers
 from ai500.submission.archive import Digest
 from ai500.submission.description import Wish, describe, run_script
 from ai500.submission.manifest import Info, Manifest
@@ -47,7 +45,7 @@ def submit(run: RunFolder, out: Path, *, wish: Wish, key: Path | None = None) ->
         raise InputError(f"--out {out}: a submission's name ends in {submission.SUFFIX}.")
     if out.exists():
         raise InputError(f"{out} exists. Name another file, or remove it.")
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     reasons = list(unfinished(run, plan))
     try:
         score, judgement = scoring.judge_run(run, level=wish.level)
@@ -113,7 +111,7 @@ def added_files(info: Info, plan: Plan, *, notes: str | None) -> dict[str, bytes
         submission.SCRIPT: run_script(info, plan).encode(),
     }
     if notes is not None:
-        files[submission.NOTES] = strangers.without_control_characters(notes.encode())
+        files[submission.NOTES] = untrusted.without_control_characters(notes.encode())
     return files
 
 
@@ -136,4 +134,4 @@ def _text(data: bytes) -> bytes:
         left_out = len(data) - LOG_HEAD_BYTES - LOG_TAIL_BYTES
         gap = f"\n… {left_out} bytes are left out here …\n".encode()
         data = data[:LOG_HEAD_BYTES] + gap + data[-LOG_TAIL_BYTES:]
-    return strangers.without_control_characters(data)
+    return untrusted.without_control_characters(data)

@@ -12,8 +12,7 @@ from typing import Any
 from ai500 import config as configuration
 from ai500.config import Config, TrainConfig
 from ai500.core.errors import ConfigError
-from ai500.records import Hyperparameters, Plan, System
-from ai500.records import run_folder as rundir
+from ai500.records import Hyperparameters, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
 from ai500.submission.manifest import MANIFEST, Submission, SubmissionError
@@ -30,7 +29,7 @@ def rerun_config(
     submission: Submission, *, local: Path | None, runs: int | None, own: dict[str, Any]
 ) -> Config:
     """The submission's configuration, with this system's own way to its data and nodes."""
-    plan = rundir.read(Plan, submission.run.plan)
+    plan = run_folder.read(Plan, submission.run.plan)
     wanted: dict[str, Any] = {"workload": plan.workload, "problem_class": plan.problem_class}
     wanted |= dict(_taken(submission.run.config))
     wanted |= dict(_trained(plan))
@@ -51,7 +50,7 @@ def rerun_config(
 
 def differences_between(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:
     """What of the two systems is not the same, as far as both tell."""
-    first, second = (rundir.read(System, run.system) for run in (claimed, repeated))
+    first, second = (run_folder.read(System, run.system) for run in (claimed, repeated))
     for name in ("cpu", "cores", "memory_bytes", "accelerators", "operating_system", "kernel"):
         ours, theirs = getattr(second, name), getattr(first, name)
         if ours != theirs:
@@ -60,7 +59,7 @@ def differences_between(claimed: RunFolder, repeated: RunFolder) -> Iterator[str
         ours, theirs = second.libraries.get(name), first.libraries.get(name)
         if ours != theirs:
             yield f"{name}: {_shown(theirs)} there, {_shown(ours)} here"
-    there, here = (len(rundir.read(Plan, run.plan).nodes) for run in (claimed, repeated))
+    there, here = (len(run_folder.read(Plan, run.plan).nodes) for run in (claimed, repeated))
     if there != here:
         yield f"nodes: {there} there, {here} here"
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from ai500.core import schema
 from ai500.core.atomic import explaining_write_errors, json_text, write_text
 from ai500.core.errors import EnvironmentLacksError, InputError
-from ai500.submission import untrusted as strangers
+from ai500.submission import untrusted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -112,9 +112,9 @@ def verified(text: bytes, *, manifest: bytes) -> str:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        found = schema.decode(Signature, strangers.parse(text.decode("utf-8")))
+        found = schema.decode(Signature, untrusted.parse(text.decode("utf-8")))
         sealed = base64.b64decode(found.signature, validate=True)
-    except (ValueError, schema.SchemaError, strangers.Objection, RecursionError) as error:
+    except (ValueError, schema.SchemaError, untrusted.Objection, RecursionError) as error:
         raise BadSignatureError(f"it is not a signature ({error})") from error
     public = _public(found.public_key.encode("utf-8", errors="replace"))
     expected = Signature(

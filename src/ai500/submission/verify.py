@@ -22,8 +22,7 @@ from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.metrics.trials import TRAINING_EVENTS
 from ai500.pipeline import scoring
-from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
@@ -82,12 +81,12 @@ def recompute(submission: Submission) -> Verification:
 
 def _compared(run: RunFolder, info: Info, problems: list[str]) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    problems += contradictions(run, rundir.read(Plan, run.plan))
+    problems += contradictions(run, run_folder.read(Plan, run.plan))
     compared, differences = 0, []
     for name, content in judged_files(score, judgement).items():
         path = run.path / name
         ours = dict(_leaves(json.loads(content)))
-        theirs = dict(_leaves(rundir.read_json(path))) if path.exists() else {}
+        theirs = dict(_leaves(run_folder.read_json(path))) if path.exists() else {}
         keys = dict.fromkeys([*ours, *theirs])
         compared += len(keys)
         differences += [
@@ -141,7 +140,7 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
         )
     for trial in range(1, plan.trials + 1):
         folder = run.trial(trial)
-        told = schema.encode(rundir.read(EnsembleResult, folder.ensemble))
+        told = schema.encode(run_folder.read(EnsembleResult, folder.ensemble))
         if results.get(trial) != told:
             yield f"{_name(run, folder.ensemble)}: not what events.jsonl says of trial {trial}"
         for member in range(plan.ensemble_size):
@@ -154,7 +153,7 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
 def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterator[str]:
     """Bootstraps that do not follow from the trial's seed; they are drawn again."""
     path = run.trial(trial).bootstraps
-    records = rundir.read_all(BootstrapRecord, path)
+    records = run_folder.read_all(BootstrapRecord, path)
     samples = reference_class(plan).train_samples
     if sorted(one.member for one in records) != list(range(plan.ensemble_size)):
         yield f"{_name(run, path)}: not one bootstrap of each of {plan.ensemble_size} members"
@@ -170,7 +169,7 @@ def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterato
 
 def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
     """What submission.json and run.sh say otherwise than the run; a person's words are theirs."""
-    claimed = schema.decode(Info, rundir.read_json(run.path / INFO))
+    claimed = schema.decode(Info, run_folder.read_json(run.path / INFO))
     wish = Wish(
         level=claimed.level,
         name=claimed.name,

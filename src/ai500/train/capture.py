@@ -24,8 +24,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from ai500.inventory.machine import describe
 from ai500.operations import count
 from ai500.parallel import spans
-from ai500.records import Profiling
-from ai500.records import run_folder as rundir
+from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
     UNKEPT_STEPS,
     WARM_UP_STEPS,
@@ -155,7 +154,7 @@ def capture(member: Member, wanted: Profiling, *, rank: Rank) -> None:
         operations_per_step=_operations(member) if rank.rank == 0 else {},
         torch=torch.__version__,
     )
-    rundir.write(rank_file(folder, rank.rank), found)
+    run_folder.write(rank_file(folder, rank.rank), found)
 
 
 def _activities(device: torch.device) -> list[ProfilerActivity]:

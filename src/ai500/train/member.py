@@ -32,11 +32,9 @@ from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
 from ai500.parallel.engines.state import gather_objects, whole_weights
-from ai500.records import Operations, Task, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Operations, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
-from ai500.train import precision
-from ai500.train import provenance as what_ran
+from ai500.train import precision, provenance
 from ai500.train.barrier import TrialBarrier
 from ai500.train.capture import capture
 from ai500.train.checkpoint import weights_sha256
@@ -130,7 +128,7 @@ def only_one(task: Task) -> TextIO:
     A node that lost its power holds it on a network file system until its lease ends.
     """
     file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
-    if not rundir.lock_within(file, seconds=LOCK_SECONDS):
+    if not run_folder.lock_within(file, seconds=LOCK_SECONDS):
         raise AI500Error(f"member {task.member} is being trained by another process.")
     return file
 
@@ -276,7 +274,7 @@ def finish(member: Member) -> None:
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
     weights = whole_weights(member.engine.module, member.engine.layout)
-    groups = what_ran.optimizer_groups(member)
+    groups = provenance.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if predictions is None or weights is None:
         return
@@ -285,9 +283,9 @@ def finish(member: Member) -> None:
     atomic.write_array(member.folder.out_of_bag, predictions)
     member.emit("operations", **schema.encode(operations))
     told = list(events.read(member.folder.events))
-    effective = what_ran.effective(member, groups=groups, described=described or [], told=told)
+    effective = provenance.effective(member, groups=groups, described=described or [], told=told)
     record = _record(member, operations, effective, sha256=weights_sha256(weights))
-    rundir.write(member.folder.record, record)
+    run_folder.write(member.folder.record, record)
 
 
 def _record(
@@ -304,12 +302,12 @@ def _record(
         epochs=len(epochs),
         world_size=member.engine.mesh.size,
         device=str(device),
-        device_name=what_ran.device_name(device),
+        device_name=provenance.device_name(device),
         quality=[event["quality"] for event in told if event["event"] == "quality"][-1],
         weights_sha256=sha256,
         operations=operations,
         effective=effective,
-        versions=what_ran.versions(),
+        versions=provenance.versions(),
     )
 
 

@@ -16,8 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ai500.core.errors import AI500Error
-from ai500.records import Slot, Task
-from ai500.records import run_folder as rundir
+from ai500.records import Slot, Task, run_folder
 from ai500.records.run_folder import RunFolder
 
 INTERRUPTED_EXIT_CODE = 143
@@ -69,7 +68,7 @@ class StopRequest:
 def main() -> int:
     """Run the task named on the command line."""
     _die_with_parent()
-    task = rundir.read(Task, Path(sys.argv[1]))
+    task = run_folder.read(Task, Path(sys.argv[1]))
     rank = Rank.from_environment()
     stop = StopRequest(rank)
     try:
@@ -109,7 +108,7 @@ def _unfinished(task: Task) -> list[Task]:
         return [task]
     trial = RunFolder(Path(task.run)).trial(task.trial)
     folders = [trial.member(member) for member in task.together]
-    left = [rundir.read(Task, one.task) for one in folders if not one.record.exists()]
+    left = [run_folder.read(Task, one.task) for one in folders if not one.record.exists()]
     return left if len(left) > 1 else [replace(one, together=()) for one in left or [task]]
 
 

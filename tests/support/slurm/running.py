@@ -20,8 +20,7 @@ import pytest
 
 from ai500.core import events
 from ai500.data.image_store_writer import generate
-from ai500.records import TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.learnable_images import SMOKE
 from tests.conftest import TINY, Command, processes_of
@@ -67,7 +66,7 @@ def results(run: Path) -> Results:
     keys = ["operations", "ensemble_quality", "members_mean_quality", "out_of_bag_quality"]
     trial = RunFolder(run).trial(1)
     members = range(score["ensemble_size"])
-    records = [rundir.read(TrainRecord, trial.member(member).record) for member in members]
+    records = [run_folder.read(TrainRecord, trial.member(member).record) for member in members]
     return {
         **{key: score[key] for key in keys},
         "weights": [record.weights_sha256 for record in records],

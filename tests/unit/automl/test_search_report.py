@@ -11,8 +11,7 @@ import pytest
 from ai500.automl import sections as search_sections
 from ai500.automl.figures import Node, error_ticks, lineage, tree_figure
 from ai500.automl.history import Candidate, History
-from ai500.records import Score
-from ai500.records import run_folder as rundir
+from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import render
 from ai500.report.run_data import Contents, read_contents
@@ -87,7 +86,7 @@ def test_trials_show_what_an_error_cost(contents: Contents) -> None:
 
 
 def test_the_run_s_figures_are_means_of_its_trials(run: RunFolder) -> None:
-    score = rundir.read(Score, run.score)
+    score = run_folder.read(Score, run.score)
     first, second = (one.search for one in score.trials)
     assert score.search is not None and first is not None and second is not None
     mean = (first.regulated_score + second.regulated_score) / 2

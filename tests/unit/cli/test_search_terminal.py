@@ -14,8 +14,7 @@ from ai500.automl.progress import Watch, WorkerView
 from ai500.automl.trial_score import clocked
 from ai500.bagging.member_views import Collector, MemberView, show
 from ai500.cli import terminal
-from ai500.records import Score
-from ai500.records import run_folder as rundir
+from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.synthetic_search import (
     SearchShape,
@@ -87,7 +86,7 @@ def test_the_live_rate_counts_nothing_twice(tmp_path: Path) -> None:
 def test_the_score_of_a_search_names_its_window(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    score = rundir.read(Score, run.score)
+    score = run_folder.read(Score, run.score)
     terminal.show_score(score, [])
     text = " ".join(capsys.readouterr().out.split())
     assert score.search is not None

@@ -23,7 +23,7 @@ from ai500.inventory.description import (
 from ai500.inventory.node import describe, record_after, record_before
 from ai500.inventory.software import software
 from ai500.inventory.state import observe
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.report.html import render
 from ai500.report.run_data import read_contents
 from tests.support.synthetic_run import Shape, write_synthetic_run
@@ -145,11 +145,11 @@ def test_before_is_left_once_and_after_is_added(tmp_path: Path) -> None:
     record_after(path)
     assert not path.exists()
     record_before(path)
-    first = rundir.read(NodeDescription, path)
+    first = run_folder.read(NodeDescription, path)
     record_before(path)
-    assert rundir.read(NodeDescription, path) == first
+    assert run_folder.read(NodeDescription, path) == first
     record_after(path)
-    last = rundir.read(NodeDescription, path)
+    last = run_folder.read(NodeDescription, path)
     assert last.before == first.before
     assert last.after is not None and last.after.wall >= first.before.wall
 
@@ -199,7 +199,7 @@ def test_members_that_see_one_accelerator_each_describe_the_node_together(
         view(root, "GPU-a", wall=4.0, slowed=("power",)),
     ]  # fmt: skip
     for member, seen in enumerate(views):
-        rundir.write(run.trial(1).system_of("n1", member), seen)
+        run_folder.write(run.trial(1).system_of("n1", member), seen)
     (node,) = summary.recorded_nodes(run)
     assert [(one.index, one.uuid) for one in node.accelerators] == [(0, "GPU-a"), (1, "GPU-b")]
     assert node.before.load == 2.0
@@ -235,7 +235,7 @@ def test_before_what_is_said_only_where_there_is_an_after(root: Path) -> None:
 def test_the_report_shows_the_nodes_and_a_persons_notes(tmp_path: Path, root: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')
-    rundir.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
+    run_folder.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
     page = render(read_contents(run))
     assert "Xeon Test" in page and "Maker Rack 9" in page
     assert "fat &lt;b&gt;tree&lt;/b&gt;" in page

@@ -16,8 +16,7 @@ import pytest
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.meters.recorder import Recorder
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.conftest import SOURCE
 
@@ -189,7 +188,7 @@ def test_a_real_run_leaves_load_and_traffic_and_measures_energy_or_says_why(
     finished_run: Path,
 ) -> None:
     run = RunFolder.open(finished_run)
-    plan, score = rundir.read(Plan, run.plan), rundir.read(Score, run.score)
+    plan, score = run_folder.read(Plan, run.plan), run_folder.read(Score, run.score)
     for one in score.trials:
         assert one.trial is not None
         (log,) = read_meters(run.trial(one.trial).meters)

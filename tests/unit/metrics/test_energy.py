@@ -25,8 +25,7 @@ from ai500.metrics.energy import (
 )
 from ai500.metrics.meter_series import MOST_POINTS, meter_curves
 from ai500.metrics.trials import mean_of_trials, score_trial
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, seconds, write_log
 from tests.support.synthetic_run import BEGAN, Shape, write_synthetic_run
 
@@ -276,7 +275,7 @@ def test_the_integral_of_a_gauge_ends_with_its_samples() -> None:
 def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Score, Score]:
     """A synthetic run whose trials in `metered` have a counter of 300 W: a trial, and the mean."""
     run = write_synthetic_run(path, Shape(trials=trials))
-    plan, told = rundir.read(Plan, run.plan), list(events.read(run.events))
+    plan, told = run_folder.read(Plan, run.plan), list(events.read(run.events))
     for trial in metered:
         began = min(e["wall"] for e in told if e["event"] == "first_batch" and e["trial"] == trial)
         for member in range(plan.ensemble_size):

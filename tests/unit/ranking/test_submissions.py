@@ -19,8 +19,7 @@ from ai500.ranking import read
 from ai500.ranking.entries import Ranked, Rejected, reasons_against
 from ai500.ranking.read import find_submissions, read_submissions
 from ai500.ranking.site import build
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.submission import archive, packing, signing
 from ai500.submission.description import describe
@@ -56,7 +55,7 @@ def forged(path: Path) -> None:
     """A submission whose score is better than its events, with a manifest that fits."""
     with tempfile.TemporaryDirectory() as scratch:
         run = submittable_run(Path(scratch) / "run", host="forger")
-        plan = rundir.read(Plan, run.plan)
+        plan = run_folder.read(Plan, run.plan)
         score, judgement = scoring.judge_run(run, level="hardware")
         better = dataclasses.replace(score, vflops=2 * score.vflops)
         files = packing.collect(run) | packing.judged_files(better, judgement)

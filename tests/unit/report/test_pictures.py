@@ -15,8 +15,7 @@ from PIL import Image
 from ai500.bagging.illustrate import illustrate
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
-from ai500.records import Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
@@ -47,7 +46,7 @@ def rows(*frames: list[tuple[float, ...]], width: int) -> Floats:
 
 
 def drawn(run: RunFolder) -> Illustrations:
-    return rundir.read(Illustrations, run.trial(1).pictures_record)
+    return run_folder.read(Illustrations, run.trial(1).pictures_record)
 
 
 def page_of(run: RunFolder) -> Words:
@@ -176,7 +175,7 @@ def test_drawing_again_changes_nothing_and_leaves_nothing(
     folder = run.trial(1).pictures
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "frame-99999.png").write_bytes(b"of an earlier drawing")
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -184,7 +183,7 @@ def test_drawing_again_changes_nothing_and_leaves_nothing(
 def test_what_can_not_be_drawn_is_noted_and_no_more(store: ClimateStore, tmp_path: Path) -> None:
     run = write_illustrated_run(tmp_path / "run", store, Shape())
     run.trial(1).member(2).validation.write_bytes(b"not an array")
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
     assert not list(run.trial(1).pictures.glob("*.png"))
     assert "Nothing could be drawn" in page_of(run).text
@@ -194,7 +193,7 @@ def test_a_workload_without_pictures_leaves_no_folder(tmp_path: Path, store: Cli
     run = write_synthetic_run(tmp_path / "run", Shape())
     for member in range(4):
         np.save(run.trial(1).member(member).validation, np.zeros((10, 4), np.float32))
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
     assert not run.trial(1).pictures.exists()
     assert "What the ensemble finds" not in page_of(run).text  # nor in runs of older versions

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ai500.core.units import human_si
-from ai500.records import Score
-from ai500.records import run_folder as rundir
+from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report import sections
 from ai500.report.html import ROWS_SHOWN, write_report
@@ -62,7 +61,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
 
 def test_the_headline_states_the_score(tmp_path: Path) -> None:
     run, page = report(tmp_path / "my-run", Shape())
-    score = rundir.read(Score, run.score)
+    score = run_folder.read(Score, run.score)
     for words in (
         "my-run",
         "image classification · class smoke · convention aiperf",
@@ -110,7 +109,7 @@ def test_the_members_own_rates_sum_to_the_score_s(tmp_path: Path) -> None:
 
 def test_every_trial_is_shown_raw(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape(trials=3))
-    for trial in rundir.read(Score, run.score).trials:
+    for trial in run_folder.read(Score, run.score).trials:
         dropped = "" if trial.trial == 2 else ", dropped"
         assert f"{trial.trial}{dropped} {human_si(trial.vflops)}FLOPS" in page.text
     assert "Every figure here is the mean of 1 trial of them." in page.text

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ai500.operations.shipped import shipped
-from ai500.records import Operations, Plan, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Operations, Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as pages
 from ai500.roofline.place_run import place
@@ -51,11 +50,11 @@ def two_nodes_of_two(path: Path, *, members: int = 1) -> RunFolder:
 def count_traffic(run: RunFolder, *, members: int) -> None:
     for member in range(members):
         file = run.trial(1).member(member).record
-        record = rundir.read(TrainRecord, file)
+        record = run_folder.read(TrainRecord, file)
         sent = {"inside_node": SENT * record.steps, "between_nodes": SENT * record.steps}
         told = {"mode": "all_reduce", "precision": "fp32", "bytes": "counted", "traffic": sent}
         parallel = record.effective["parallel"] | {"communication": told}
-        rundir.write(file, replace(record, effective=record.effective | {"parallel": parallel}))
+        run_folder.write(file, replace(record, effective=record.effective | {"parallel": parallel}))
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +139,7 @@ def test_nodes_with_unequal_shares_of_a_member_are_placed(tmp_path: Path) -> Non
     shape = Shape(members=2, degree=3, nodes=3, slots=2, operations=OPERATIONS)
     run = write_synthetic_run(tmp_path / "run", shape)
     count_traffic(run, members=2)
-    assert nodes_of_ranks(rundir.read(Plan, run.plan)) == [0, 0, 1]
+    assert nodes_of_ranks(run_folder.read(Plan, run.plan)) == [0, 0, 1]
     placement = place(run, roofline())
     assert placement.placed[0].limit == "links between nodes"
     assert "FP16 compression" in told(placement)

@@ -15,8 +15,7 @@ from ai500.cli import app
 from ai500.core import events, schema
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, JobError
 from ai500.inventory import machine as system
-from ai500.records import Operations, Plan, TrainRecord
-from ai500.records import run_folder as rundir
+from ai500.records import Operations, Plan, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder
 from ai500.roofline import links, theory
 from ai500.roofline import page as pages
@@ -167,7 +166,7 @@ def test_arrays_lie_beyond_the_cache_or_memory_is_not_measured() -> None:
 
 def test_sharded_weights_are_gathered_for_each_part_of_a_batch(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape(members=1, degree=2))
-    plan = rundir.read(Plan, run.plan)
+    plan = run_folder.read(Plan, run.plan)
     parallel = replace(plan.parallel, sharded=True, data_degree=2)
     for accumulation, passes in ((1, 3), (4, 9)):
         hyper = replace(plan.hyperparameters, accumulation=accumulation)
@@ -227,12 +226,12 @@ def test_theoretical_peaks() -> None:
 
 def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "roofline.json"
-    rundir.write(path, made())
-    assert rundir.read(RooflineRecord, path) == made()
+    run_folder.write(path, made())
+    assert run_folder.read(RooflineRecord, path) == made()
     there = json.loads(path.read_text())
     path.write_text(json.dumps(there | {"extra": 1}))
     with pytest.raises(AI500Error, match="extra: unknown key"):
-        rundir.read(RooflineRecord, path)
+        run_folder.read(RooflineRecord, path)
     assert schema.decode(RooflineRecord, there) == made()
 
 
@@ -244,23 +243,23 @@ def test_an_unknown_precision_gets_the_nearest_known() -> None:
 
 def test_only_a_partial_roofline_of_this_machine_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    rundir.write(path, made())
+    run_folder.write(path, made())
     with pytest.raises(InputError, match="finished roofline"):
         begin(path, "cuda", seconds=1)
     elsewhere = replace(system.describe(), hostname="elsewhere")
-    rundir.write(path, made(complete=False, system=elsewhere))
+    run_folder.write(path, made(complete=False, system=elsewhere))
     with pytest.raises(InputError, match="begun on elsewhere"):
         begin(path, "cuda", seconds=1)
-    rundir.write(path, made(complete=False))
+    run_folder.write(path, made(complete=False))
     assert begin(path, "cuda", seconds=1).record == made(complete=False)
 
 
 def test_the_default_file_is_the_one_that_was_interrupted(tmp_path: Path) -> None:
     assert interrupted(tmp_path, host="here") is None
-    rundir.write(tmp_path / "here-1.json", made(complete=False))
+    run_folder.write(tmp_path / "here-1.json", made(complete=False))
     (tmp_path / "here-2.json").write_text("{}")
     assert interrupted(tmp_path, host="here") == tmp_path / "here-1.json"
-    rundir.write(tmp_path / "here-1.json", made())
+    run_folder.write(tmp_path / "here-1.json", made())
     assert interrupted(tmp_path, host="here") is None
 
 
@@ -287,7 +286,7 @@ def test_an_unfinished_run_has_no_point(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.events.write_text("")
-    rundir.write(tmp_path / "a.json", made())
+    run_folder.write(tmp_path / "a.json", made())
     arguments = ["roofline", "--run", "run", "--ceilings", "a.json"]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, JobError)
@@ -341,7 +340,7 @@ def test_another_file_is_no_roofline(tmp_path: Path) -> None:
 
 def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rundir.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))
+    run_folder.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))
     result = CliRunner().invoke(app, ["roofline", "--show", "a.json"])
     assert result.exit_code == 0, result.exception
     for words in ("CPU's roofline", "PARTIAL", "GEMM FP32", "50 TFLOPS", "it is a test"):

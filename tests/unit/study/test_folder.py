@@ -13,7 +13,7 @@ from ai500.bagging.member_views import MemberView
 from ai500.config_toml import to_toml
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError, RunFolderError
-from ai500.records import run_folder as rundir
+from ai500.records import run_folder
 from ai500.study.definition import Choices
 from ai500.study.folder import StudyFolder
 from ai500.study.planning import check_same_study
@@ -35,7 +35,7 @@ def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
     for point in whole.plan.points:
         pretend_finished(folder.run_path(str(point.run)), whole.ground.configured(point.overrides))
     write_text(folder.config, to_toml(whole.ground.config))
-    rundir.write(folder.plan, whole.plan)
+    run_folder.write(folder.plan, whole.plan)
     drawn = draw(folder, whole.study)
     assert [one.name for one in drawn.points] == ["m1", "m2", "m3"]
 
@@ -45,7 +45,7 @@ def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
         prepared("scaling", tmp_path, choices=Choices(max_members=1)),
     ):
         assert fewer.waiting() == []
-        rundir.write(folder.plan, fewer.plan)
+        run_folder.write(folder.plan, fewer.plan)
         assert draw(folder, fewer.study).points == drawn.points
 
     other: dict[str, Any] = {"choices": Choices(max_members=3), "train__epochs": 3}

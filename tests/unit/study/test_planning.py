@@ -15,8 +15,7 @@ from ai500.core import events
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.source import source_sha256
 from ai500.pipeline import stages as pipeline
-from ai500.records import Cluster, Plan, System
-from ai500.records import run_folder as rundir
+from ai500.records import Cluster, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import wall_seconds
 from ai500.study.definition import Choices, Ground, doubling
@@ -161,7 +160,7 @@ def test_a_point_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
 def test_a_folder_belongs_to_one_study(tmp_path: Path) -> None:
     folder, config = StudyFolder(tmp_path / "study"), configured()
     known = StudyPlan(study="tradeoff", workload=config.workload, problem_class="smoke")
-    rundir.write(folder.plan, known)
+    run_folder.write(folder.plan, known)
     check_same_study(folder, STUDIES["tradeoff"], config)
     with pytest.raises(RunFolderError, match="holds the study 'tradeoff image_classification"):
         check_same_study(folder, STUDIES["scaling"], config)

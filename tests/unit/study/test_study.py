@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from ai500.core.errors import RunFolderError
-from ai500.records import System
-from ai500.records import run_folder as rundir
+from ai500.records import System, run_folder
 from ai500.study import repeatability
-from ai500.study import timing_validity as doubts
 from ai500.study.folder import StudyFolder
 from ai500.study.page import render
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
@@ -78,7 +76,7 @@ def test_an_interrupted_run_is_no_measure_of_speed() -> None:
 def test_an_accelerator_that_others_use_is_no_measure_of_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
 ) -> None:
-    monkeypatch.setattr(doubts, "LOOK_SECONDS", 0.0)  # the files of a card do not change
+    monkeypatch.setattr(timing_validity, "LOOK_SECONDS", 0.0)  # the files of a card do not change
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # NVML has no such folder
     card = tmp_path / "sys/class/drm/card0/device"
     (card / "hwmon/hwmon0").mkdir(parents=True)
@@ -94,8 +92,8 @@ def test_an_accelerator_that_others_use_is_no_measure_of_speed(
 
 
 def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
-    rundir.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
-    assert rundir.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
+    run_folder.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
+    assert run_folder.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
     seen = look()
     assert seen.busy_share is not None
     assert 0 <= seen.busy_share <= 1
@@ -242,7 +240,7 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
     late = PlannedPoint("m2", "M = 2", {}, digest="1" * 64, run="runs/m2-11111111")
     plan = StudyPlan(study="scaling", workload="image_classification", problem_class="smoke",
                      points=(point, late))  # fmt: skip
-    rundir.write(folder.plan, plan)
+    run_folder.write(folder.plan, plan)
     first = draw(folder, STUDIES["scaling"])
     assert [one.name for one in first.points] == ["m1"]
     assert [one.reason for one in first.missing] == ["not run yet"]
@@ -274,9 +272,9 @@ def test_hostile_labels_are_text(base: PointResult) -> None:
 def test_records_of_a_study_survive_the_disk(tmp_path: Path, base: PointResult) -> None:
     folder = StudyFolder(tmp_path)
     result = result_of("optimizations", base)
-    rundir.write(folder.result, result)
+    run_folder.write(folder.result, result)
     assert folder.read_result() == result
-    rundir.write(folder.plan, {**json.loads('{"study": "scaling"}'), "format": 99})
+    run_folder.write(folder.plan, {**json.loads('{"study": "scaling"}'), "format": 99})
     with pytest.raises(RunFolderError, match="layout 99"):
         folder.read_plan()
 

@@ -15,8 +15,7 @@ from ai500.cli import main
 from ai500.core import events
 from ai500.core.errors import EnvironmentLacksError, InputError, RuleError
 from ai500.records.run_folder import RunFolder
-from ai500.submission import archive, packing, signing
-from ai500.submission import untrusted as strangers
+from ai500.submission import archive, packing, signing, untrusted
 from ai500.submission.description import Wish
 from ai500.submission.manifest import MANIFEST, SIGNATURE, opened
 from tests.conftest import Start
@@ -261,7 +260,7 @@ def test_a_torn_line_does_not_spoil_a_run(tmp_path: Path) -> None:
 def test_counts_that_would_never_end(small: dict[str, bytes], tmp_path: Path) -> None:
     """10³⁰ members, trials or epochs are refused before anybody loops over them."""
     for key in ("trials", "ensemble_size", "epochs"):
-        plan = strangers.parse(small["plan.json"].decode())
+        plan = untrusted.parse(small["plan.json"].decode())
         where = plan["hyperparameters"] if key == "epochs" else plan
         where[key] = 10**30
         told = problems_of(small | {"plan.json": json.dumps(plan).encode()}, tmp_path)

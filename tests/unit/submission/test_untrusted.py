@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.submission import untrusted as strangers
+from ai500.submission import untrusted
 
 EVIL = {
     "NaN": '{"a": NaN}',
@@ -33,28 +33,28 @@ EVIL = {
 def test_evil_json(name: str, tmp_path: Path) -> None:
     document, lines = tmp_path / "x.json", tmp_path / "x.jsonl"
     document.write_text(EVIL[name])
-    assert strangers.objection(document)
+    assert untrusted.objection(document)
     lines.write_text('{"event": "fine"}\n' + EVIL[name] + "\n")
-    assert "line 2" in str(strangers.objection(lines)) or "deeper" in str(
-        strangers.objection(lines)
+    assert "line 2" in str(untrusted.objection(lines)) or "deeper" in str(
+        untrusted.objection(lines)
     )
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"{\x00}", b"", b'{"a": "\xed\xa0\x80"}', b"{"])
 def test_not_json(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(content)
-    assert strangers.objection(tmp_path / "x.json")
+    assert untrusted.objection(tmp_path / "x.json")
 
 
 def test_a_torn_line_is_passed_over_as_the_scorer_does(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"event": "a"}\n{"event": "to\n{"event": "b"}\n')
-    assert strangers.objection(tmp_path / "x.jsonl") is None
+    assert untrusted.objection(tmp_path / "x.jsonl") is None
 
 
 def test_lines_end_where_the_scorer_ends_them(tmp_path: Path) -> None:
     """A carriage return ends a line, too: nothing hides behind one."""
     (tmp_path / "x.jsonl").write_bytes(b'{"event": "a"}\r{"event": "end", "wall": NaN}\n')
-    assert "NaN" in str(strangers.objection(tmp_path / "x.jsonl"))
+    assert "NaN" in str(untrusted.objection(tmp_path / "x.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_lines_end_where_the_scorer_ends_them(tmp_path: Path) -> None:
 )
 def test_evil_toml(content: str, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(content)
-    assert strangers.objection(tmp_path / "x.toml")
+    assert untrusted.objection(tmp_path / "x.toml")
 
 
 @pytest.mark.parametrize("name", ["x.py", "x.pkl", "x.npy", "x", "x.so", "x.html"])
 def test_other_kinds_of_files(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("")
-    assert strangers.objection(tmp_path / name)
+    assert untrusted.objection(tmp_path / name)
 
 
 @given(data=st.binary(max_size=300))
@@ -76,8 +76,8 @@ def test_logs_are_cleaned_so_that_they_are_taken(
     data: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log.txt"
-    path.write_bytes(strangers.without_control_characters(data))
-    assert strangers.objection(path) is None
+    path.write_bytes(untrusted.without_control_characters(data))
+    assert untrusted.objection(path) is None
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_each_kind_of_file_has_its_bound(
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('{"a": 1}')
-    assert strangers.objection(path) is None
-    monkeypatch.setattr(strangers, most, 7)
-    assert "8 bytes, more than 7" in str(strangers.objection(path))
+    assert untrusted.objection(path) is None
+    monkeypatch.setattr(untrusted, most, 7)
+    assert "8 bytes, more than 7" in str(untrusted.objection(path))
 
 
 def test_many_small_values_are_refused_before_they_are_made(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    path.write_text("[" + "[]," * strangers.MAX_VALUES + "[]]")
-    assert "values" in str(strangers.objection(path))
+    path.write_text("[" + "[]," * untrusted.MAX_VALUES + "[]]")
+    assert "values" in str(untrusted.objection(path))
 
 
 json_values = st.recursive(
@@ -118,4 +118,4 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_what_json_can_say_is_taken_as_it_is(value: object) -> None:
-    assert strangers.parse(json.dumps(value)) == value
+    assert untrusted.parse(json.dumps(value)) == value

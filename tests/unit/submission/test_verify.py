@@ -14,8 +14,7 @@ from ai500.core import plugins
 from ai500.core.errors import ConfigError, InputError
 from ai500.metrics.equations import penalty_coefficient
 from ai500.pipeline.scoring import computed
-from ai500.records import Plan, Score
-from ai500.records import run_folder as rundir
+from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, replication
 from ai500.submission.manifest import MANIFEST, opened
@@ -159,8 +158,8 @@ def test_d15_lower_is_better_through_verification(
     table = plugins._table("workload")
     monkeypatch.setitem(table, "error_rate", "tests.support.lower_is_better:WORKLOAD")
     lower = small_run(tmp_path / "run", config='workload = "error_rate"\n')
-    plan = rundir.read(Plan, lower.plan)
-    rundir.write(lower.plan, replace(plan, workload="error_rate"))
+    plan = run_folder.read(Plan, lower.plan)
+    run_folder.write(lower.plan, replace(plan, workload="error_rate"))
     files = contents(packed(lower, tmp_path / "first.ai500"))
     result = verified(files, tmp_path)
     assert result.confirmed
@@ -289,7 +288,7 @@ SAME = [99.0, 100.0, 101.0], [0.861, 0.859, 0.86]
 def test_replication(
     run: RunFolder, repeated: tuple[list[float], list[float]], verdicts: list[str]
 ) -> None:
-    template = rundir.read(Score, run.score)
+    template = run_folder.read(Score, run.score)
     judged = replication.judge(
         scored(template, *CLAIM), scored(template, *repeated), penalty_exponent=5
     )
@@ -307,7 +306,7 @@ def test_replication(
 
 
 def test_d15_better_and_worse_change_places_where_lower_is_better(run: RunFolder) -> None:
-    template = rundir.read(Score, run.score)
+    template = run_folder.read(Score, run.score)
     claimed, repeated = scored(template, *CLAIM), scored(template, SAME[0], [0.8, 0.801, 0.799])
     for direction, word in (("higher", "worse"), ("lower", "better")):
         judged = replication.judge(
@@ -319,7 +318,7 @@ def test_d15_better_and_worse_change_places_where_lower_is_better(run: RunFolder
 
 
 def test_a_rerun_that_breaks_rules_repeats_nothing(run: RunFolder) -> None:
-    template = rundir.read(Score, run.score)
+    template = run_folder.read(Score, run.score)
     judged = replication.judge(
         scored(template, *CLAIM), scored(template, *SAME), penalty_exponent=5,
         broken=["M = 1, the least of the class is 4"],
@@ -329,7 +328,7 @@ def test_a_rerun_that_breaks_rules_repeats_nothing(run: RunFolder) -> None:
 
 
 def test_margins_that_are_none(run: RunFolder) -> None:
-    score = rundir.read(Score, run.score)
+    score = run_folder.read(Score, run.score)
     with pytest.raises(InputError, match="margin"):
         replication.judge(score, score, penalty_exponent=5, margin=0)
 

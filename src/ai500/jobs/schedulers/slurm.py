@@ -20,8 +20,7 @@ from ai500.jobs.schedulers import JobSpec, JobStatus, SchedulerUnavailableError,
 from ai500.jobs.schedulers import slurm_checks as checks
 from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
-from ai500.records import Cluster, Plan
-from ai500.records import run_folder as rundir
+from ai500.records import Cluster, Plan, run_folder
 from ai500.records.run_folder import TrialFolder
 
 CHECKPOINT_SECONDS = 60.0
@@ -74,7 +73,7 @@ class SlurmScheduler:
         """Member → its last job; one whose sbatch nobody saw the answer of is found by name."""
         found: dict[int, str] = {}
         for file in self._files():
-            submission = rundir.read(Submission, file)
+            submission = run_folder.read(Submission, file)
             if submission.job is None and (known := commands.jobs_named(submission.name)):
                 submission = replace(submission, job=known[0])
             if submission.job is not None:
@@ -86,9 +85,9 @@ class SlurmScheduler:
     def follow(self) -> None:
         """Be the clock that an array's members compare theirs with; a gang has its own."""
         for file in self._files():
-            submission = rundir.read(Submission, file)
+            submission = run_folder.read(Submission, file)
             if submission.job is None and (known := commands.jobs_named(submission.name)):
-                rundir.write(file, replace(submission, job=known[0]))
+                run_folder.write(file, replace(submission, job=known[0]))
         if self._slurm.start == "array" and self._point is None:
             self._point = BarrierServer(TrialFolder(self._setting.trial), name=self._setting.name)
 
@@ -175,12 +174,12 @@ class SlurmScheduler:
         groups = tuple(job.others for job in jobs)
         submission = Submission(self._name(number), self._slurm.start, members, None, groups)
         file = self._folder / f"{number}.json"
-        rundir.write(file, submission)
+        run_folder.write(file, submission)
         write_text(self._folder / f"{number}.sh", script)
         submission = replace(
             submission, job=self._sbatch(script, name=submission.name, after=after)
         )
-        rundir.write(file, submission)
+        run_folder.write(file, submission)
         return submission.ids()
 
     def _sbatch(self, script: str, *, name: str, after: Sequence[str]) -> str:
@@ -247,7 +246,7 @@ class SlurmScheduler:
         """What the members of these gangs ended with, as far as they have."""
         codes: dict[str, int] = {}
         for file in self._files() if gangs else ():
-            submission = rundir.read(Submission, file)
+            submission = run_folder.read(Submission, file)
             if submission.job in gangs:
                 codes |= _read_exits(file.with_suffix(".exits"), submission.job)
         return codes
