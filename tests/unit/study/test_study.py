@@ -13,7 +13,7 @@ import pytest
 
 from ai500.core.errors import RunFolderError
 from ai500.records import System, run_folder
-from ai500.study import repeatability
+from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
 from ai500.study.page import render
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
