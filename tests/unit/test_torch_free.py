@@ -41,7 +41,7 @@ TORCH_FREE_ROOMS = [
     "ai500.workloads.models.resnet_plan",
     "ai500.metrics.trials",
     "ai500.meters.recorder",
-    "ai500.rules.checks",
+    "ai500.rules.registry",
     "ai500.rules.document",
     "ai500.rules.comparison",
     "ai500.profile.session",
