@@ -98,7 +98,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 """Module → names it defines; a test holds the imports above equal to this table."""
 
 _HOME = {name: module for module, names in EXPORTS.items() for name in names}
-__all__ = sorted(_HOME)  # noqa: PLE0605 - a list of strings, computed
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

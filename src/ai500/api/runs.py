@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ai500 import config as configuration
 from ai500.config import Config
-from ai500.core import events
+from ai500.core import events as event_log
 from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.units import human_seconds, human_si
 from ai500.meters.log import read_meters
@@ -153,9 +153,11 @@ class Run:
         """Read the aggregated result of a trial."""
         return run_folder.read(EnsembleResult, self._folder.trial(trial).ensemble)
 
-    def events(self, kind: str | None = None, *, trial: int | None = None) -> Iterator[events.Event]:
+    def events(
+        self, kind: str | None = None, *, trial: int | None = None
+    ) -> Iterator[events.Event]:
         """Yield the run's events in order, of one kind or one trial where given."""
-        for event in events.read(self._folder.events):
+        for event in event_log.read(self._folder.events):
             if kind in (None, event["event"]) and trial in (None, event.get("trial")):
                 yield event
 
