@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from ai500.core import __version__
 from ai500.operations import count
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "count"]

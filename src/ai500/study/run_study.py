@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import ai500
 from ai500.config_toml import to_toml
+from ai500.core import __version__
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.errors import (
     AI500Error,
@@ -107,7 +107,7 @@ def draw(
     result = StudyResult(
         format=FORMAT,
         study=plan.study,
-        version=ai500.__version__,
+        version=__version__,
         workload=plan.workload,
         problem_class=plan.problem_class,
         hardware=_hardware(folder, plan) or (before.hardware if before else "not recorded"),
