@@ -31,7 +31,7 @@ from ai500.core.errors import (
     EnvironmentLacksError,
     JobError,
     RunCancelledError,
-    RunLeftError,
+    RunDetachedError,
 )
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
@@ -206,9 +206,9 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
     """Say that the jobs go on; a folder that can't be written now must not hide why."""
     controller.leave()
     with contextlib.suppress(AI500Error):
-        session.log.emit("controller_left", reason=type(error).__name__)
+        session.log.emit("controller_detached", reason=type(error).__name__)
     if isinstance(error, Disconnected):
-        raise RunLeftError(
+        raise RunDetachedError(
             f"the members' jobs go on by themselves. Follow them with: ai500 resume "
             f"{session.run.path}"
         ) from None

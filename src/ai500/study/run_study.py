@@ -15,8 +15,8 @@ from ai500.core.errors import (
     InputError,
     JobError,
     RunCancelledError,
+    RunDetachedError,
     RunFolderError,
-    RunLeftError,
 )
 from ai500.core.units import human_seconds
 from ai500.pipeline import stages as pipeline
@@ -79,7 +79,7 @@ def _run(
         if here and not conditions_file(path).exists():
             run_folder.write(conditions_file(path), timing_validity.look())
         pipeline.execute(run, observer)
-    except (RunCancelledError, RunLeftError) as error:
+    except (RunCancelledError, RunDetachedError) as error:
         raise type(error)(
             f"stopped at point {point.name}; nothing is lost. The same command goes on from there."
         ) from None
