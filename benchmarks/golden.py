@@ -15,8 +15,8 @@ side lacks is a failure, as is a part that does not run.
 | examples | `score`, `check`, `study report` of docs/examples, each commit on its own copy |
 
 Results of a commit are kept (in the user's cache folder, or `--keep`) and not computed again; the
-working tree, and NEW where it is the same commit as OLD, always run afresh. FLOPS, seconds and watts
-of fresh runs depend on the machine's load and are not compared.
+working tree, and NEW where it is the same commit as OLD, always run afresh. FLOPS, seconds and
+watts of fresh runs depend on the load of the machine and are not compared.
 
 Exit code: 0 all equal, 1 something differs or did not run, 2 bad usage.
 """
