@@ -336,7 +336,7 @@ SCORED: dict[str, Reader] = {
         "**/score.json", *SCORE, "energy_joules", "watts", "flops_per_watt", "vflops_per_watt",
         "kept_trials", "score_variation", "epochs_to_target",
     ),
-    "scores of studies": numbers("**/study.json", *SCORE),
+    "scores of studies, as stored": numbers("**/study.json", *SCORE),
     "findings": findings("**/check.json"),
 }  # fmt: skip
 QUANTITIES = {
