@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -430,14 +430,15 @@ class Row:
     part: str
     quantity: str
     compared: int
-    difference: str | None
+    result: Literal["equal", "DIFFERENT", "MISSING", "NOT RUN"]
+    reason: str | None = None
 
 
 def compare(part: str, old: Path | PartError, new: Path | PartError) -> Iterator[Row]:
     """Compare every quantity of a part."""
     for side, results in (("OLD", old), ("NEW", new)):
         if isinstance(results, PartError):
-            yield Row(part, "all", 0, f"{side} could not run: {results}")
+            yield Row(part, "all", 0, "NOT RUN", f"{side} could not run: {results}")
     if isinstance(old, PartError) or isinstance(new, PartError):
         return
     for quantity, read in QUANTITIES[part].items():
@@ -449,10 +450,12 @@ def compare(part: str, old: Path | PartError, new: Path | PartError) -> Iterator
             except Exception as error:  # a changed format may fail in any way: it is reported
                 missing.append(f"missing in {side}: {type(error).__name__}: {error}")
         if missing:
-            yield Row(part, quantity, 0, "; ".join(missing))
+            yield Row(part, quantity, 0, "MISSING", "; ".join(missing))
         else:
             compared = sum(size(value) for _, value in values[0])
-            yield Row(part, quantity, compared, first_difference(*values))
+            difference = first_difference(*values)
+            result: Literal["equal", "DIFFERENT"] = "DIFFERENT" if difference else "equal"
+            yield Row(part, quantity, compared, result, difference)
 
 
 def size(value: Value) -> int:
@@ -514,18 +517,15 @@ def shown(value: Value) -> str:
 def print_table(rows: list[Row]) -> None:
     """Print one line for each quantity, and below them the differences."""
     cells = [("part", "quantity", "values", "result")]
-    cells += [
-        (row.part, row.quantity, f"{row.compared:,}", "DIFFERENT" if row.difference else "equal")
-        for row in rows
-    ]
+    cells += [(row.part, row.quantity, f"{row.compared:,}", row.result) for row in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(4)]
     for part, quantity, values, result in cells:
         print(
             f"{part:{widths[0]}}  {quantity:{widths[1]}}  {values:>{widths[2]}}  {result}".rstrip()
         )
     for row in rows:
-        if row.difference:
-            print(f"\n{row.part}, {row.quantity}: {row.difference}")
+        if row.reason:
+            print(f"\n{row.part}, {row.quantity}: {row.reason}")
 
 
 def git(*arguments: str) -> str:
@@ -589,7 +589,7 @@ def main() -> int:
         old, new = sides
         rows = [row for part in parts for row in compare(part, old[part], new[part])]
     print_table(rows)
-    return 1 if any(row.difference for row in rows) else 0
+    return 1 if any(row.result != "equal" for row in rows) else 0
 
 
 if __name__ == "__main__":
