@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-import ai500
 from ai500 import config as configuration
 from ai500 import config_toml
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
-from ai500.core import schema
+from ai500.core import __version__, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
@@ -54,7 +53,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ai500 {ai500.__version__}")
+        print(f"ai500 {__version__}")
         raise typer.Exit
 
 

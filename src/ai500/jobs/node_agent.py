@@ -205,7 +205,7 @@ def _leave_barrier(trial: TrialFolder) -> None:
     """The rest of the gang does not wait for a member that failed before it was ready."""
     first = os.environ.get("SLURM_NODEID", "0") == "0"
     if first and (name := os.environ.get("AI500_BARRIER")):
-        visitor = connect(trial.barrier, name=name, patience_seconds=0)
+        visitor = connect(trial.barrier, name=name, timeout_seconds=0)
         if visitor is not None:
             visitor.leave()
             visitor.close()

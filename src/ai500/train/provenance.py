@@ -25,8 +25,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-import ai500
-from ai500.core import plugins, schema
+from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
@@ -94,7 +93,7 @@ def effective(
 def versions() -> dict[str, str]:
     """Of what computed; the source's digest tells apart what a version number does not."""
     found = {
-        "ai500": ai500.__version__,
+        "ai500": __version__,
         "source": source_sha256(),
         "python": platform.python_version(),
         "torch": torch.__version__,
