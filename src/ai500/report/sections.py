@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.parallel.sharing import in_words
+from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, Mapping, Score, TrainRecord
 from ai500.report.history import MemberHistory
 from ai500.report.run_data import Contents
@@ -236,7 +236,7 @@ def equation_5(contents: Contents) -> list[str]:
             "(decision D11)."
         )
         if plan.sharing.how != "alone":  # older versions did not say
-            lines += [f"Sharing: {in_words(plan.sharing, k)}.", *contents.ways]
+            lines += [f"Sharing: {describe_sharing(plan.sharing, k)}.", *contents.ways]
     if plan.waves > 1:
         at_once = k * scale // degree
         lines.append(
