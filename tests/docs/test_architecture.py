@@ -1,4 +1,4 @@
-"""docs/architecture.md draws the layers that import-linter enforces, and every package is in one."""
+"""docs/architecture.md draws the layers of import-linter's contract; every package is in one."""
 
 from __future__ import annotations
 
