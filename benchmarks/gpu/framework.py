@@ -34,7 +34,7 @@ from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch
 from ai500.train.loop import Member
-from ai500.train.member import assemble
+from ai500.train.member import member_from_task
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import load_workload
 
@@ -87,7 +87,7 @@ def member_of(task: Task, name: str) -> Member:
     home.mkdir()
     task = dataclasses.replace(task, folder=str(home))
     rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
-    return assemble(task, rank=rank, device=DEVICE, stop=StopRequest(rank))
+    return member_from_task(task, rank=rank, device=DEVICE, stop=StopRequest(rank))
 
 
 def bare_step(member: Member, batch: Batch) -> Callable[[], object]:

@@ -118,7 +118,9 @@ def check() -> None:
         tasks = make_tasks(SHAPES["32"], FOLDER, members=CHECKED_MEMBERS, precision=precision)
         for kind, made in KINDS[precision].items():
             # Alone, the fused model records its gradients by itself.
-            own = tasks if kind == "plain" else [replace(task, together=()) for task in tasks]
+            own = (
+                tasks if kind == "plain" else [replace(task, process_members=()) for task in tasks]
+            )
             alone = [_alone(made(make_member(task, DEVICE))) for task in own]
             again = [_alone(made(make_member(task, DEVICE))) for task in own]
             noise = max(map(_distance, again, alone))

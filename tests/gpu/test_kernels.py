@@ -147,7 +147,7 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
         return torch.randn(16, 3, 64, 64, device=DEVICE), labels
 
     before = copy.deepcopy(module.state_dict())
-    engine.settle(*batch())
+    engine.warm_up(*batch())
     torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
     for _ in range(2):
         images, labels = batch()

@@ -121,7 +121,7 @@ class ImageClassification:
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5
-    recordable = True
+    capturable = True
 
     def source(self, problem_class: ProblemClass) -> ImageSource | None:
         """Generated images below `full`; ImageNet is the user's to bring."""
