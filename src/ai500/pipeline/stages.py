@@ -21,8 +21,7 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.job_controller import JobController, log_tail
 from ai500.bagging.tasks import member_tasks
-from ai500.config import Config
-from ai500.config_toml import to_toml
+from ai500.config import Config, to_toml
 from ai500.core import __version__, events, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import (

@@ -31,7 +31,7 @@ class Search:
     """Of the blocks that are added; the first before TPE begins."""
     warmup_rounds: int = 4
     """TPE and the actual accuracy from the round after these on: the fifth."""
-    most_growth: float = 8.0
+    max_growth: float = 8.0
     """A model has at most so many times the initial one's operations per image."""
     kept_models: int = 10
     """Parents are drawn from the best so many; only their weights are kept on disk."""
