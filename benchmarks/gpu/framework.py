@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from benchmarks.gpu.energy import Spent, spending
+from benchmarks.gpu.energy import Spent, measure_energy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
@@ -168,7 +168,7 @@ def measured(
     for block in range(blocks + 1):
         for name, step in ways.items():
             step()
-            with spending() as spent:
+            with measure_energy() as spent:
                 for _ in range(steps):
                     step()
             if block:
