@@ -34,10 +34,6 @@ def test_an_error_names_the_file_only_if_the_file_has_the_key(tmp_path: Path) ->
     with pytest.raises(ConfigError) as in_file:
         load(path, overrides={"train.epochs": 3})
     assert (in_file.value.key, in_file.value.path) == ("ensemble.size", path)
-        "ensemble.size",
-        0,
-        path,
-    )
     path.write_text("[ensemble]\nsize = 4\n", encoding="utf-8")
     with pytest.raises(ConfigError) as in_override:
         load(path, overrides={"ensemble.size": 0})

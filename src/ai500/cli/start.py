@@ -17,7 +17,7 @@ from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.jobs.scheduler_context import preview
-from ai500.parallel.sharing import in_words
+from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan
 from ai500.records.run_folder import RunFolder
@@ -191,7 +191,7 @@ def show_plan(plan: Plan) -> None:
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
-            *([("sharing", in_words(plan.sharing, sharing))] if sharing > 1 else []),
+            *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),

@@ -105,7 +105,7 @@ def run_member(trial: TrialFolder, member: int) -> int:
     """Train on this node the member's part, or all members that share its process."""
     folder = trial.member(member)
     task = run_folder.read(Task, folder.task)
-    folders = [trial.member(one) for one in task.together or (member,)]
+    folders = [trial.member(one) for one in task.process_members or (member,)]
     unfinished = [one for one in folders if not one.record.exists()]
     if not unfinished:
         return 0  # a gang that was requeued starts its finished members again, too

@@ -182,7 +182,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     of = f" {number} of {plan.trials}" if plan.trials > 1 else ""
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
     if plan.sharing.how != "alone":
-        session.observer.stage(sharing.in_words(plan.sharing, plan.members_per_accelerator))
+        session.observer.stage(sharing.describe_sharing(plan.sharing, plan.members_per_accelerator))
     doing = "training the ensemble" if plan.search is None else "searching architectures"
     session.observer.stage(f"{doing}{', trial' + of if of else ''}")
     try:

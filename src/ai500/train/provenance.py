@@ -118,7 +118,7 @@ def optimizer_groups(member: Member) -> list[dict[str, Any]]:
     everyones = gather_objects(mine, size=member.engine.mesh.size)
     if not everyones:
         return []
-    whole = member.engine.whole()
+    whole = member.engine.unsharded()
     sizes = {name: parameter.numel() for name, parameter in whole.named_parameters()}
     groups = []
     for number, group in enumerate(member.optimizer.param_groups):
@@ -211,7 +211,7 @@ def _source_of(policy: object) -> str | None:
 
 def _model(member: Member) -> dict[str, Any]:
     """Identity of the whole model's graph, whoever had its parts."""
-    traced = trace(member.engine.whole(), (IDENTITY_BATCH, *member.problem_class.input_shape))
+    traced = trace(member.engine.unsharded(), (IDENTITY_BATCH, *member.problem_class.input_shape))
     return {
         "graph_sha256": graph_sha256(traced),
         "parameters": traced.parameters,
