@@ -124,14 +124,14 @@ def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
                 module=copy.deepcopy(module), loss=lambda outputs, _: detection_loss(outputs),
                 parallel=alone, mesh=make_mesh(alone, device=DEVICE), plan=None,
                 input_shape=(4, 16, 96, 144), device=DEVICE, numerics=numerics, collective=None,
-                forward=lambda model, inputs, labels: model(inputs, labels), may_record=records,
+                forward=lambda model, inputs, labels: model(inputs, labels), may_capture=records,
             )
         )
         for records in (True, False)
     ]  # fmt: skip
     images, labels = torch.randn(4, 16, 96, 144, device=DEVICE), _labels(4)
     for engine in engines:
-        engine.settle(images, labels)
+        engine.warm_up(images, labels)
     assert [engine.describe().get("recorded") for engine in engines] == [True, None]
     for seed in range(3):
         images = torch.randn(4, 16, 96, 144, device=DEVICE)

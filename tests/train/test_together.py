@@ -74,7 +74,9 @@ def test_a_killed_process_goes_on_with_all_its_members(
     assert metered == {0, 1}  # or the energy of the other would be unknown
     told = list(events.read(run / "events.jsonl"))
     assert [e["how"] for e in told if e["event"] == "sharing"] == ["process"]
-    ways = [(e["member"], e["members"], e["way"]) for e in told if e["event"] == "together"]
+    ways = [
+        (e["member"], e["members"], e["strategy"]) for e in told if e["event"] == "shared_process"
+    ]
     assert ways[:2] == [(0, [0, 1], "one after another"), (1, [0, 1], "one after another")]
     assert "one process trains the 2 members" in " ".join(command.out.split())
     page = (run / "report.html").read_text(encoding="utf-8")

@@ -13,10 +13,10 @@ from ai500.automl.search_score import Chunk, Search, idle
 from ai500.automl.trial_score import spans
 from ai500.core.units import human_seconds, human_si
 from ai500.records import Score, TrialSearchScore
-from ai500.report.figures import Figure
 from ai500.report.run_data import Contents
-from ai500.report.sections import NOT_MEASURED, Table, flop, share
-from ai500.report.summary import Card, counted, flops, hardware, mean_of_which, quality
+from ai500.report.section import Card, Figure, Table
+from ai500.report.sections import NOT_MEASURED, flop, share
+from ai500.report.summary import counted, flops, hardware, mean_of_which, quality
 
 MOVES_SHOWN = 60
 STATES = {

@@ -9,17 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-import ai500
 from ai500 import config as configuration
 from ai500 import config_toml
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
-from ai500.core import schema
+from ai500.core import __version__, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.jobs.scheduler_context import preview
-from ai500.parallel.sharing import in_words
+from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan
 from ai500.records.run_folder import RunFolder
@@ -54,7 +53,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ai500 {ai500.__version__}")
+        print(f"ai500 {__version__}")
         raise typer.Exit
 
 
@@ -192,7 +191,7 @@ def show_plan(plan: Plan) -> None:
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
-            *([("sharing", in_words(plan.sharing, sharing))] if sharing > 1 else []),
+            *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),

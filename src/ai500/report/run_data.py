@@ -19,7 +19,7 @@ from ai500.core.clocks import on_one_clock
 from ai500.core.errors import RunFolderError
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.summary import recorded_nodes
-from ai500.parallel.sharing import ways_in_words
+from ai500.parallel.sharing import describe_strategies
 from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
@@ -97,7 +97,7 @@ def read_contents(run: RunFolder) -> Contents:
         state=run_folder.read(RunState, run.state),
         score=score,
         plan=plan,
-        ways=ways_in_words(told, trial=number),
+        ways=describe_strategies(told, trial=number),
         system=run_folder.read(System, run.system),
         findings=_all(Finding, run.findings),
         judgement=run_folder.read(Judgement, run.judgement) if run.judgement.exists() else None,

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.parallel.sharing import in_words
+from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, Mapping, Score, TrainRecord, TrialScore
 from ai500.report.history import MemberHistory
 from ai500.report.run_data import Contents
+from ai500.report.section import Table
 from ai500.report.summary import counted, flops, quality
 from ai500.rules import checks  # noqa: F401 - registers the rules
 from ai500.rules.layers import LAYERS, RULES
@@ -25,17 +26,6 @@ SHOWN_OF_EFFECTIVE = (
 """What else a worker recorded stands beside the reference, with the findings."""
 EXPECTED_DISTINCT = 1 - 1 / math.e
 """Share of the samples that occur in a bootstrap: 63.2 % (V3 §3.3)."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; the columns in `numbers` are set flush right."""
-
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: tuple[int, ...] = ()
-    marked: frozenset[int] = frozenset()
-    """Rows that differ from the reference."""
 
 
 def flop(value: float) -> str:
@@ -244,7 +234,7 @@ def equation_5(contents: Contents) -> list[str]:
             "(decision D11)."
         )
         if plan.sharing.how != "alone":  # older versions did not say
-            lines += [f"Sharing: {in_words(plan.sharing, k)}.", *contents.ways]
+            lines += [f"Sharing: {describe_sharing(plan.sharing, k)}.", *contents.ways]
     if plan.waves > 1:
         at_once = k * scale // degree
         lines.append(
@@ -297,7 +287,7 @@ def hyperparameters_table(contents: Contents) -> Table:
             marked.add(index)
             value = f"≠ {value}"
         rows.append((name, value, _plain(theirs)))
-    return Table(("hyper-parameter", "this run", "reference"), rows, (1, 2), frozenset(marked))
+    return Table(("hyper-parameter", "this run", "reference"), rows, (1, 2), sorted(marked))
 
 
 def _plain(value: object) -> str:

@@ -9,17 +9,9 @@ from typing import Literal
 from ai500.core.units import human_seconds, human_si
 from ai500.records import Plan, Score, System
 from ai500.report.run_data import Contents
+from ai500.report.section import Card
 
 MOST_MEMBERS_NAMED = 12
-
-
-@dataclass(frozen=True)
-class Card:
-    """One large number."""
-
-    name: str
-    value: str
-    note: str
 
 
 @dataclass(frozen=True)

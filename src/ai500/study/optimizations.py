@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
-from ai500.report.figures import Figure
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
 from ai500.study.charts import Series, Strip, Value, lines, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-import ai500
 from ai500 import config as configuration
 from ai500.config import Config
+from ai500.core import __version__
 from ai500.core.errors import AI500Error, InputError, RunFolderError
 from ai500.core.schema import nearest
 from ai500.core.source import source_sha256
@@ -106,7 +106,7 @@ def prepare(
         ground,
         StudyPlan(
             study=study.name,
-            version=ai500.__version__,
+            version=__version__,
             workload=config.workload,
             problem_class=config.problem_class,
             points=points,

@@ -13,8 +13,8 @@ from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
 from ai500.records import Improvement, SearchScore
-from ai500.report.figures import Figure
-from ai500.report.sections import Table, flop, share
+from ai500.report.section import Figure, Table
+from ai500.report.sections import flop, share
 from ai500.report.summary import flops, quality
 from ai500.study.charts import Strip, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View

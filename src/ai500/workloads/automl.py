@@ -136,7 +136,7 @@ class AutoML(images.ImageClassification):
     quality_direction: Literal["higher", "lower"] = "lower"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     data_of = "image_classification"
-    recordable = False  # each round has another model, and so another step
+    capturable = False  # each round has another model, and so another step
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""

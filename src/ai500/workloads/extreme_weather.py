@@ -127,7 +127,7 @@ class ExtremeWeather:
     loss_operator = None
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 0
-    recordable = False
+    capturable = False
 
     def source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
         """Generated climate below `full`; ExtremeWeather's own files are the user's to bring."""
