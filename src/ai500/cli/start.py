@@ -167,8 +167,7 @@ def _operations(plan: Plan) -> str:
     count = plan.operations
     if count is None:
         return "counted when the run traces the model"
-    per_image = count.forward_per_image + count.backward_per_image
-    an_image = f"{human_si(per_image)}FLOP an image ({count.convention})"
+    an_image = f"{human_si(count.per_image)}FLOP an image ({count.convention})"
     if plan.operations_per_trial is None:
         return f"{an_image} of the initial model"
     return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"

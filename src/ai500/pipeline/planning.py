@@ -121,12 +121,11 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         operations=operations,
         operations_per_trial=None
         if operations is None or search is not None
-        else _operations_per_step(operations, global_batch)
-        * (steps * hyper.epochs * degrees.ensemble_size),
+        else operations.per_step(global_batch) * (steps * hyper.epochs * degrees.ensemble_size),
         apc=None
         if operations is None
         else apc(
-            operations.forward_per_image + operations.backward_per_image,
+            operations.per_image,
             batch_size=global_batch,
             ensemble_size=degrees.ensemble_size,
         ),
@@ -329,11 +328,6 @@ def _operations(config: Config, problem_class: ProblemClass) -> Operations | Non
         update_per_step=counted.update,
         parameters=counted.parameters,
     )
-
-
-def _operations_per_step(operations: Operations, global_batch: int) -> int:
-    per_image = operations.forward_per_image + operations.backward_per_image
-    return per_image * global_batch + operations.update_per_step
 
 
 def _bytes_per_node(

@@ -60,6 +60,7 @@ from ai500.records import (
     Score,
     System,
     Task,
+    TrialScore,
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -130,7 +131,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     trial = session.run.trial(number)
     if session.run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and run_folder.read(Score, trial.score).complete:
+    if trial.score.exists() and run_folder.read(TrialScore, trial.score).complete:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)
     store = open_store(session)
