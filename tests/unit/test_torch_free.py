@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 
 WITHOUT_TORCH = """
 import sys
