@@ -18,8 +18,8 @@ import typer.main
 
 from ai500.cli import app
 from ai500.records import run_folder
-from tests.conftest import SOURCE
 from tests.support import synthetic_roofline
+from tests.support.commands import SOURCE
 from tests.support.submitted import submittable_run
 
 FRAMEWORKS = ("torch", "torchvision", "triton", "jax", "tensorflow", "mindspore")
