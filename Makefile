@@ -54,9 +54,10 @@ test: $(VENV)/.test debian-packages ## all tests but the long ones
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
 	$(BIN)/python -m pytest -m long
 
-check: $(VENV)/.check ## lint, format, strict types
+check: $(VENV)/.check ## lint, format, layers, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(VENV)/.check ## let ruff format and fix

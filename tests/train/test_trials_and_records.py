@@ -13,7 +13,7 @@ from ai500.core import events
 from ai500.operations.shipped import shipped_model
 from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.conftest import SOURCE, Start, wait_for
+from tests.support.commands import SOURCE, Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 TRICK = '''

@@ -19,7 +19,7 @@ from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
 AT_LEAST_FP16 = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16")
-FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "most_growth")
+FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
 """Of a search: where it begins, its space, and when TPE begins."""
 INITIAL_ARCHITECTURE = "initial architecture"
 OVERLAP_SECONDS = 0.5
@@ -114,7 +114,7 @@ def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
         for line in search.lines
     ]
     if any(isinstance(one.entry, Present) and one.entry.reason == EXHAUSTED for one in lines):
-        return "Workers found no other model to try: set a larger automl.most_growth."
+        return "Workers found no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 
 

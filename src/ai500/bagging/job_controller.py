@@ -157,7 +157,7 @@ class JobController:
         """Those of one process together, without its members that have ended [D11]."""
         found: dict[tuple[int, ...], list[int]] = {}
         for member in members:
-            found.setdefault(self._tasks[member].together or (member,), []).append(member)
+            found.setdefault(self._tasks[member].process_members or (member,), []).append(member)
         return [tuple(group) for group in found.values()]
 
     def _spec(self, group: tuple[int, ...]) -> JobSpec:
@@ -166,7 +166,7 @@ class JobController:
             self.views[member].attempt = attempt
             self.views[member].state = "pending"
             together = group if len(group) > 1 else ()
-            task = replace(self._tasks[member], together=together)
+            task = replace(self._tasks[member], process_members=together)
             run_folder.write(self._trial.member(member).task, task)
         return job_spec(
             self._trial,

@@ -83,10 +83,10 @@ class _Conversation(socketserver.StreamRequestHandler):
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        match question["ask"]:
+        match question["request"]:
             case "clock":
                 return {"wall": time.time(), "host": socket.gethostname()}
-            case "meet":
+            case "wait":
                 return {"missing": self.server.barrier.wait()}
             case "leave":
                 self.server.barrier.leave()

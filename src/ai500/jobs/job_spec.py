@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import ai500
+from ai500.core.source import PACKAGE
 from ai500.jobs.schedulers import JobSpec, Scheduler
 from ai500.records import JobRecord, Share, run_folder
 from ai500.records.run_folder import TrialFolder
@@ -55,6 +54,6 @@ def job_spec(
 
 def _source_path() -> str:
     """A source tree that is not installed is found by its workers, too."""
-    source = Path(ai500.__file__).parents[1]
+    source = PACKAGE.parent
     paths = [] if source.name in ("site-packages", "dist-packages") else [str(source)]
     return os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])

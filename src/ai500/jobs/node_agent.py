@@ -105,7 +105,7 @@ def run_member(trial: TrialFolder, member: int) -> int:
     """Train on this node the member's part, or all members that share its process."""
     folder = trial.member(member)
     task = run_folder.read(Task, folder.task)
-    folders = [trial.member(one) for one in task.together or (member,)]
+    folders = [trial.member(one) for one in task.process_members or (member,)]
     unfinished = [one for one in folders if not one.record.exists()]
     if not unfinished:
         return 0  # a gang that was requeued starts its finished members again, too
@@ -205,7 +205,7 @@ def _leave_barrier(trial: TrialFolder) -> None:
     """The rest of the gang does not wait for a member that failed before it was ready."""
     first = os.environ.get("SLURM_NODEID", "0") == "0"
     if first and (name := os.environ.get("AI500_BARRIER")):
-        visitor = connect(trial.barrier, name=name, patience_seconds=0)
+        visitor = connect(trial.barrier, name=name, timeout_seconds=0)
         if visitor is not None:
             visitor.leave()
             visitor.close()

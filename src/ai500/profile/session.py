@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import ai500
 from ai500.bagging.job_controller import log_tail
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
-from ai500.core import events
+from ai500.core import __version__, events
 from ai500.core.atomic import explaining_write_errors
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, JobError
 from ai500.core.interrupts import uninterrupted
@@ -355,7 +354,7 @@ def _record(
     first = captures[0]
     return Profile(
         format=FORMAT,
-        version=ai500.__version__,
+        version=__version__,
         workload=plan.workload,
         problem_class=plan.problem_class,
         run=request.run,

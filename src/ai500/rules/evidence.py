@@ -128,11 +128,7 @@ def evidence_of(
         reference=reference_class(plan),
         plan=plan,
         score=score,
-        trials=[
-            _trial(run, trial.trial, read_program_evidence)
-            for trial in score.trials
-            if trial.trial is not None
-        ],
+        trials=[_trial(run, trial.trial, read_program_evidence) for trial in score.trials],
         read_facts=read_facts,
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,

@@ -179,7 +179,7 @@ def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evi
     lines.append(replace(lines[-1], entry=Present("end", EXHAUSTED)))
     ended = on_trials(seconds=60.0)(clean)
     advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
-    assert "automl.most_growth" in advice[0]
+    assert "automl.max_growth" in advice[0]
     assert all("automl.minutes" in one for one in advice[1:])
 
 
