@@ -23,8 +23,8 @@ from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
 from ai500.report.section import Table
-from ai500.roofline import cluster, measure, place_run
 from ai500.roofline import figures as drawn
+from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
@@ -93,11 +93,11 @@ def roofline(
         if scheduler == "slurm":
             resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
                                    scheduler=scheduler, settings=settings)  # fmt: skip
-            record = cluster.on_slurm(
+            record = measure.measure_cluster(
                 path, config=resolved, precisions=precisions, seconds=budget, observer=terminal
             )
         else:
-            record = measure.this_node(
+            record = measure.measure_node(
                 path, device=device, precisions=precisions, seconds=budget, ranks=ranks,
                 observer=terminal,
             )  # fmt: skip
@@ -107,7 +107,7 @@ def roofline(
 def _default_path(scheduler: str | None) -> Path:
     host = "cluster" if scheduler == "slurm" else platform.node()
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", host) or "host"
-    if scheduler != "slurm" and (partial := measure.interrupted(FOLDER, host=plain)) is not None:
+    if scheduler != "slurm" and (partial := measure.find_partial(FOLDER, host=plain)) is not None:
         return partial
     return FOLDER / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}.json"
 
@@ -147,7 +147,7 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     folder = RunFolder.open(run)
     file = ceilings or place_run.newest_record(FOLDER)
-    placement = place_run.place(folder, place_run.read_record(file))
+    placement = place_run.place_run(folder, place_run.read_record(file))
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     write_report(folder)
