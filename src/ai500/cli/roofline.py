@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.core import schema
 from ai500.core.atomic import write_text

@@ -15,18 +15,20 @@ from typing import Annotated
 import typer
 
 from ai500.bagging.member_views import Collector, MemberView
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,
     DataPath,
+    RunPath,
     Runs,
     SchedulerName,
     Settings,
     WorkloadName,
     load_config,
 )
-from ai500.cli.terminal import Terminal, console, members_table, show_score
+from ai500.cli.score_view import show_score
+from ai500.cli.terminal import Terminal, console, members_table
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, Disconnected, InputError
@@ -44,7 +46,6 @@ CANCEL_SECONDS = 240.0
 Detach = Annotated[
     bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder, e.g. runs/my-run.")]
 
 
 def run(
