@@ -48,7 +48,7 @@ TORCH_FREE_ROOMS = [
     "ai500.profile.page",
     "ai500.data.open_store",
     "ai500.data.climate.check",
-    "ai500.workloads.climate.writer",
+    "ai500.workloads.climate.recipe",
     "ai500.bagging.illustrate",
     "ai500.workloads.climate.illustrations",
     "ai500.report.html",

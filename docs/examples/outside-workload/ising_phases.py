@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.data.image_store_writer import GeneratedImages
 from ai500.records import Hyperparameters, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.image_store import Samples
+    from ai500.data.store import Samples
 
 TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)
 """In units of J/k: ordered, nearly, the critical point, and beyond it."""
@@ -23,7 +24,7 @@ SIDE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Spins:
+class Spins(GeneratedImages):
     """Metropolis sampling; a picture depends on its number alone, however they are chunked."""
 
     seed: int = 1

@@ -37,7 +37,7 @@ from ai500.core.errors import (
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.inventory import machine as system
 from ai500.jobs.scheduler_context import preview, python_of, setting_of
 from ai500.jobs.schedulers import load_scheduler
@@ -216,7 +216,7 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
 
 
 def combine(
-    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> EnsembleResult:
     """Aggregate the predictions of the members that finished."""
     plan = session.plan
