@@ -30,7 +30,7 @@ from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch, Feed
-from ai500.train.member import assemble
+from ai500.train.member import member_from_task
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN, WORKLOAD
 from ai500.workloads.learnable_images import SMOKE
@@ -120,7 +120,7 @@ def inside_ai500(
         checkpoint_seconds=300, convention="aiperf",
     )  # fmt: skip
     rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
-    member = assemble(task, rank=rank, device=torch.device("cpu"), stop=StopRequest(rank))
+    member = member_from_task(task, rank=rank, device=torch.device("cpu"), stop=StopRequest(rank))
     feed = Interleaved(member.feed, bare)
     return feed, loop.epochs(dataclasses.replace(member, feed=feed))  # type: ignore[arg-type]
 

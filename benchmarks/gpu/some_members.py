@@ -14,7 +14,7 @@ from ai500.data.bootstrap import save_bootstrap
 from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train.loop import Member
-from ai500.train.member import assemble
+from ai500.train.member import member_from_task
 from ai500.train.worker import Rank
 from ai500.workloads.image_classification import CLASSES
 from ai500.workloads.models.resnet import ResNet
@@ -95,7 +95,7 @@ def make_tasks(
                 slots=(Slot(0, "cpu", ()),), bootstrap=str(bootstrap), store=str(store),
                 staged=None, stage=False, scratch=None, node_members=tuple(range(members)),
                 folder=str(own), checkpoint_seconds=1e9, convention="aiperf",
-                together=tuple(range(members)),
+                process_members=tuple(range(members)),
             )
         )  # fmt: skip
     return tasks
@@ -104,7 +104,7 @@ def make_tasks(
 def make_member(task: Task, device: torch.device) -> Member:
     """As a worker would make it; nobody asks it to stop, and it writes no events."""
     alone = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
-    member = assemble(task, rank=alone, device=device, stop=lambda: False)  # type: ignore[arg-type]
+    member = member_from_task(task, rank=alone, device=device, stop=lambda: False)  # type: ignore[arg-type]
     member.events = None
     return member
 

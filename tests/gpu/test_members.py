@@ -18,7 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.shared_process import Group, feed_from_device
 from ai500.train.step_strategies import Way, all_ways
-from tests.conftest import Start
+from tests.support.commands import Start
 
 GPU = torch.device("cuda", 0)
 SHAPES = {
@@ -73,7 +73,7 @@ def test_every_way_ends_where_members_end_alone(
     if precision == "fp32":
         tolerance = FP32_TOLERANCE[optimizer]
     tasks = make_tasks(shape, tmp_path, members=3, precision=precision, optimizer=optimizer)
-    own = [replace(task, together=()) for task in tasks]
+    own = [replace(task, process_members=()) for task in tasks]
     before = [flat(make_member(task, GPU)) for task in own]
     true = [alone(make_member(task, GPU)) for task in own]
     again = [alone(make_member(task, GPU)) for task in own]
@@ -115,7 +115,7 @@ def test_a_run_of_members_that_share_the_gpu(
         assert len({record.weights_sha256 for record in records}) == 4
         found[sharing] = json.loads((run / "score.json").read_text())["members_mean_quality"]
     told = list(events.read(tmp_path / "process" / "events.jsonl"))
-    chosen = [event for event in told if event["event"] == "together"]
+    chosen = [event for event in told if event["event"] == "shared_process"]
     assert [event["members"] for event in chosen] == [[0, 1, 2, 3]] * 4
     assert {"graphs on streams", "graphs in one queue"} <= set(chosen[0]["milliseconds"])
     assert len({event["pid"] for event in told if event["event"] == "start"}) == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.conftest import wait_for
+from tests.support.commands import wait_for
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import (
     ON_SLURM,
@@ -221,7 +221,7 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     assert command.wait() == 0, command.err
     assert "cancelled" in command.out
     assert queue(cluster) == []
-    assert [event["reason"] for event in told(run, "controller_left")] == ["Disconnected"]
+    assert [event["reason"] for event in told(run, "controller_detached")] == ["Disconnected"]
     assert wait_for(member_log(run, 0), "interrupted", timeout=1)["attempt"] == 1
     status = submit(cluster, "status", run, "--json")
     assert status.wait() == 0, status.err

@@ -20,7 +20,7 @@ from ai500.core import plugins
 from ai500.parallel import collectives
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.state import whole_weights
+from ai500.parallel.engines.state import gather_weights
 from ai500.records import Parallelism
 from ai500.train.precision.numerics import Numerics
 from ai500.workloads.detection.losses import detection_loss
@@ -115,7 +115,7 @@ def main() -> None:
     known: dict[str, Any] = {}
     for name, parallel in MODES.items():
         engine, gradients = trained(parallel)
-        weights = whole_weights(engine.module, engine.layout)
+        weights = gather_weights(engine.module, engine.layout)
         with engine.evaluating():
             detections = engine.predict(next(batches())[1][0])
         held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel()

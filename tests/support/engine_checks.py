@@ -23,7 +23,7 @@ from ai500.core import plugins
 from ai500.parallel import collectives
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.state import put_together, whole_optimizer, whole_weights
+from ai500.parallel.engines.state import gather_optimizer, gather_tensors, gather_weights
 from ai500.records import Parallelism
 from ai500.train import checkpoint
 from ai500.train.optimizers import LAMB, LARS
@@ -220,7 +220,7 @@ def train(
     engine = engine_of(case)
     optimizer = optimizer_of(case, engine.parameters())
     engine.prepare(optimizer)
-    engine.settle(*_mine(engine, *batch(99)))
+    engine.warm_up(*_mine(engine, *batch(99)))
     if file is not None:
         checkpoint.restore(file, engine=engine, optimizer=optimizer, numerics=_numerics(), seed=1)
     gradients = None
@@ -249,7 +249,7 @@ def _gradients(engine: Engine) -> dict[str, Tensor] | None:
         assert gradient is not None, name
         # A copy: DDP keeps gradients in its buckets, and uses those again.
         mine[name] = (gradient.to_local() if hasattr(gradient, "to_local") else gradient).clone()
-    return put_together(mine, engine.layout, {name: name for name in mine})
+    return gather_tensors(mine, engine.layout, {name: name for name in mine})
 
 
 def stopped(case: Case, file: Path) -> None:
@@ -270,7 +270,7 @@ def stopped(case: Case, file: Path) -> None:
 def resumes(case: Case, file: Path, expected: str | None) -> bool:
     """Restored in a new engine, and the same bits at the end."""
     engine, _, _ = train(case, first=3, file=file)
-    found = whole_weights(engine.module, engine.layout)
+    found = gather_weights(engine.module, engine.layout)
     return found is None or checkpoint.weights_sha256(found) == expected
 
 
@@ -282,8 +282,8 @@ def taken_over(case: Case, file: Path) -> bool:
     engine, optimizer, _ = train(
         replace(case, parallel=shape, precision="fp32", accumulation=1), last=0, file=file
     )
-    weights = whole_weights(engine.module, engine.layout)
-    state = whole_optimizer(optimizer, engine.module, engine.layout)
+    weights = gather_weights(engine.module, engine.layout)
+    state = gather_optimizer(optimizer, engine.module, engine.layout)
     if weights is None or state is None:
         return True
     saved = torch.load(file, weights_only=True)
@@ -328,7 +328,7 @@ def overall(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
 
 def check(case: Case, folder: Path) -> dict[str, Any]:
     engine, _, gradients = train(case)
-    weights = whole_weights(engine.module, engine.layout)
+    weights = gather_weights(engine.module, engine.layout)
     predicted = predictions_error(engine, weights, case)
     told = engine.describe()
     sha256 = checkpoint.weights_sha256(weights) if weights is not None else None

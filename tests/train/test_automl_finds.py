@@ -16,9 +16,9 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import epochs
-from ai500.train.member import put_together, samples_of
+from ai500.train.member import build_member, open_splits
 from ai500.workloads.automl import CLASSES
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 
 CPU = torch.device("cpu")
 MODELS = 6
@@ -60,12 +60,12 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
             torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, model.worker))
         one = model_task(task, model.candidate, batch_size=model.candidate.batch_size, seed=seed)
         told = Qualities()
-        member = put_together(
+        member = build_member(
             one,
             model=network(line[0].architecture, weights),
             mesh=make_mesh(one.parallel, device=CPU),
             device=CPU,
-            splits=samples_of(run_folder.read(Task, worker.task)),
+            splits=open_splits(run_folder.read(Task, worker.task)),
             log=told,
             stop=lambda: False,
         )

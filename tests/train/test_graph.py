@@ -81,7 +81,7 @@ def test_without_memory_for_a_recording_steps_run_as_they_are_and_it_is_told() -
     )  # fmt: skip
     engine._graph = NoRoom(engine._micro_step, [], batch_size=4)
     x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
-    engine.settle(x, y)
+    engine.warm_up(x, y)
     assert engine.describe()["recorded"] == "no: CUDA out of memory"
     assert torch.isfinite(engine.forward_backward(x, y))
     assert engine.module.weight.grad is not None

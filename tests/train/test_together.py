@@ -29,7 +29,7 @@ from ai500.train.optimizers import LAMB
 from ai500.train.shared_process import Group
 from ai500.train.step_strategies import all_ways, choose
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 SETTINGS = {
@@ -74,7 +74,9 @@ def test_a_killed_process_goes_on_with_all_its_members(
     assert metered == {0, 1}  # or the energy of the other would be unknown
     told = list(events.read(run / "events.jsonl"))
     assert [e["how"] for e in told if e["event"] == "sharing"] == ["process"]
-    ways = [(e["member"], e["members"], e["way"]) for e in told if e["event"] == "together"]
+    ways = [
+        (e["member"], e["members"], e["strategy"]) for e in told if e["event"] == "shared_process"
+    ]
     assert ways[:2] == [(0, [0, 1], "one after another"), (1, [0, 1], "one after another")]
     assert "one process trains the 2 members" in " ".join(command.out.split())
     page = (run / "report.html").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from ai500.automl.memory import OUT_OF_MEMORY, of_memory
 from ai500.automl.prediction import predicted_accuracy, without_progress
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event, EventLog
-from ai500.parallel.engines import Wish
-from ai500.parallel.engines.replicas import rank_zero_says
+from ai500.parallel.engines import CheckpointAction
+from ai500.parallel.engines.replicas import broadcast_action
 from ai500.records import Search, Task
 from ai500.train.checkpoint import Position
 from ai500.train.loop import DivergedError, Member, epochs
@@ -125,8 +125,8 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
         return limits.asked_to_stop() or time.monotonic() >= limits.deadline()
 
     def together() -> bool:
-        wish = Wish.STOP if over() else Wish.GO_ON
-        return rank_zero_says(wish, mesh) == Wish.STOP
+        wish = CheckpointAction.STOP if over() else CheckpointAction.CONTINUE
+        return broadcast_action(wish, mesh) == CheckpointAction.STOP
 
     member.stop_requested = together
     if log is not None:
@@ -137,11 +137,11 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
                 [log.accuracies[one] for one in sorted(log.accuracies)],
                 patience=limits.search.patience,
             )
-            wish = Wish.STOP if given_up else Wish.GO_ON
-            if rank_zero_says(wish, mesh) == Wish.STOP:
+            wish = CheckpointAction.STOP if given_up else CheckpointAction.CONTINUE
+            if broadcast_action(wish, mesh) == CheckpointAction.STOP:
                 return "stopped_early", f"no progress in {limits.search.patience} epochs"
     except Interrupted:
-        if rank_zero_says(_asked(limits), mesh) == Wish.STOP:
+        if broadcast_action(_asked(limits), mesh) == CheckpointAction.STOP:
             raise
         return "out_of_time", "the search's time is up"
     except DivergedError as error:
@@ -158,11 +158,11 @@ def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
     if ranks > 1:
         raise AI500Error(
             f"rank {rank}: a model that trains {images} images a step needs more memory than the "
-            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.most_growth, in "
+            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.max_growth, in "
             "a new run."
         )
     return "lost", OUT_OF_MEMORY
 
 
-def _asked(limits: Limits) -> Wish:
-    return Wish.STOP if limits.asked_to_stop() else Wish.GO_ON
+def _asked(limits: Limits) -> CheckpointAction:
+    return CheckpointAction.STOP if limits.asked_to_stop() else CheckpointAction.CONTINUE

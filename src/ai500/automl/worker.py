@@ -24,10 +24,10 @@ from ai500.automl.record import leave_record
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
 from ai500.automl.tuning import imported_optuna
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.state import whole_weights
+from ai500.parallel.engines.state import gather_weights
 from ai500.records import Task
 from ai500.train.loop import Member
-from ai500.train.member import at_work, event_log, in_company, put_together, samples_of
+from ai500.train.member import build_member, event_log, open_splits, timed_window, worker_context
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network
@@ -41,9 +41,9 @@ def run(
     """Search until the worker's time is up, and on rank 0 leave the record."""
     device = torch.device(device)
     imported_optuna()  # said at the beginning, not in the fifth round
-    with at_work(task, rank=rank, device=device, threads=threads) as meters:
+    with worker_context(task, rank=rank, device=device, threads=threads) as meters:
         worker = Worker(task, rank=rank, device=device, stop=stop)
-        with in_company(task, rank=rank, meters=meters, emit=worker.emit) as ready:
+        with timed_window(task, rank=rank, meters=meters, emit=worker.emit) as ready:
             worker.search(ready)
         worker.finish()
 
@@ -56,7 +56,7 @@ class Worker:
         self._task, self._search = task, task.search
         self._device, self._stop = device, stop
         self._mesh = make_mesh(task.parallel, device=device)
-        self._samples = samples_of(task)
+        self._samples = open_splits(task)
         self._log = event_log(task, rank=rank, device=device)
         self._head = None if self._log is None else Head(task, self._log)
         self._deadline = math.inf
@@ -148,7 +148,7 @@ class Worker:
             self._head.ended(prepared.candidate, "lost", reason, {})
 
     def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
-        weights = whole_weights(member.engine.module, member.engine.layout)
+        weights = gather_weights(member.engine.module, member.engine.layout)
         if self._head is not None and weights is not None:
             self._head.ended(prepared.candidate, state, reason, weights)
 
@@ -172,7 +172,7 @@ class Worker:
     ) -> Member:
         candidate = prepared.candidate
         task = model_task(self._task, candidate, batch_size=prepared.batch_size, seed=prepared.seed)
-        member = put_together(
+        member = build_member(
             task,
             model=network(Architecture(candidate.architecture), prepared.weights).to(self._device),
             mesh=self._mesh,

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.core import events
-from ai500.jobs.job_spec import ACTIVE, job_spec, known_jobs
 from ai500.jobs.schedulers import (
     ATTEMPT_MARK,
     JobSpec,
@@ -22,6 +21,7 @@ from ai500.jobs.schedulers import (
     Scheduler,
     SchedulerUnavailableError,
 )
+from ai500.jobs.trial_jobs import ACTIVE, job_spec, known_jobs
 from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 
@@ -157,7 +157,7 @@ class JobController:
         """Those of one process together, without its members that have ended [D11]."""
         found: dict[tuple[int, ...], list[int]] = {}
         for member in members:
-            found.setdefault(self._tasks[member].together or (member,), []).append(member)
+            found.setdefault(self._tasks[member].process_members or (member,), []).append(member)
         return [tuple(group) for group in found.values()]
 
     def _spec(self, group: tuple[int, ...]) -> JobSpec:
@@ -166,7 +166,7 @@ class JobController:
             self.views[member].attempt = attempt
             self.views[member].state = "pending"
             together = group if len(group) > 1 else ()
-            task = replace(self._tasks[member], together=together)
+            task = replace(self._tasks[member], process_members=together)
             run_folder.write(self._trial.member(member).task, task)
         return job_spec(
             self._trial,

@@ -57,7 +57,7 @@ def member_tasks(
                 checkpoint_seconds=config.train.checkpoint_minutes * 60,
                 convention=OFFICIAL_CONVENTION,
                 meter_seconds=config.run.meter_seconds,
-                together=process[member] if len(process[member]) > 1 else (),
+                process_members=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
                 entry_point=TRAIN if plan.search is None else SEARCH,
             )

@@ -21,7 +21,7 @@ from ai500.cli import (
     submitting,
     system,
 )
-from ai500.core.errors import AI500Error, RunCancelledError, RunLeftError
+from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
 
 app = typer.Typer(
     name="ai500",
@@ -61,7 +61,7 @@ def main() -> None:
     try:
         app()
     except AI500Error as error:
-        failed = not isinstance(error, RunCancelledError | RunLeftError)
+        failed = not isinstance(error, RunCancelledError | RunDetachedError)
         _tell(f"error: {error}" if failed else str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

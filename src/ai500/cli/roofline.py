@@ -22,7 +22,7 @@ from ai500.core.schema import nearest
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.html import write_report
-from ai500.report.sections import Table
+from ai500.report.section import Table
 from ai500.roofline import cluster, measure, place_run
 from ai500.roofline import figures as drawn
 from ai500.roofline import page as pages

@@ -9,17 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-import ai500
 from ai500 import config as configuration
-from ai500 import config_toml
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
-from ai500.core import schema
+from ai500.core import __version__, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.jobs.scheduler_context import preview
-from ai500.parallel.sharing import in_words
+from ai500.jobs.trial_jobs import preview
+from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan
 from ai500.records.run_folder import RunFolder
@@ -54,7 +52,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ai500 {ai500.__version__}")
+        print(f"ai500 {__version__}")
         raise typer.Exit
 
 
@@ -79,7 +77,7 @@ def init(
     """
     if path.exists() and not force:
         raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
-    write_text(path, config_toml.template())
+    write_text(path, configuration.template())
     print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
 
 
@@ -160,7 +158,7 @@ def _steps(plan: Plan) -> tuple[str, str]:
         return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps, every member"
     return "search", (
         f"each member for {search.minutes:g} min: models of at most {epochs} epochs, TPE from "
-        f"round {search.warmup_rounds + 1} on, at most {search.most_growth:g} times the initial "
+        f"round {search.warmup_rounds + 1} on, at most {search.max_growth:g} times the initial "
         "model's operations"
     )
 
@@ -169,8 +167,7 @@ def _operations(plan: Plan) -> str:
     count = plan.operations
     if count is None:
         return "counted when the run traces the model"
-    per_image = count.forward_per_image + count.backward_per_image
-    an_image = f"{human_si(per_image)}FLOP an image ({count.convention})"
+    an_image = f"{human_si(count.per_image)}FLOP an image ({count.convention})"
     if plan.operations_per_trial is None:
         return f"{an_image} of the initial model"
     return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"
@@ -193,7 +190,7 @@ def show_plan(plan: Plan) -> None:
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
-            *([("sharing", in_words(plan.sharing, sharing))] if sharing > 1 else []),
+            *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             ("learning rate", _learning_rate(plan)),
             ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),

@@ -1,1 +1,3 @@
-"""What every other package stands on: errors, events, files, schema, units, randomness, plugins."""
+"""The ground layer: errors, events, atomic files, schema, units, randomness, clocks, plugins."""
+
+__version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""The client of a trial's barrier: compare clocks with its server, wait there for other members.
+"""Client of a trial's barrier server: measure the clock offset, wait for the other members.
 
-The server is `jobs/barrier.py`. One question a line, one answer a line, both JSON; the server's
-address lies in the trial's folder.
+The server is `jobs/barrier.py`. Requests and replies are one line of JSON each; the server writes
+its address into the trial's folder.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ai500.core import schema
 
-CLOCK_ROUNDS = 25
-
-
+CLOCK_ROUNDS = 25  # the fastest exchange of so many bounds the offset best
 CONNECT_SECONDS = 3.0
-
-
-LONGEST_LINE = 4096
+RETRY_SECONDS = 0.2
+LONGEST_LINE = 4096  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How to reach a barrier server; `hosts` are tried in order."""
+    """Network address of a barrier server; `hosts` are tried in order."""
 
     name: str
     hosts: tuple[str, ...]
@@ -36,7 +33,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """This host's wall clock less the barrier server's, and how far that may be off."""
+    """This host's wall clock minus the barrier server's, with its uncertainty."""
 
     offset_seconds: float
     uncertainty_seconds: float
@@ -44,7 +41,7 @@ class ClockOffset:
 
 
 class BarrierClient:
-    """A member's connection to the barrier server; a question nobody answers is None."""
+    """A member's connection to the barrier server; a request without a reply returns None."""
 
     def __init__(self, connection: socket.socket, token: str) -> None:
         self._connection = connection
@@ -52,51 +49,53 @@ class BarrierClient:
         self._token = token
 
     def clock(self) -> ClockOffset | None:
-        """By the exchange that took least time: the answer was given somewhere within it."""
+        """Measure the clock offset by the exchange with the shortest round trip."""
         best: ClockOffset | None = None
         for _ in range(CLOCK_ROUNDS):
-            asked, told, answered = time.time(), self._ask("clock"), time.time()
-            if told is None:
+            sent, reply, received = time.time(), self._request("clock"), time.time()
+            if reply is None:
                 return best
-            half = (answered - asked) / 2
+            # The server read its clock somewhere within the exchange: half of it either way.
+            half = (received - sent) / 2
             if best is None or half < best.uncertainty_seconds:
-                best = ClockOffset(asked + half - told["wall"], half, told["host"])
+                best = ClockOffset(sent + half - reply["wall"], half, reply["host"])
         return best
 
-    def meet(self) -> int | None:
-        """Wait for the other members; how many were still missing when the wait ended."""
+    def wait(self) -> int | None:
+        """Wait at the barrier. Return how many members were missing when it opened."""
         self._connection.settimeout(None)
-        told = self._ask("meet")
-        return None if told is None else int(told["missing"])
+        reply = self._request("wait")
+        return None if reply is None else int(reply["missing"])
 
     def leave(self) -> None:
-        """Say that nobody needs to wait for this member."""
-        self._ask("leave")
+        """Tell the server not to wait for this member."""
+        self._request("leave")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._stream.close()
         self._connection.close()
 
-    def _ask(self, what: str) -> dict[str, Any] | None:
-        question = {"token": self._token, "ask": what}
+    def _request(self, request: Literal["clock", "wait", "leave"]) -> dict[str, Any] | None:
+        message = {"token": self._token, "request": request}
         try:
-            self._stream.write(json.dumps(question).encode() + b"\n")
+            self._stream.write(json.dumps(message).encode() + b"\n")
             self._stream.flush()
-            answer = json.loads(self._stream.readline(LONGEST_LINE))
+            reply = json.loads(self._stream.readline(LONGEST_LINE))
         except (OSError, ValueError):
             return None
-        return answer if isinstance(answer, dict) else None
+        return reply if isinstance(reply, dict) else None
 
 
 def connect(
-    address_file: Path, *, name: str | None, patience_seconds: float
+    address_file: Path, *, name: str | None, timeout_seconds: float
 ) -> BarrierClient | None:
-    """Connect to the trial's barrier server, of this name where one is given.
+    """Connect to the trial's barrier server called `name`; None accepts any name.
 
-    An older one's address may still be there, or the new one not yet visible on this node.
+    Retry until the timeout: the file may hold the address of an earlier server, or the new one may
+    not be visible on this node yet.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + timeout_seconds
     while True:
         address = _read(address_file)
         if address is not None and name in (None, address.name):
@@ -109,7 +108,7 @@ def connect(
                 return BarrierClient(connection, address.token)
         if time.monotonic() >= deadline:
             return None
-        time.sleep(0.2)
+        time.sleep(RETRY_SECONDS)
 
 
 def _read(path: Path) -> Address | None:

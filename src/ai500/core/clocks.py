@@ -1,7 +1,7 @@
-"""One time for events of several hosts: wall clocks, less the offsets that the workers measured.
+"""A common time for events of several hosts: wall clocks minus the offsets that workers measured.
 
-A worker asks the barrier server for its time before and after it trains (events `clock`). The wall
-time of its events is corrected by the measurement nearest to each [D6].
+A worker compares its wall clock with the barrier server's before and after it trains (events
+`clock`). The wall time of each event is corrected by the measurement nearest to it [D6].
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from ai500.core.events import Event
 
 Host = tuple[str, str]
-LARGEST_DRIFT = 1e-4
-"""Seconds a second: what a computer's clock may gain or lose while nobody corrects it."""
+"""(host name, boot id)."""
+
+MAX_DRIFT = 1e-4  # seconds per second that a computer's clock may gain or lose without correction
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A host's wall clock at one moment, less the reference's."""
+    """A host's wall clock minus the reference's at one moment."""
 
     wall: float
     offset_seconds: float
@@ -28,13 +29,13 @@ class Measurement:
 
 
 class Clocks:
-    """What was measured on each host during a trial."""
+    """Clock measurements of each host during a trial."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self._measured: dict[Host, list[Measurement]] = {}
+        self._measurements: dict[Host, list[Measurement]] = {}
         for event in events:
             if event["event"] == "clock":
-                self._measured.setdefault(host_of(event), []).append(
+                self._measurements.setdefault(host_of(event), []).append(
                     Measurement(
                         float(event["wall"]),
                         float(event["offset_seconds"]),
@@ -42,42 +43,51 @@ class Clocks:
                         str(event["reference"]),
                     )
                 )
-        for known in self._measured.values():
-            known.sort(key=lambda one: one.wall)
+        for measurements in self._measurements.values():
+            measurements.sort(key=lambda measurement: measurement.wall)
 
     def nearest(self, event: Event) -> Measurement | None:
-        """The measurement on the event's host that is nearest in time; None: there is none."""
-        known = self._measured.get(host_of(event), [])
-        at = bisect([one.wall for one in known], event["wall"])
+        """Return the measurement of the event's host nearest in time; None without any."""
+        measurements = self._measurements.get(host_of(event), [])
+        position = bisect([measurement.wall for measurement in measurements], event["wall"])
         return min(
-            known[max(0, at - 1) : at + 1], key=lambda m: abs(m.wall - event["wall"]), default=None
+            measurements[max(0, position - 1) : position + 1],
+            key=lambda measurement: abs(measurement.wall - event["wall"]),
+            default=None,
         )
 
     def corrected(self, event: Event) -> Event:
-        """The event with its wall time as the reference's clock would have told it."""
-        found = self.nearest(event)
-        return event if found is None else {**event, "wall": event["wall"] - found.offset_seconds}
+        """Return the event with its wall time on the reference's clock."""
+        nearest = self.nearest(event)
+        if nearest is None:
+            return event
+        return {**event, "wall": event["wall"] - nearest.offset_seconds}
 
     def largest_offset(self) -> float | None:
-        """Of all that was measured, in seconds; None: nothing was."""
-        offsets = [abs(m.offset_seconds) for known in self._measured.values() for m in known]
-        return max(offsets, default=None)
+        """Return the largest measured offset in seconds; None without a measurement."""
+        return max((abs(m.offset_seconds) for m in self._all()), default=None)
 
     def uncertainty(self, first: Event, last: Event) -> float | None:
-        """How far the time between two events may be off; None: not measured on one reference."""
-        references = {m.reference for known in self._measured.values() for m in known}
+        """Return the uncertainty in seconds of the time between two events.
+
+        None if a host has no measurement, or if hosts were compared with different references.
+        """
+        references = {measurement.reference for measurement in self._all()}
         total = 0.0
         for event in (first, last):
-            found = self.nearest(event)
-            if found is None or len(references) > 1:
+            nearest = self.nearest(event)
+            if nearest is None or len(references) > 1:
                 return None
-            drift = LARGEST_DRIFT * abs(event["wall"] - found.wall)
-            total += found.uncertainty_seconds + drift
+            drift = MAX_DRIFT * abs(event["wall"] - nearest.wall)
+            total += nearest.uncertainty_seconds + drift
         return total
+
+    def _all(self) -> list[Measurement]:
+        return [m for measurements in self._measurements.values() for m in measurements]
 
 
 def on_one_clock(events: Sequence[Event], clock: str) -> Sequence[Event]:
-    """The events with wall times that compare across hosts, where that is the trial's clock."""
+    """Return the events on a common clock: corrected if the trial's clock is `wall`."""
     if clock != "wall":
         return events
     clocks = Clocks(events)
@@ -85,5 +95,5 @@ def on_one_clock(events: Sequence[Event], clock: str) -> Sequence[Event]:
 
 
 def host_of(event: Event) -> Host:
-    """Clocks belong to one boot of one host."""
+    """Return the event's host and boot id: clocks are comparable within one boot only."""
     return str(event.get("host")), str(event.get("boot"))

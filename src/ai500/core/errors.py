@@ -1,18 +1,18 @@
-"""What can go wrong, and the exit code a person's shell sees.
+"""Errors that the command line reports as one message, and their exit codes.
 
     AI500Error                 1  the benchmark ran, but something in it failed
     ├── JobError               1  a member crashed or was cancelled
-    │   ├── RunCancelledError  130  a person ended the run; what was done is kept
-    │   └── RunLeftError       0  the run's jobs go on without this process: no failure
+    │   ├── RunCancelledError  130  the user cancelled the run; finished work is kept
+    │   └── RunDetachedError   0  jobs are still running; this process stops watching them
     ├── RuleError              1  a rule of the benchmark is broken
-    ├── InputError             2  a mistake of the user's: configuration, arguments, data
+    ├── InputError             2  a user's mistake: configuration, arguments, data
     │   ├── ConfigError           a key of ai500.toml, or a combination of keys
     │   ├── DataError             a store, an image, a bootstrap: missing, corrupt, too small
     │   └── RunFolderError        a run folder that is missing, in use, or holds another run
-    └── EnvironmentLacksError  3  torch, disk space, permission, a scheduler: not here
+    └── EnvironmentLacksError  3  torch, disk space, permission or a scheduler is missing
 
-Each carries one message for a person: what is wrong, which rule, what to do. The command line
-prints it and never a traceback.
+A message states the problem, the rule that it breaks, and the remedy. The command line prints the
+message without a traceback.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from os import PathLike
 
 
 class AI500Error(Exception):
-    """Root of every error that is reported as one message.
+    """Root of all errors that are reported as one message.
 
-    The fields say the same to a program: tests and callers read them, never the words.
+    The fields carry the same information for programs: tests and callers compare fields, not text.
     """
 
     exit_code = 1
@@ -37,16 +37,16 @@ class AI500Error(Exception):
         path: str | PathLike[str] | None = None,
         remedy: str = "",
     ) -> None:
-        """Keep the fields; `remedy` is the last sentence of the message."""
+        """Store the fields and append `remedy` to the message."""
         super().__init__(f"{message} {remedy}" if remedy else message)
         self.key = key
         """Dotted name of the configuration key or record field at fault."""
         self.value = value
-        """The offending value."""
+        """Value of `key` that was rejected."""
         self.path = path
-        """The file or folder at fault."""
+        """File or folder at fault."""
         self.remedy = remedy
-        """What to do about it, in the imperative."""
+        """Action that fixes the problem, in the imperative."""
 
 
 class JobError(AI500Error):
@@ -54,19 +54,19 @@ class JobError(AI500Error):
 
 
 class RunCancelledError(JobError):
-    """A person ended the run; what was done is kept."""
+    """The user cancelled the run; finished work is kept."""
 
     exit_code = 130
 
 
-class RunLeftError(JobError):
-    """This process leaves a run whose jobs go on by themselves."""
+class RunDetachedError(JobError):
+    """The run's jobs are still running; this process stops watching them."""
 
     exit_code = 0
 
 
 class Disconnected(BaseException):
-    """The person went away; jobs that can go on without this process shall."""
+    """The terminal closed; jobs that need no controller keep running."""
 
 
 class RuleError(AI500Error):
@@ -74,7 +74,7 @@ class RuleError(AI500Error):
 
 
 class InputError(AI500Error):
-    """A mistake of the user's."""
+    """A user's mistake in the configuration, the arguments or the data."""
 
     exit_code = 2
 

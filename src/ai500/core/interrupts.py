@@ -1,4 +1,4 @@
-"""Signals: `kill` means what Ctrl-C means, and clearing up is not disturbed by a second one."""
+"""Signal handling: SIGTERM acts as Ctrl-C, and clean-up ignores further signals."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 
 def as_interrupt(number: int, frame: object) -> None:
-    """A handler that treats a signal as Ctrl-C."""
+    """Handle a signal as Ctrl-C."""
     raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C does not disturb the clearing up after the first."""
+    """Ignore SIGINT, SIGTERM and SIGHUP during clean-up."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    handlers = [signal.signal(number, signal.SIG_IGN) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, handlers, strict=True):
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Which source code is running: one digest of the package's files, whatever git knows of them."""
+"""Location and digest of the source code that is running."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
+"""Folder of the `ai500` package; its parent is on the import path."""
 
 
 @cache
 def source_sha256() -> str:
-    """Over the names and contents of the package's Python files, in the order of their names."""
+    """Hash the names and contents of the package's Python files, in the order of their names.
+
+    The digest depends on the files alone, whether or not they are in a git checkout.
+    """
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py"), key=lambda path: path.relative_to(PACKAGE).parts):
         content = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -49,7 +49,7 @@ def _why_not_recorded(workload: Workload, *, parallel_degree: int, precision: st
         return (
             f"a member with P_degree = {parallel_degree} is {parallel_degree} processes by itself"
         )
-    if not getattr(workload, "recordable", False):
+    if not getattr(workload, "capturable", False):
         return (
             f"the step of {workload.name} has no fixed shapes or draws random numbers, so members "
             "can't be recorded side by side"
@@ -71,7 +71,7 @@ def groups(mapping: Iterable[Mapping], sharing: Sharing) -> list[tuple[int, ...]
     return [tuple(members) for members in found.values()]
 
 
-def in_words(sharing: Sharing, members: int) -> str:
+def describe_sharing(sharing: Sharing, members: int) -> str:
     """For the terminal and the report."""
     if sharing.how == "alone":
         return "each member has its accelerators for itself"
@@ -80,16 +80,16 @@ def in_words(sharing: Sharing, members: int) -> str:
     return f"{members} processes share each accelerator: {sharing.reason}"
 
 
-def ways_in_words(told: Sequence[Event], *, trial: int) -> list[str]:
+def describe_strategies(told: Sequence[Event], *, trial: int) -> list[str]:
     """What the trial on the device chose, once for each choice: the fastest first, with the
     milliseconds that a step of every member took."""
     found: dict[str, str] = {}
     for event in told:
-        if event["event"] != "together" or event.get("trial") != trial:
+        if event["event"] != "shared_process" or event.get("trial") != trial:
             continue
         tried = sorted(event["milliseconds"].items(), key=lambda one: one[1])
         times = ", ".join(f"{name} {milliseconds:g} ms" for name, milliseconds in tried)
         left_out = [f"{name} not tried: {why}" for name, why in event["not_tried"].items()]
         text = "; ".join([times, *left_out]) if times else "nothing to choose from"
-        found.setdefault(event["way"], f"Way taken: {event['way']} ({text}).")
+        found.setdefault(event["strategy"], f"Step strategy: {event['strategy']} ({text}).")
     return list(found.values())

@@ -26,6 +26,19 @@ class Observer(Protocol):
         """Where the members are."""
 
 
+class Silent:
+    """An observer that shows nothing."""
+
+    def stage(self, text: str) -> None:
+        """Ignore that a stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Ignore how far the stage is."""
+
+    def members(self, views: Sequence[MemberView]) -> None:
+        """Ignore where the members are."""
+
+
 @dataclass
 class Session:
     """One process at work in one run folder."""

@@ -14,7 +14,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import ai500
 from ai500 import config as configuration
 from ai500.automl.history import History
 from ai500.automl.search_score import search_result
@@ -22,9 +21,8 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.job_controller import JobController, log_tail
 from ai500.bagging.tasks import member_tasks
-from ai500.config import Config
-from ai500.config_toml import to_toml
-from ai500.core import events, schema
+from ai500.config import Config, to_toml
+from ai500.core import __version__, events, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import (
     AI500Error,
@@ -32,15 +30,15 @@ from ai500.core.errors import (
     EnvironmentLacksError,
     JobError,
     RunCancelledError,
-    RunLeftError,
+    RunDetachedError,
 )
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
 from ai500.inventory import machine as system
-from ai500.jobs.scheduler_context import preview, python_of, setting_of
 from ai500.jobs.schedulers import load_scheduler
+from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
 from ai500.parallel import sharing
 from ai500.pipeline import planning
 from ai500.pipeline.data_stages import (
@@ -62,6 +60,7 @@ from ai500.records import (
     Score,
     System,
     Task,
+    TrialScore,
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -88,7 +87,7 @@ def prepare(config: Config, path: Path) -> RunFolder:
     write_text(run.config, to_toml(config))
     run_folder.write(run.system, machine)
     run_folder.write(run.plan, plan)
-    run.begin(version=ai500.__version__)
+    run.begin(version=__version__)
     return run
 
 
@@ -114,7 +113,7 @@ def _execute(run: RunFolder, observer: Observer, *, detach: bool) -> Score:
             detach=detach,
         )
         run.cancel_request.unlink(missing_ok=True)
-        session.log.emit("run_start", pid=os.getpid(), version=ai500.__version__)
+        session.log.emit("run_start", pid=os.getpid(), version=__version__)
         failures: list[str] = []
         for trial in range(1, session.plan.trials + 1):
             failures += run_trial(session, trial)
@@ -132,7 +131,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     trial = session.run.trial(number)
     if session.run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and run_folder.read(Score, trial.score).complete:
+    if trial.score.exists() and run_folder.read(TrialScore, trial.score).complete:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)
     store = open_store(session)
@@ -175,7 +174,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         trial=number,
         tasks=tasks,
         shares={one.member: one.shares for one in plan.mapping},
-        scheduler=kind.make(setting_of(run, config, plan, trial=number, store=store)),
+        scheduler=kind.make(scheduler_context(run, config, plan, trial=number, store=store)),
         python=python_of(config),
         log=session.log,
         max_retries=config.scheduler.max_retries,
@@ -184,7 +183,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     of = f" {number} of {plan.trials}" if plan.trials > 1 else ""
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
     if plan.sharing.how != "alone":
-        session.observer.stage(sharing.in_words(plan.sharing, plan.members_per_accelerator))
+        session.observer.stage(sharing.describe_sharing(plan.sharing, plan.members_per_accelerator))
     doing = "training the ensemble" if plan.search is None else "searching architectures"
     session.observer.stage(f"{doing}{', trial' + of if of else ''}")
     try:
@@ -207,9 +206,9 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
     """Say that the jobs go on; a folder that can't be written now must not hide why."""
     controller.leave()
     with contextlib.suppress(AI500Error):
-        session.log.emit("controller_left", reason=type(error).__name__)
+        session.log.emit("controller_detached", reason=type(error).__name__)
     if isinstance(error, Disconnected):
-        raise RunLeftError(
+        raise RunDetachedError(
             f"the members' jobs go on by themselves. Follow them with: ai500 resume "
             f"{session.run.path}"
         ) from None

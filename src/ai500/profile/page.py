@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ai500.core.atomic import write_text
@@ -16,10 +15,9 @@ from ai500.profile.categories import CATEGORIES, MEANINGS
 from ai500.profile.labels import MEANINGS as STAGE_MEANINGS
 from ai500.profile.labels import STAGES, flops, milliseconds, number, percent
 from ai500.profile.record import CategoryTime, KernelTime, PrecisionProfile, Profile
-from ai500.report.figures import Figure
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
+from ai500.report.templating import environment
 
-ROWS_SHOWN = 40
 LONGEST_NAME = 120
 
 
@@ -49,15 +47,8 @@ class ProfileView:
 
 def write_page(found: Profile, path: Path) -> None:
     """`profile.html` from the record."""
-    environment = Environment(
-        loader=PackageLoader("ai500.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = environment.get_template("profile.html")
-    write_text(path, page.render(view=view_of(found), rows_shown=ROWS_SHOWN))
+    page = environment().get_template("profile.html")
+    write_text(path, page.render(view=view_of(found)))
 
 
 def view_of(found: Profile) -> ProfileView:

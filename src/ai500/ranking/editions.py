@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ai500.core.units import human_si
 from ai500.ranking.entries import Entry
 from ai500.report import svg
-from ai500.report.sections import Table
+from ai500.report.section import Table
 from ai500.report.summary import flops
 from ai500.report.svg import Frame, Scale, Ticks
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from ai500.automl import sections as search_sections
@@ -18,12 +18,11 @@ from ai500.ranking.entries import Entry, Origin, Rejected
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
-from ai500.report import meter_figures, sections, system_sections
+from ai500.report import meter_figures, sections, system_sections, templating
 from ai500.report import summary as headline
-from ai500.report.figures import Figure
-from ai500.report.html import ROWS_SHOWN, run_figures
+from ai500.report.html import run_figures
 from ai500.report.run_data import Contents
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import LAYERS
 from ai500.submission.manifest import NOTES, Info
@@ -31,18 +30,16 @@ from ai500.submission.manifest import NOTES, Info
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("ai500.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return templating.environment(
+        headline=headline,
+        sections=sections,
+        system_sections=system_sections,
+        human_seconds=human_seconds,
+        searched=search_sections,
+        decisions=DECISIONS,
+        list_name=list_name,
+        meters=meter_figures,
     )
-    environment.globals |= {"headline": headline, "sections": sections, "rows_shown": ROWS_SHOWN}
-    environment.globals |= {"system_sections": system_sections, "human_seconds": human_seconds}
-    environment.globals |= {"searched": search_sections, "decisions": DECISIONS}
-    environment.globals |= {"list_name": list_name, "meters": meter_figures}
-    return environment
 
 
 def list_name(key: ListKey) -> str:
@@ -163,7 +160,7 @@ def facts_table(verdict: LayerVerdict) -> Table:
             marked.add(index)
         value = "not recorded" if ours is None else f"≠ {ours}" if differs else ours
         rows.append((what, value, "free" if reference is None else reference))
-    return Table(("", "this run", "reference"), rows, (), frozenset(marked))
+    return Table(("", "this run", "reference"), rows, (), sorted(marked))
 
 
 def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:

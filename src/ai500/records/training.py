@@ -77,7 +77,7 @@ class Task:
     meter_seconds: float = 0.0
     """Between two samples of the node's meters; 0: no meters."""
     profile: Profiling | None = None
-    together: tuple[int, ...] = ()
+    process_members: tuple[int, ...] = ()
     """Members that one process trains, this one among them; empty: this one alone."""
     search: Search | None = None
     entry_point: str = "ai500.train.member:run"

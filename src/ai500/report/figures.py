@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from markupsafe import Markup
-
 from ai500.core.units import human_seconds, si_prefix
 from ai500.report import svg
 from ai500.report.svg import Frame, Point, Scale
@@ -24,15 +22,6 @@ LEAST_LABELLED_ROW = svg.LARGEST_TEXT + 1
 
 Curves = Mapping[int, Sequence[tuple[int, float]]]
 """Member → (epoch, value) in order."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with what it says; `svg` None: `caption` says why there is none."""
-
-    title: str
-    svg: Markup | None
-    caption: str
 
 
 @dataclass(frozen=True)

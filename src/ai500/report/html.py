@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ai500.automl import sections as search_sections
@@ -26,16 +25,15 @@ from ai500.report import (
 from ai500.report import (
     summary as headline,
 )
-from ai500.report.figures import Bar, Figure, Level, Row
+from ai500.report.figures import Bar, Level, Row
 from ai500.report.history import window_start
 from ai500.report.picture_sections import gallery
 from ai500.report.run_data import Contents, read_contents
+from ai500.report.section import Figure
+from ai500.report.templating import environment
 from ai500.roofline import page as roofline_pages
 from ai500.rules.decisions import DECISIONS
 from ai500.train import learning_rate
-
-ROWS_SHOWN = 40
-"""Longer tables fold the rest away."""
 
 
 def write_report(run: RunFolder) -> None:
@@ -45,29 +43,25 @@ def write_report(run: RunFolder) -> None:
 
 def render(contents: Contents) -> str:
     """The page as text."""
-    environment = Environment(
-        loader=PackageLoader("ai500.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("run.html").render(
-        contents=contents,
-        headline=headline,
-        sections=sections,
-        judged=judged,
-        searched=search_sections,
-        system_sections=system_sections,
-        figures=run_figures(contents),
-        meters=meter_figures,
-        roofline=roofline_pages,
-        profile=None if contents.profile is None else view_of(contents.profile),
-        gallery=gallery(contents),
-        rows_shown=ROWS_SHOWN,
-        expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
-        began=_date(contents.began),
-        decisions=DECISIONS,
+    return (
+        environment()
+        .get_template("run.html")
+        .render(
+            contents=contents,
+            headline=headline,
+            sections=sections,
+            judged=judged,
+            searched=search_sections,
+            system_sections=system_sections,
+            figures=run_figures(contents),
+            meters=meter_figures,
+            roofline=roofline_pages,
+            profile=None if contents.profile is None else view_of(contents.profile),
+            gallery=gallery(contents),
+            expected_distinct=f"{sections.EXPECTED_DISTINCT:.1%}",
+            began=_date(contents.began),
+            decisions=DECISIONS,
+        )
     )
 
 
@@ -200,7 +194,7 @@ def learning_rate_figure(contents: Contents) -> Figure:
 def trials_figure(contents: Contents) -> Figure:
     """VFLOPS of every trial."""
     score, title = contents.score, "VFLOPS of every trial"
-    vflops = {one.trial or 0: one.vflops for one in score.trials}
+    vflops = {one.trial: one.vflops for one in score.trials}
     dropped = set(vflops) - set(score.kept_trials) if score.kept_trials else set()
     svg = figures.trials_figure(vflops, mean=score.vflops, title=title, dropped=dropped)
     return Figure(title, Markup(svg), "The axis need not begin at zero. Dashed: the run's score.")

@@ -11,10 +11,11 @@ from ai500.core.units import human_si
 from ai500.metrics.energy import NotMeasured
 from ai500.metrics.meter_series import Curve, power_names
 from ai500.report import svg
-from ai500.report.figures import Figure, right_labels
+from ai500.report.figures import right_labels
 from ai500.report.meter_view import MeterView
 from ai500.report.run_data import Contents
-from ai500.report.sections import NOT_MEASURED, Table
+from ai500.report.section import Figure, Table
+from ai500.report.sections import NOT_MEASURED
 from ai500.report.svg import Frame, Scale
 
 STYLES = ("ensemble", "mean", "target")

@@ -15,9 +15,8 @@ from markupsafe import Markup
 
 from ai500.records.illustrations import Box, Chart, Kind, Line, Picture
 from ai500.report import svg
-from ai500.report.figures import Figure
 from ai500.report.run_data import Contents
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
 from ai500.report.svg import Frame, Point, Scale
 
 MOST_PICTURES, MOST_CHARTS = 4, 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ai500.records import Score
 from ai500.records.findings import LayerVerdict
 from ai500.report.run_data import Contents
-from ai500.report.sections import Table
+from ai500.report.section import Table
 from ai500.rules.layers import ASPECTS, LAYERS
 
 VERDICTS = {"same": "same", "allowed": "changed, allowed", "forbidden": "changed, FORBIDDEN"}
@@ -28,7 +28,7 @@ def layers_table(contents: Contents) -> Table:
     """Each of the nine layers against the reference, at the level it was judged at."""
     judgement = contents.judgement
     layers = judgement.layers if judgement else ()
-    marked = frozenset(at for at, one in enumerate(layers) if one.verdict == "forbidden")
+    marked = [at for at, one in enumerate(layers) if one.verdict == "forbidden"]
     rows = [
         (
             f"{one.layer} {LAYERS[one.layer]}",

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.parallel.sharing import in_words
-from ai500.records import Hyperparameters, Mapping, Score, TrainRecord
+from ai500.parallel.sharing import describe_sharing
+from ai500.records import Hyperparameters, Mapping, Score, TrainRecord, TrialScore
 from ai500.report.history import MemberHistory
 from ai500.report.run_data import Contents
+from ai500.report.section import Table
 from ai500.report.summary import counted, flops, quality
-from ai500.rules import checks  # noqa: F401 - registers the rules
-from ai500.rules.layers import LAYERS, RULES
+from ai500.rules.layers import LAYERS
 
 NOT_MEASURED = "not measured"
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -25,17 +25,6 @@ SHOWN_OF_EFFECTIVE = (
 """What else a worker recorded stands beside the reference, with the findings."""
 EXPECTED_DISTINCT = 1 - 1 / math.e
 """Share of the samples that occur in a bootstrap: 63.2 % (V3 §3.3)."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; the columns in `numbers` are set flush right."""
-
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: tuple[int, ...] = ()
-    marked: frozenset[int] = frozenset()
-    """Rows that differ from the reference."""
 
 
 def flop(value: float) -> str:
@@ -148,18 +137,18 @@ def trials_table(score: Score) -> Table:
     return Table(columns, rows, numbers=tuple(range(10)))
 
 
-def _to_target(one: Score) -> str:
+def _to_target(one: TrialScore) -> str:
     if one.time_to_target_seconds is None:
         return "not reached"
     epoch = "" if one.epochs_to_target is None else f", epoch {one.epochs_to_target}"
     return f"{human_seconds(one.time_to_target_seconds)}{epoch}"
 
 
-def _trial(one: Score, run: Score) -> str:
+def _trial(one: TrialScore, run: Score) -> str:
     """Its number, and whether it counts."""
     if not one.complete:
         return f"{one.trial}, INCOMPLETE"
-    kept = not run.kept_trials or one.trial in run.kept_trials
+    kept = one.trial in run.kept_trials
     return f"{one.trial}" if kept else f"{one.trial}, dropped"
 
 
@@ -191,9 +180,7 @@ def _trained(record: TrainRecord | None, history: MemberHistory | None) -> tuple
         reached = history.losses[-1][0] if history and history.losses else 0
         return f"{reached}", *[NOT_MEASURED] * 4
     seconds = history.seconds if history else None
-    count = record.operations
-    per_image = count.forward_per_image + count.backward_per_image
-    operations = record.images * per_image + record.steps * count.update_per_step
+    operations = record.operations.training(images=record.images, steps=record.steps)
     return (
         f"{record.epochs}",
         f"{record.images:,}",
@@ -246,7 +233,7 @@ def equation_5(contents: Contents) -> list[str]:
             "(decision D11)."
         )
         if plan.sharing.how != "alone":  # older versions did not say
-            lines += [f"Sharing: {in_words(plan.sharing, k)}.", *contents.ways]
+            lines += [f"Sharing: {describe_sharing(plan.sharing, k)}.", *contents.ways]
     if plan.waves > 1:
         at_once = k * scale // degree
         lines.append(
@@ -299,7 +286,7 @@ def hyperparameters_table(contents: Contents) -> Table:
             marked.add(index)
             value = f"≠ {value}"
         rows.append((name, value, _plain(theirs)))
-    return Table(("hyper-parameter", "this run", "reference"), rows, (1, 2), frozenset(marked))
+    return Table(("hyper-parameter", "this run", "reference"), rows, (1, 2), sorted(marked))
 
 
 def _plain(value: object) -> str:
@@ -316,13 +303,12 @@ def operations_table(contents: Contents) -> Table:
     if count is None:
         return Table(columns, [("per image", NOT_MEASURED, "no member finished")], numbers=(1,))
     batch = contents.plan.global_batch_size
-    per_image = count.forward_per_image + count.backward_per_image
     rows = [
         ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
         ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
         ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
-        ("one step of one member", flop(batch * per_image + count.update_per_step),
-         f"{batch:,} images × {flop(per_image)} + update"),
+        ("one step of one member", flop(count.per_step(batch)),
+         f"{batch:,} images × {flop(count.per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
     ]  # fmt: skip
     return Table(columns, rows, numbers=(1,))
@@ -376,10 +362,9 @@ class LayerFindings:
 
 def findings_by_layer(contents: Contents) -> list[LayerFindings]:
     """Findings grouped by layer; those about the procedure first."""
-    texts = {one.name: one.text for one in RULES}
     groups: dict[int | None, list[tuple[str, str, str, str]]] = {}
     for one in contents.findings:
-        rule = texts.get(one.rule, one.rule)
+        rule = one.rule_text or one.rule
         groups.setdefault(one.layer, []).append((one.severity, one.message, rule, one.source))
     return [
         LayerFindings(

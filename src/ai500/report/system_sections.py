@@ -5,7 +5,8 @@ from __future__ import annotations
 from ai500.core.units import human_bytes
 from ai500.inventory import summary
 from ai500.report.run_data import Contents
-from ai500.report.sections import NOT_MEASURED, Table
+from ai500.report.section import Table
+from ai500.report.sections import NOT_MEASURED
 from ai500.report.summary import counted
 
 HOSTS_NAMED = 8

@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import ai500
-from ai500.core import schema
+from ai500.core import __version__, schema
 from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
 from ai500.inventory import machine as system
@@ -101,7 +100,7 @@ def begin(path: Path, device: str, *, seconds: float) -> Measurement:
     machine = system.describe()
     fresh = RooflineRecord(
         format=FORMAT,
-        version=ai500.__version__,
+        version=__version__,
         measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         complete=False,
         system=machine,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.report.figures import Figure
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
+from ai500.report.templating import environment
 from ai500.roofline import figures as drawn
 from ai500.roofline import links
 from ai500.roofline.records import (
@@ -42,13 +41,6 @@ CONVENTION = (
 
 def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | None) -> None:
     """The figures and tables as one self-contained HTML file."""
-    environment = Environment(
-        loader=PackageLoader("ai500.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     tables = [
         ("Ceilings", f"Of {_units(record)}. Best and median over shapes; a shape's number is the "
          f"median of its samples. {above_peak_note(record)}".rstrip(), ceilings_table(record)),
@@ -65,13 +57,16 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
         pictures = [*placement_figures(placement), *pictures]
         tables = [("The run", convention(placement), placement_table(placement)),
                   ("What would help", ADVICE_NOTE, advice_table(placement)), *tables]  # fmt: skip
-    text = environment.get_template("roofline.html").render(
-        heading=heading,
-        kicker=f"{record.system.hostname} · {record.measured_at} · ai500 {record.version}",
-        warnings=warnings,
-        figures=pictures,
-        tables=tables,
-        rows_shown=40,
+    text = (
+        environment()
+        .get_template("roofline.html")
+        .render(
+            heading=heading,
+            kicker=f"{record.system.hostname} · {record.measured_at} · ai500 {record.version}",
+            warnings=warnings,
+            figures=pictures,
+            tables=tables,
+        )
     )
     write_text(path, text)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from ai500.core.errors import InputError
-from ai500.report.figures import Figure, Level
-from ai500.report.sections import Table
+from ai500.report.figures import Level
+from ai500.report.section import Figure, Table
 from ai500.study.charts import Series, Value, lines
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import V2_EFFICIENCY

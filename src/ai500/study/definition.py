@@ -13,8 +13,7 @@ from ai500.core.errors import InputError
 from ai500.core.schema import decode, encode
 from ai500.pipeline import planning
 from ai500.records import Cluster, Plan, System
-from ai500.report.figures import Figure
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
 from ai500.study.records import PointResult, StudyResult
 
 

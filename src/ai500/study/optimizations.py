@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
-from ai500.report.figures import Figure
-from ai500.report.sections import Table
+from ai500.report.section import Figure, Table
 from ai500.study.charts import Series, Strip, Value, lines, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
@@ -118,7 +117,7 @@ def sentences(
 ) -> list[str]:
     """Which one VFLOPS favours, which one costs most, and how sure that is."""
     best = max(compared, key=lambda one: one.score.vflops)
-    trials = min(len(one.score.trials) or 1 for one in (baseline, *compared))
+    trials = min(len(one.score.trials) for one in (baseline, *compared))
     said = []
     gain = ratio(best.score.vflops, baseline.score.vflops)
     if baseline.trusted and best.trusted and gain is not None:
@@ -199,7 +198,7 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
 
 
 def _qualities(one: PointResult) -> list[float]:
-    return [trial.ensemble_quality for trial in one.score.trials] or [one.score.ensemble_quality]
+    return [trial.ensemble_quality for trial in one.score.trials]
 
 
 def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds, human_si
 from ai500.report.summary import counted
+from ai500.report.templating import environment
 from ai500.rules.decisions import DECISIONS
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
@@ -26,26 +25,22 @@ def write_report(path: Path, result: StudyResult, study: Study) -> None:
 
 def render(result: StudyResult, study: Study) -> str:
     """The page as text."""
-    environment = Environment(
-        loader=PackageLoader("ai500.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("study.html").render(
-        result=result,
-        study=study,
-        view=study.view(result) if result.points else NOTHING_YET,
-        doubts=doubted(result.points),
-        doubted_all=not any(one.trusted for one in result.points),
-        unknown_load=unknown_load(result.points),
-        points=points_table(result.points),
-        size=common_size(result.points),
-        took=took(result.points),
-        trials=counted(sum(len(one.score.trials) or 1 for one in result.points), "trial"),
-        rows_shown=40,
-        decisions=DECISIONS,
+    return (
+        environment()
+        .get_template("study.html")
+        .render(
+            result=result,
+            study=study,
+            view=study.view(result) if result.points else NOTHING_YET,
+            doubts=doubted(result.points),
+            doubted_all=not any(one.trusted for one in result.points),
+            unknown_load=unknown_load(result.points),
+            points=points_table(result.points),
+            size=common_size(result.points),
+            took=took(result.points),
+            trials=counted(sum(len(one.score.trials) for one in result.points), "trial"),
+            decisions=DECISIONS,
+        )
     )
 
 
@@ -79,7 +74,7 @@ def unknown_load(points: Sequence[PointResult]) -> str | None:
 def took(points: Sequence[PointResult]) -> str:
     """What all runs cost together, as far as it is known of each."""
     walls = [one.wall_seconds for one in points if one.wall_seconds is not None]
-    joules = [trial.energy_joules for one in points for trial in one.score.trials or (one.score,)]
+    joules = [trial.energy_joules for one in points for trial in one.score.trials]
     known = [value for value in joules if value is not None]
     whole = len(walls) == len(points)
     time = f"took {human_seconds(sum(walls))}" if whole else "took a time that is not known"

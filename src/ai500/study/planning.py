@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-import ai500
 from ai500 import config as configuration
 from ai500.config import Config
+from ai500.core import __version__
 from ai500.core.errors import AI500Error, InputError, RunFolderError
 from ai500.core.schema import nearest
 from ai500.core.source import source_sha256
@@ -106,7 +106,7 @@ def prepare(
         ground,
         StudyPlan(
             study=study.name,
-            version=ai500.__version__,
+            version=__version__,
             workload=config.workload,
             problem_class=config.problem_class,
             points=points,
@@ -198,7 +198,7 @@ def chosen(points: Sequence[Point], only: Sequence[str]) -> Sequence[Point]:
 def estimate(plan: Plan, similar: Sequence[Finished]) -> Estimate:
     """From finished runs of the same work; else from where the class was measured; else nothing."""
     if similar:
-        per_trial = [wall / max(1, len(one.score.trials)) for one in similar
+        per_trial = [wall / len(one.score.trials) for one in similar
                      if (wall := wall_seconds(one.run)) is not None]  # fmt: skip
         joules = [trial.energy_joules for one in similar for trial in one.score.trials]
         known = [value for value in joules if value is not None]

@@ -13,8 +13,8 @@ from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
 from ai500.records import Improvement, SearchScore
-from ai500.report.figures import Figure
-from ai500.report.sections import Table, flop, share
+from ai500.report.section import Figure, Table
+from ai500.report.sections import flop, share
 from ai500.report.summary import flops, quality
 from ai500.study.charts import Strip, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
@@ -180,7 +180,7 @@ def common_error(found: Sequence[PointResult]) -> float | None:
 
 def _improvements(one: PointResult) -> tuple[Improvement, ...]:
     """Of its first trial: when the best error fell, and after how many operations."""
-    search = next(iter(one.score.trials), one.score).search
+    search = one.score.trials[0].search
     return search.improvements if search else ()
 
 

@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import ai500
-from ai500.config_toml import to_toml
+from ai500.config import to_toml
+from ai500.core import __version__
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.errors import (
     AI500Error,
     InputError,
     JobError,
     RunCancelledError,
+    RunDetachedError,
     RunFolderError,
-    RunLeftError,
 )
 from ai500.core.units import human_seconds
 from ai500.pipeline import stages as pipeline
@@ -79,7 +79,7 @@ def _run(
         if here and not conditions_file(path).exists():
             run_folder.write(conditions_file(path), timing_validity.look())
         pipeline.execute(run, observer)
-    except (RunCancelledError, RunLeftError) as error:
+    except (RunCancelledError, RunDetachedError) as error:
         raise type(error)(
             f"stopped at point {point.name}; nothing is lost. The same command goes on from there."
         ) from None
@@ -107,7 +107,7 @@ def draw(
     result = StudyResult(
         format=FORMAT,
         study=plan.study,
-        version=ai500.__version__,
+        version=__version__,
         workload=plan.workload,
         problem_class=plan.problem_class,
         hardware=_hardware(folder, plan) or (before.hardware if before else "not recorded"),

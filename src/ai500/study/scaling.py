@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
-from ai500.report.figures import Bar, Figure, Level, Row, timeline
-from ai500.report.sections import Table
+from ai500.report.figures import Bar, Level, Row, timeline
+from ai500.report.section import Figure, Table
 from ai500.report.summary import flops
 from ai500.study.charts import Series, Value, lines
 from ai500.study.definition import Choices, Ground, Point, Study, View, doubling

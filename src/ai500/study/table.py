@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds
-from ai500.report.sections import NOT_MEASURED, Table
+from ai500.report.section import Table
+from ai500.report.sections import NOT_MEASURED
 from ai500.report.summary import flops, quality
 from ai500.study.records import PointResult, StudyResult
 
@@ -21,7 +22,7 @@ COLUMNS: dict[str, Callable[[PointResult], Value]] = {
     "parallel_degree": lambda one: one.score.parallel_degree,
     "system_scale": lambda one: one.score.system_scale,
     "waves": lambda one: one.score.waves,
-    "trials": lambda one: len(one.score.trials) or 1,
+    "trials": lambda one: len(one.score.trials),
     "seed": lambda one: one.seed,
     "precision": lambda one: one.precision,
     "communication_precision": lambda one: one.communication_precision,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from ai500.parallel.parallelism_controller import divisors
-from ai500.report.figures import Figure
+from ai500.report.section import Figure
 from ai500.study.charts import Labelled, Strip, places, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS

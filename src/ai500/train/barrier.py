@@ -33,7 +33,7 @@ class TrialBarrier:
         if self.rank.rank == 0 and (visitor := self._visit(patience)) is not None:
             self._tell_clock(visitor)
             if "AI500_BARRIER" in os.environ:
-                self.emit("barrier", missing=visitor.meet())
+                self.emit("barrier", missing=visitor.wait())
             visitor.close()
         if self.rank.world_size > 1:
             dist.barrier()
@@ -48,7 +48,7 @@ class TrialBarrier:
         return connect(
             RunFolder(Path(self.task.run)).trial(self.task.trial).barrier,
             name=os.environ.get("AI500_BARRIER"),
-            patience_seconds=patience_seconds,
+            timeout_seconds=patience_seconds,
         )
 
     def _tell_clock(self, visitor: BarrierClient) -> None:

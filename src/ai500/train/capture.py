@@ -176,7 +176,7 @@ def _synchronize(device: torch.device) -> None:
 def _operations(member: Member) -> dict[str, int]:
     """By kind, of one optimizer step of all ranks together, in the convention `matmul`."""
     counted = count(
-        member.engine.whole(),
+        member.engine.unsharded(),
         (member.feed.batch_size, *member.problem_class.input_shape),
         convention="matmul",
         loss=member.workload.loss_operator,

@@ -26,10 +26,10 @@ from ai500.core.errors import DataError
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.state import (
     gather_objects,
+    gather_optimizer,
+    gather_weights,
     load_optimizer,
     load_weights,
-    whole_optimizer,
-    whole_weights,
 )
 from ai500.train.precision.numerics import Numerics
 
@@ -69,10 +69,10 @@ class Writer:
         """Rank 0 writes, every rank brings its part."""
         if engine.mesh.rank == 0:
             self.wait()
-        mine = copy.deepcopy({"engine": engine.memory(), "numerics": numerics.state_dict()})
+        mine = copy.deepcopy({"engine": engine.state_dict(), "numerics": numerics.state_dict()})
         state = {
-            "model": whole_weights(engine.module, engine.layout),
-            "optimizer": whole_optimizer(optimizer, engine.module, engine.layout),
+            "model": gather_weights(engine.module, engine.layout),
+            "optimizer": gather_optimizer(optimizer, engine.module, engine.layout),
             "ranks": _everyones(mine, engine),
             "position": asdict(position),
         }
@@ -112,7 +112,7 @@ def restore(
         load_weights(engine.module, state["model"], engine.layout)
         load_optimizer(optimizer, engine.module, state["optimizer"], engine.layout)
         mine = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
-        engine.remember(mine["engine"])
+        engine.load_state_dict(mine["engine"])
         numerics.load_state_dict(mine["numerics"])
     except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
         raise DataError(f"{path} is not a checkpoint of this run: {error}. Delete it.") from error

@@ -42,7 +42,7 @@ class Evaluator:
     device: torch.device
     batch_size: int
 
-    def settle(self) -> None:
+    def warm_up(self) -> None:
         """One batch before anything is timed: an accelerator's libraries choose and compile."""
         if self.device.type != "cpu":
             all_ranks = self.engine.mesh.data.size * self._images_at_once

@@ -25,7 +25,7 @@ from ai500.core import atomic, schema
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, epoch_order
-from ai500.parallel.engines import Engine, Wish
+from ai500.parallel.engines import CheckpointAction, Engine
 from ai500.records import Operations, ProblemClass, Progress, Task
 from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint
@@ -118,7 +118,7 @@ def epochs(member: Member) -> Iterator[int]:
 def prepare(member: Member) -> checkpoint.Position:
     """All that comes before the first batch; where training stands."""
     task = member.task
-    _settle(member)
+    _warm_up_engine(member)
     position = checkpoint.restore(
         member.folder.checkpoint,
         engine=member.engine,
@@ -192,14 +192,14 @@ def some_batch(member: Member) -> Batch:
     return Batch(torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device), draws)
 
 
-def _settle(member: Member) -> None:
+def _warm_up_engine(member: Member) -> None:
     """Some samples of the member through the engine, before anything is timed or restored."""
     some = some_batch(member)
     inputs, targets = member.workload.train_inputs(
         member.problem_class, some.images, some.labels, some.draws
     )
-    member.engine.settle(inputs, targets)
-    member.evaluator.settle()
+    member.engine.warm_up(inputs, targets)
+    member.evaluator.warm_up()
 
 
 def _train_epoch(
@@ -225,13 +225,19 @@ def _train_epoch(
         position.images += global_batch
         member.on_step(position)
         due = clock.every(task.checkpoint_seconds, "checkpoint")
-        wish = Wish.STOP if member.stop_requested() else Wish.SAVE if due else Wish.GO_ON
-        wish = member.engine.together(wish)
-        if wish != Wish.GO_ON:
+        wish = (
+            CheckpointAction.STOP
+            if member.stop_requested()
+            else CheckpointAction.SAVE
+            if due
+            else CheckpointAction.CONTINUE
+        )
+        wish = member.engine.agree(wish)
+        if wish != CheckpointAction.CONTINUE:
             position.loss_sum += float(loss_sum)
             loss_sum.zero_()
             _save(member, position)
-            if wish == Wish.STOP:
+            if wish == CheckpointAction.STOP:
                 member.checkpoints.wait()
                 member.emit("interrupted", epoch=position.epoch, step=position.step)
                 raise Interrupted

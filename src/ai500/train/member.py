@@ -31,7 +31,7 @@ from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.parallel.engines.state import gather_objects, whole_weights
+from ai500.parallel.engines.state import gather_objects, gather_weights
 from ai500.records import Operations, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 from ai500.train import precision, provenance
@@ -54,19 +54,19 @@ def run(
 ) -> None:
     """Train this rank's part of the member, and on rank 0 leave the record."""
     device = torch.device(device)
-    with at_work(task, rank=rank, device=device, threads=threads) as meters:
-        member = assemble(task, rank=rank, device=device, stop=stop)
+    with worker_context(task, rank=rank, device=device, threads=threads) as meters:
+        member = member_from_task(task, rank=rank, device=device, stop=stop)
         if task.profile is not None:
             capture(member, task.profile, rank=rank)
             return
-        with in_company(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
+        with timed_window(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
             for _ in epochs(member):
                 pass
         finish(member)
 
 
 @contextlib.contextmanager
-def at_work(
+def worker_context(
     task: Task, *, rank: Rank, device: torch.device, threads: int | None
 ) -> Iterator[Recorder]:
     """This process as a rank of the member, which nobody else trains meanwhile; its meters run."""
@@ -79,7 +79,7 @@ def at_work(
         dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
     meters = recorder_of(task, local_rank=rank.local_rank)
     try:
-        held = only_one(task) if rank.rank == 0 else None
+        held = lock_member(task) if rank.rank == 0 else None
         meters.start()
         yield meters
         del held
@@ -90,7 +90,7 @@ def at_work(
 
 
 @contextlib.contextmanager
-def in_company(
+def timed_window(
     task: Task, *, rank: Rank, meters: Recorder, emit: Callable[..., None]
 ) -> Iterator[Callable[[], None]]:
     """What to call when all is ready for the first batch; nodes described before and after."""
@@ -122,7 +122,7 @@ def _backends(device: torch.device) -> str:
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
 
 
-def only_one(task: Task) -> TextIO:
+def lock_member(task: Task) -> TextIO:
     """The member's lock: two workers on one checkpoint would spoil each other's.
 
     A node that lost its power holds it on a network file system until its lease ends.
@@ -133,16 +133,16 @@ def only_one(task: Task) -> TextIO:
     return file
 
 
-def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
+def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
     """Model, engine, optimizer and data of this rank."""
     workload = load_workload(task.workload)
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
-    member = put_together(
+    member = build_member(
         task,
         model=workload.model(task.definition).to(device),
         mesh=make_mesh(task.parallel, device=device),
         device=device,
-        splits=samples_of(task),
+        splits=open_splits(task),
         log=event_log(task, rank=rank, device=device),
         stop=stop,
     )
@@ -151,13 +151,13 @@ def assemble(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest)
     return member
 
 
-def samples_of(task: Task) -> Mapping[str, Samples]:
+def open_splits(task: Task) -> Mapping[str, Samples]:
     """The node's copy of the samples, or the shared store's."""
     staged = task.staged or os.environ.get("AI500_STAGED")
     return (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
 
 
-def put_together(
+def build_member(
     task: Task,
     *,
     model: nn.Module,
@@ -246,7 +246,7 @@ def _engine(
         collective=collective,
         forward=workload.forward,
         accumulation=hyper.accumulation,
-        may_record=not task.together,
+        may_capture=not task.process_members,
     )
     made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
     return made
@@ -273,7 +273,7 @@ def finish(member: Member) -> None:
         shared = VerifiedSplit(store.splits["train"], store.digests("train"))
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
-    weights = whole_weights(member.engine.module, member.engine.layout)
+    weights = gather_weights(member.engine.module, member.engine.layout)
     groups = provenance.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if predictions is None or weights is None:
@@ -314,7 +314,7 @@ def _record(
 def _count_operations(member: Member) -> Operations:
     """Operations of the whole model at the batch and image size that ran, whoever had its parts."""
     counted = count(
-        member.engine.whole(),
+        member.engine.unsharded(),
         (member.feed.batch_size, *member.problem_class.input_shape),
         convention=member.task.convention,
         loss=member.workload.loss_operator,

@@ -25,8 +25,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-import ai500
-from ai500.core import plugins, schema
+from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
@@ -94,7 +93,7 @@ def effective(
 def versions() -> dict[str, str]:
     """Of what computed; the source's digest tells apart what a version number does not."""
     found = {
-        "ai500": ai500.__version__,
+        "ai500": __version__,
         "source": source_sha256(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -119,7 +118,7 @@ def optimizer_groups(member: Member) -> list[dict[str, Any]]:
     everyones = gather_objects(mine, size=member.engine.mesh.size)
     if not everyones:
         return []
-    whole = member.engine.whole()
+    whole = member.engine.unsharded()
     sizes = {name: parameter.numel() for name, parameter in whole.named_parameters()}
     groups = []
     for number, group in enumerate(member.optimizer.param_groups):
@@ -212,7 +211,7 @@ def _source_of(policy: object) -> str | None:
 
 def _model(member: Member) -> dict[str, Any]:
     """Identity of the whole model's graph, whoever had its parts."""
-    traced = trace(member.engine.whole(), (IDENTITY_BATCH, *member.problem_class.input_shape))
+    traced = trace(member.engine.unsharded(), (IDENTITY_BATCH, *member.problem_class.input_shape))
     return {
         "graph_sha256": graph_sha256(traced),
         "parameters": traced.parameters,

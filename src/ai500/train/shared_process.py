@@ -24,7 +24,7 @@ from ai500.train.barrier import TrialBarrier
 from ai500.train.checkpoint import Position
 from ai500.train.device_feed import fits, hold, resident
 from ai500.train.loop import Member, Training, Wanted, prepare, train
-from ai500.train.member import assemble, description, finish, only_one
+from ai500.train.member import description, finish, lock_member, member_from_task
 from ai500.train.step_strategies import Number, Way, choose
 from ai500.train.worker import Interrupted, Rank, StopRequest
 
@@ -98,10 +98,12 @@ def run_together(
     # A recorder each, as if they were alone: the first to get the node's lock samples for all.
     meters = [recorder_of(task, local_rank=0) for task in tasks]
     try:
-        held = [only_one(task) for task in tasks]
+        held = [lock_member(task) for task in tasks]
         for recorder in meters:
             recorder.start()
-        group = Group([assemble(task, rank=rank, device=device, stop=stop) for task in tasks])
+        group = Group(
+            [member_from_task(task, rank=rank, device=device, stop=stop) for task in tasks]
+        )
         group.begin(_prepared(group))
         feed_from_device(group.members)
         way = _chosen(group)
@@ -174,11 +176,11 @@ def _chosen(group: Group) -> Way:
         ) from error
     told = {
         "members": [member.task.member for member in group.members],
-        "way": choice.way.name,
+        "strategy": choice.way.name,
         "milliseconds": choice.milliseconds,
         "not_tried": choice.not_tried,
     }
-    told_by_all(group.members)("together", **told)
+    told_by_all(group.members)("shared_process", **told)
     return choice.way
 
 

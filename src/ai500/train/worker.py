@@ -104,12 +104,12 @@ def main() -> int:
 
 def _unfinished(task: Task) -> list[Task]:
     """Of the members that share this process, those without a record; one is left alone."""
-    if not task.together:
+    if not task.process_members:
         return [task]
     trial = RunFolder(Path(task.run)).trial(task.trial)
-    folders = [trial.member(member) for member in task.together]
+    folders = [trial.member(member) for member in task.process_members]
     left = [run_folder.read(Task, one.task) for one in folders if not one.record.exists()]
-    return left if len(left) > 1 else [replace(one, together=()) for one in left or [task]]
+    return left if len(left) > 1 else [replace(one, process_members=()) for one in left or [task]]
 
 
 def _die_with_parent() -> None:

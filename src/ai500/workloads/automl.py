@@ -108,7 +108,7 @@ CLASSES = {
             initial=Initial("bottleneck", (3, 4, 6, 3), width=64),
             patience=10,
             batch_sizes=(256, 320, 384, 448),
-            most_growth=3.0,
+            max_growth=3.0,
             needs_accelerator=True,
         ),
         # AIPerf Table IV; its rate of 0.1 is for its nodes of eight V100.
@@ -136,7 +136,7 @@ class AutoML(images.ImageClassification):
     quality_direction: Literal["higher", "lower"] = "lower"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     data_of = "image_classification"
-    recordable = False  # each round has another model, and so another step
+    capturable = False  # each round has another model, and so another step
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""

@@ -121,7 +121,7 @@ class ImageClassification:
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5
-    recordable = True
+    capturable = True
 
     def source(self, problem_class: ProblemClass) -> DataSource | None:
         """Generated images below `full`; ImageNet is the user's to bring."""
@@ -153,8 +153,8 @@ class ImageClassification:
         _, height, width = problem_class.input_shape
         crops = images.shape[1:3] != (height, width)
         statistics = {"mean": CHANNEL_MEAN, "deviation": CHANNEL_DEVIATION}
-        if crops and crop_kernel.usable(images):
-            fused = crop_kernel.cropped(images, draws, height=height, width=width, **statistics)
+        if crops and crop_kernel.supports(images):
+            fused = crop_kernel.crop_images(images, draws, height=height, width=width, **statistics)
             return fused, labels
         inputs = normalized(images, **statistics)
         if crops:

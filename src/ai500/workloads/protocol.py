@@ -36,7 +36,7 @@ class Workload(Protocol):
     problem_classes: Mapping[str, ProblemClass]
     draws_per_image: int
     """Uniform random numbers that augmentation takes per image."""
-    recordable: bool
+    capturable: bool
     """A training step, `train_inputs` included, has fixed shapes, never waits for the device and
     draws nothing from torch's generators; left out by an outside workload: it does not."""
     data_of: str

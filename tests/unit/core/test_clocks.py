@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ai500.core.clocks import LARGEST_DRIFT, Clocks, on_one_clock
+from ai500.core.clocks import MAX_DRIFT, Clocks, on_one_clock
 from ai500.core.events import Event
 
 
@@ -42,7 +42,7 @@ def test_the_window_s_uncertainty_is_that_of_both_its_ends() -> None:
 
 def test_a_clock_may_drift_since_it_was_compared() -> None:
     first, last = event("first_batch", 0.0, "a"), event("end", 10_000.0, "a")
-    assert Clocks([clock(0.0, "a", 0.0, 0.0)]).uncertainty(first, last) == 10_000 * LARGEST_DRIFT
+    assert Clocks([clock(0.0, "a", 0.0, 0.0)]).uncertainty(first, last) == 10_000 * MAX_DRIFT
 
 
 def test_an_offset_that_nobody_measured_stays_unknown() -> None:

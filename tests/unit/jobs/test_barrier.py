@@ -30,7 +30,7 @@ def come(trial: TrialFolder) -> Iterator[Come]:
     visitors: list[BarrierClient] = []
 
     def visitor() -> BarrierClient:
-        found = connect(trial.barrier, name="a", patience_seconds=5)
+        found = connect(trial.barrier, name="a", timeout_seconds=5)
         assert found is not None
         visitors.append(found)
         return found
@@ -57,7 +57,7 @@ def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come
     started: dict[int, float] = {}
 
     def arrive(member: int) -> None:
-        assert come().meet() == 0
+        assert come().wait() == 0
         started[member] = time.monotonic()
 
     threads = [threading.Thread(target=arrive, args=(member,)) for member in (0, 1)]
@@ -79,30 +79,30 @@ def test_nobody_waits_for_a_member_that_failed_or_comes_in_a_later_wave(
 ) -> None:
     point = BarrierServer(trial, name="a", expected=2, seconds=60)
     come().leave()
-    assert come().meet() == 0
-    assert come().meet() == 0
+    assert come().wait() == 0
+    assert come().wait() == 0
     point.close()
 
 
 def test_the_longest_wait_ends_and_tells_how_many_lack(trial: TrialFolder, come: Come) -> None:
     point = BarrierServer(trial, name="a", expected=3, seconds=0.2)
-    assert come().meet() == 2
+    assert come().wait() == 2
     point.close()
 
 
 def test_an_older_meeting_point_is_not_mistaken_for_this_one(trial: TrialFolder) -> None:
     older = BarrierServer(trial, name="7.0")
-    assert connect(trial.barrier, name="7.1", patience_seconds=0.3) is None
+    assert connect(trial.barrier, name="7.1", timeout_seconds=0.3) is None
     older.close()
     point = BarrierServer(trial, name="7.1")
-    visitor = connect(trial.barrier, name="7.1", patience_seconds=0)
+    visitor = connect(trial.barrier, name="7.1", timeout_seconds=0)
     assert visitor is not None
     visitor.close()
     point.close()
 
 
 @pytest.mark.parametrize(
-    "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "ask": "meet"}\n']
+    "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "request": "wait"}\n']
 )
 def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
     point = BarrierServer(trial, name="a", expected=1, seconds=60)
@@ -115,4 +115,4 @@ def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
 
 
 def test_without_a_meeting_point_there_is_nobody_to_visit(trial: TrialFolder) -> None:
-    assert connect(trial.barrier, name=None, patience_seconds=0) is None
+    assert connect(trial.barrier, name=None, timeout_seconds=0) is None

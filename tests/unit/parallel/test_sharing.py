@@ -6,7 +6,7 @@ import pytest
 
 from ai500.core.errors import ConfigError
 from ai500.parallel.parallelism_controller import Degrees, map_members
-from ai500.parallel.sharing import decide, groups, in_words, ways_in_words
+from ai500.parallel.sharing import decide, describe_sharing, describe_strategies, groups
 from ai500.records import Node, Sharing, Slot
 from ai500.workloads.protocol import load_workload
 
@@ -33,7 +33,7 @@ def test_one_process_where_steps_can_be_recorded(wish, of, settings, how, becaus
     }  # fmt: skip
     found = decide(wish, of, **(known | settings))
     assert (found.how, because in found.reason) == (how, True)
-    assert because in in_words(found, 4)
+    assert because in describe_sharing(found, 4)
 
 
 def test_one_process_that_cannot_be_is_refused() -> None:
@@ -53,11 +53,11 @@ def test_a_process_has_the_members_of_one_accelerator_and_wave() -> None:
 
 def test_the_trial_of_ways_is_told() -> None:
     event = {
-        "event": "together", "trial": 1, "way": "graphs on streams",
+        "event": "shared_process", "trial": 1, "strategy": "graphs on streams",
         "milliseconds": {"graphs in one queue": 20.0, "graphs on streams": 7.25},
         "not_tried": {"batched weights": "why"},
     }  # fmt: skip
-    assert ways_in_words([event, event, {**event, "trial": 2}], trial=1) == [
-        "Way taken: graphs on streams (graphs on streams 7.25 ms, graphs in one queue 20 ms; "
+    assert describe_strategies([event, event, {**event, "trial": 2}], trial=1) == [
+        "Step strategy: graphs on streams (graphs on streams 7.25 ms, graphs in one queue 20 ms; "
         "batched weights not tried: why)."
     ]

@@ -16,9 +16,10 @@ from ai500.core.units import human_si
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report import sections
-from ai500.report.html import ROWS_SHOWN, write_report
+from ai500.report.html import write_report
 from ai500.report.run_data import read_contents
 from ai500.report.summary import verdict
+from ai500.report.templating import ROWS_SHOWN
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script>"

@@ -29,10 +29,10 @@ def without_labels(module: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
     return module(inputs)
 
 
-class Wish(IntEnum):
+class CheckpointAction(IntEnum):
     """What rank 0 wants after a step."""
 
-    GO_ON = 0
+    CONTINUE = 0
     SAVE = 1
     STOP = 2
 
@@ -98,7 +98,7 @@ class Setting:
     """A training pass through the whole model, or through DDP around it."""
     accumulation: int = 1
     """Micro-steps whose gradients one optimizer step takes together."""
-    may_record: bool = True
+    may_capture: bool = True
     """Whether the engine may record its part of a step; somebody else may want the whole step."""
 
 
@@ -117,7 +117,7 @@ class Engine(Protocol):
         """Mean loss of this rank's share of the batch; gradients of the whole batch are added to
         `.grad`, which the caller has cleared."""
 
-    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
         """Whatever the engine only fixes in its first step, fixed before; nothing is learnt."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -132,16 +132,16 @@ class Engine(Protocol):
     def predict(self, inputs: Tensor) -> Any:
         """The whole model's outputs; every rank that shares a model takes part, each gets them."""
 
-    def together(self, wanted: Wish) -> Wish:
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
         """Rank 0's wish, on every rank that has to take part in fulfilling it."""
 
-    def whole(self) -> nn.Module:
+    def unsharded(self) -> nn.Module:
         """The whole model without its weights, for counting its operations."""
 
-    def memory(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What is this rank's own besides the weights, and goes into a checkpoint; empty: none."""
 
-    def remember(self, memory: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from that memory."""
 
     def describe(self) -> dict[str, Any]:

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ai500.parallel.engines import Setting, Wish
+from ai500.parallel.engines import CheckpointAction, Setting
 from ai500.parallel.engines import fast_path as quick
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.fast_path import GradientGraph, graphable, quicken
 from ai500.parallel.engines.replicas import (
+    broadcast_action,
     described,
     evaluating,
     in_single_precision,
-    rank_zero_says,
     without_weights,
 )
 from ai500.parallel.engines.state import Layout
@@ -56,7 +56,7 @@ class DataParallel:
         self._graph: GradientGraph | None = None
         self._not_recorded = ""
         alone = self.mesh.data.size == 1 and setting.accumulation == 1
-        may = setting.may_record and alone and setting.device.type == "cuda"
+        may = setting.may_capture and alone and setting.device.type == "cuda"
         if may and graphable(self.module, precision=setting.numerics.name):
             self._graph = GradientGraph(
                 self._micro_step,
@@ -102,7 +102,7 @@ class DataParallel:
             return nullcontext()
         return self._forward.no_sync()
 
-    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
         """Record the graph; or let DDP lay out its buckets, anew after its first backward pass.
 
         The layout decides in which order gradients are summed: a member that starts again would
@@ -145,25 +145,25 @@ class DataParallel:
         with self._setting.numerics.forward():
             return self.module(inputs)
 
-    def together(self, wanted: Wish) -> Wish:
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
         """Rank 0 alone can save the weights; a collective's memory is every rank's own."""
         collective = self._setting.collective
         remembers = collective is not None and collective.keeps_memory
-        return rank_zero_says(wanted, self.mesh) if remembers else wanted
+        return broadcast_action(action, self.mesh) if remembers else action
 
-    def whole(self) -> nn.Module:
+    def unsharded(self) -> nn.Module:
         """The model before DDP and synchronized batch norm."""
         return in_single_precision(self._whole)
 
-    def memory(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What the collective keeps from step to step."""
         collective = self._setting.collective
         return {} if collective is None else collective.state_dict()
 
-    def remember(self, memory: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Give it back to the collective."""
-        if self._setting.collective is not None and memory:
-            self._setting.collective.load_state_dict(memory)
+        if self._setting.collective is not None and state:
+            self._setting.collective.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
         """What really runs."""

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ai500.core.errors import AI500Error
-from ai500.parallel.engines import Setting, Wish
+from ai500.parallel.engines import CheckpointAction, Setting
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.pipeline import (
     Carried,
@@ -29,10 +29,10 @@ from ai500.parallel.engines.pipeline import (
     keep_only,
 )
 from ai500.parallel.engines.replicas import (
+    broadcast_action,
     described,
     evaluating,
     in_single_precision,
-    rank_zero_says,
     without_weights,
 )
 from ai500.parallel.engines.state import Layout
@@ -72,7 +72,7 @@ class MixedParallel:
         if self.mesh.pipeline.size == 1:
             return [list(units)]
         return cut(
-            self.whole(),
+            self.unsharded(),
             units,
             stages=self.mesh.pipeline.size,
             input_shape=self._setting.input_shape,
@@ -158,7 +158,7 @@ class MixedParallel:
             dist.broadcast(loss, src=axis.global_rank(axis.size - 1), group=axis.group)
         return loss
 
-    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
         """Nothing: cuts, splits and shapes are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -186,23 +186,23 @@ class MixedParallel:
         with self._setting.numerics.forward():
             return self.module(inputs)
 
-    def together(self, wanted: Wish) -> Wish:
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
         """Every rank has a part of what is saved."""
-        return rank_zero_says(wanted, self.mesh)
+        return broadcast_action(action, self.mesh)
 
-    def whole(self) -> nn.Module:
+    def unsharded(self) -> nn.Module:
         """The model before it was split and cut."""
         return in_single_precision(self._whole)
 
-    def memory(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """What the collective keeps from step to step."""
         collective = self._setting.collective
         return {} if collective is None else collective.state_dict()
 
-    def remember(self, memory: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Give it back to the collective."""
-        if self._setting.collective is not None and memory:
-            self._setting.collective.load_state_dict(memory)
+        if self._setting.collective is not None and state:
+            self._setting.collective.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
         """What really runs."""

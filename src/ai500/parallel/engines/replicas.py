@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from ai500.parallel.engines import Wish
+from ai500.parallel.engines import CheckpointAction
 from ai500.parallel.engines.batch_norm import SynchronizedBatchNorm
 from ai500.parallel.engines.mesh import Axis, Mesh
 from ai500.records import Parallelism
@@ -32,13 +32,13 @@ def evaluating(module: nn.Module, data: Axis) -> Iterator[None]:
         module.train()
 
 
-def rank_zero_says(wanted: Wish, mesh: Mesh) -> Wish:
+def broadcast_action(wanted: CheckpointAction, mesh: Mesh) -> CheckpointAction:
     """Rank 0's word on every rank; over the CPU, so that no accelerator is waited for."""
     if mesh.size == 1:
         return wanted
     word = torch.tensor(wanted, dtype=torch.uint8)
     dist.broadcast(word, src=0)
-    return Wish(int(word))
+    return CheckpointAction(int(word))
 
 
 def without_weights(module: nn.Module) -> nn.Module:

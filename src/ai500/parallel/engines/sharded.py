@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
-from ai500.parallel.engines import Setting, Wish
+from ai500.parallel.engines import CheckpointAction, Setting
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.replicas import (
+    broadcast_action,
     described,
     evaluating,
     in_single_precision,
-    rank_zero_says,
     without_weights,
 )
 from ai500.parallel.engines.state import Layout
@@ -74,7 +74,7 @@ class ShardedDataParallel:
             losses.append(loss.detach())
         return torch.stack(losses).mean()
 
-    def settle(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
         """Nothing: the shards are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -93,19 +93,19 @@ class ShardedDataParallel:
         with self._setting.numerics.forward():
             return self.module(inputs)
 
-    def together(self, wanted: Wish) -> Wish:
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
         """Every rank has a part of what is saved."""
-        return rank_zero_says(wanted, self.mesh)
+        return broadcast_action(action, self.mesh)
 
-    def whole(self) -> nn.Module:
+    def unsharded(self) -> nn.Module:
         """The model before it was sharded."""
         return in_single_precision(self._whole)
 
-    def memory(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Nothing besides the weights."""
         return {}
 
-    def remember(self, memory: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Nothing to go on from."""
 
     def describe(self) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class Layout:
         return self.replica == 0 and (name in self.splits or self.axis.rank == 0)
 
 
-def whole_weights(module: nn.Module, layout: Layout) -> dict[str, Tensor] | None:
+def gather_weights(module: nn.Module, layout: Layout) -> dict[str, Tensor] | None:
     """All parameters and buffers on rank 0, None on the others; every rank takes part."""
     mine = {name: _local(value) for name, value in module.state_dict().items()}
-    return put_together(mine, layout, {name: name for name in mine})
+    return gather_tensors(mine, layout, {name: name for name in mine})
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], layout: Layout) -> None:
@@ -62,7 +62,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], layout: Layou
         mine.copy_(part)
 
 
-def whole_optimizer(
+def gather_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, layout: Layout
 ) -> dict[str, Any] | None:
     """The optimizer's state by parameter name on rank 0, None on the others."""
@@ -77,7 +77,7 @@ def whole_optimizer(
                 mine[f"{name}/{key}"] = _local(tensor)
                 # What has not the parameter's shape, such as a step count, is not split with it.
                 owners[f"{name}/{key}"] = name if tensor.shape == parameter.shape else ""
-    whole = put_together(mine, layout, owners)
+    whole = gather_tensors(mine, layout, owners)
     return None if whole is None else {"state": whole, "groups": _options(optimizer)}
 
 
@@ -104,7 +104,7 @@ def gather_objects(mine: Any, *, size: int) -> list[Any] | None:
     return everyone
 
 
-def put_together(
+def gather_tensors(
     mine: Mapping[str, Tensor], layout: Layout, owners: Mapping[str, str]
 ) -> dict[str, Tensor] | None:
     """Copies of all ranks' parts, put together in the order of the ranks."""

@@ -1,0 +1,121 @@
+"""The public Python API: everything outside this package is private and may move.
+
+    from ai500.api import load_config, run, open_run
+
+    config = load_config(overrides={"ensemble.size": 4})
+    finished = run(config, "runs/mine")
+    print(finished.score.vflops)
+
+Names load on first use (PEP 562): `import ai500` stays quick, and a plugin that needs one record
+does not load the rest. The records and protocols that plugins use are re-exported from the modules
+that define them; the same object is reached either way.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ai500.api.runs import MeterSeries as MeterSeries
+    from ai500.api.runs import Plot as Plot
+    from ai500.api.runs import Run as Run
+    from ai500.api.runs import load_config as load_config
+    from ai500.api.runs import open_run as open_run
+    from ai500.api.runs import plan as plan
+    from ai500.api.runs import resume as resume
+    from ai500.api.runs import run as run
+    from ai500.bagging.data_sampler import Sampler as Sampler
+    from ai500.config import Config as Config
+    from ai500.core import __version__ as __version__
+    from ai500.core.errors import AI500Error as AI500Error
+    from ai500.core.errors import ConfigError as ConfigError
+    from ai500.core.errors import DataError as DataError
+    from ai500.core.errors import EnvironmentLacksError as EnvironmentLacksError
+    from ai500.core.errors import InputError as InputError
+    from ai500.core.errors import JobError as JobError
+    from ai500.core.errors import RuleError as RuleError
+    from ai500.core.errors import RunFolderError as RunFolderError
+    from ai500.data.image_store_writer import GeneratedImages as GeneratedImages
+    from ai500.data.store import DataSource as DataSource
+    from ai500.data.store import Samples as Samples
+    from ai500.data.store import Store as Store
+    from ai500.jobs.launchers import Container as Container
+    from ai500.jobs.launchers import Launcher as Launcher
+    from ai500.jobs.launchers import Wrap as Wrap
+    from ai500.jobs.schedulers import JobSpec as JobSpec
+    from ai500.jobs.schedulers import JobStatus as JobStatus
+    from ai500.jobs.schedulers import Scheduler as Scheduler
+    from ai500.jobs.schedulers import SchedulerContext as SchedulerContext
+    from ai500.jobs.schedulers import SchedulerKind as SchedulerKind
+    from ai500.meters import Absent as Absent
+    from ai500.meters import Meter as Meter
+    from ai500.meters import Part as Part
+    from ai500.meters import Reading as Reading
+    from ai500.operations import count as count
+    from ai500.parallel.collectives import Collective as Collective
+    from ai500.parallel.collectives import Ranks as Ranks
+    from ai500.parallel.collectives import Traffic as Traffic
+    from ai500.parallel.engines import Engine as Engine
+    from ai500.pipeline.session import Observer as Observer
+    from ai500.records import Cluster as Cluster
+    from ai500.records import EnsembleResult as EnsembleResult
+    from ai500.records import Hyperparameters as Hyperparameters
+    from ai500.records import ParallelPlan as ParallelPlan
+    from ai500.records import Plan as Plan
+    from ai500.records import ProblemClass as ProblemClass
+    from ai500.records import Score as Score
+    from ai500.records import Split as Split
+    from ai500.records import TrainRecord as TrainRecord
+    from ai500.records.findings import Finding as Finding
+    from ai500.train.learning_rate import LearningRate as LearningRate
+    from ai500.workloads.protocol import Workload as Workload
+
+EXPORTS: dict[str, tuple[str, ...]] = {
+    "ai500.api.runs": (
+        "MeterSeries", "Plot", "Run", "load_config", "open_run", "plan", "resume", "run",
+    ),
+    "ai500.bagging.data_sampler": ("Sampler",),
+    "ai500.config": ("Config",),
+    "ai500.core": ("__version__",),
+    "ai500.core.errors": (
+        "AI500Error", "ConfigError", "DataError", "EnvironmentLacksError", "InputError",
+        "JobError", "RuleError", "RunFolderError",
+    ),
+    "ai500.data.image_store_writer": ("GeneratedImages",),
+    "ai500.data.store": ("DataSource", "Samples", "Store"),
+    "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
+    "ai500.jobs.schedulers": (
+        "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
+    ),
+    "ai500.meters": ("Absent", "Meter", "Part", "Reading"),
+    "ai500.operations": ("count",),
+    "ai500.parallel.collectives": ("Collective", "Ranks", "Traffic"),
+    "ai500.parallel.engines": ("Engine",),
+    "ai500.pipeline.session": ("Observer",),
+    "ai500.records": (
+        "Cluster", "EnsembleResult", "Hyperparameters", "ParallelPlan", "Plan", "ProblemClass",
+        "Score", "Split", "TrainRecord",
+    ),
+    "ai500.records.findings": ("Finding",),
+    "ai500.train.learning_rate": ("LearningRate",),
+    "ai500.workloads.protocol": ("Workload",),
+}  # fmt: skip
+"""Module → names it defines; a test holds the imports above equal to this table."""
+
+_HOME = {name: module for module, names in EXPORTS.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    """Load an exported name on first use."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the exported names, loaded or not."""
+    return __all__

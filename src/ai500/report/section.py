@@ -1,0 +1,139 @@
+"""The parts of a page as plain data: sections of paragraphs, tables, figures and lists.
+
+Whoever has something to show returns a `Section`; `page.py` renders it with one macro. Every text
+is escaped when it is rendered, and `words in backticks` become code. A section can be written to
+a file and read back (`core.schema`), so that an instrument leaves its section in the run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text with an optional title and note above them."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: tuple[int, ...] = ()
+    """Columns that are set flush right."""
+    marked: Sequence[int] = ()
+    """Rows that differ from the reference."""
+    title: str = ""
+    note: str = ""
+    noun: str = "rows"
+    """Name of the rows that are folded away in a long table."""
+    style: Literal["", "kernels", "layers", "hashes"] = ""
+    """Class in the style sheet that sets the column widths."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption; without a chart the caption says why there is none."""
+
+    title: str
+    svg: Markup | None
+    caption: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of plain text."""
+
+    text: str
+    style: Literal["", "lead", "warning"] = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Figures side by side, two in a row on a wide screen."""
+
+    figures: Sequence[Figure | Table]
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry of a list."""
+
+    text: str
+    label: str = ""
+    """Word in bold before the text."""
+    severity: Literal["", "violation", "note"] = ""
+    """Colour of the label."""
+    detail: str = ""
+    """Smaller text below."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list with an optional title."""
+
+    items: Sequence[Item]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A file's text, shown as it is."""
+
+    listing: str
+    title: str = ""
+    wrapped: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """A large number with its name and a note."""
+
+    name: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The numbers to remember."""
+
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A coloured box: a verdict or a warning, with its reasons."""
+
+    notice: str
+    """Text in bold."""
+    level: Literal["valid", "invalid", "incomplete"] = "invalid"
+    explanation: str = ""
+    reasons: Sequence[str] = ()
+    label: str = "warning"
+    """Name of the box for screen readers."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks behind a line that unfolds them."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+
+Block = Paragraph | Table | Grid | Items | Listing | Cards | Notice | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of a page; without a title it is not set off from what precedes it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    @property
+    def anchor(self) -> str:
+        """Identifier of the section in links."""
+        return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
