@@ -35,7 +35,7 @@ from ai500.core.errors import (
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
 from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
@@ -215,7 +215,7 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
 
 
 def combine(
-    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> EnsembleResult:
     """Aggregate the predictions of the members that finished."""
     plan = session.plan
