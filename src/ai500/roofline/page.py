@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from ai500.core.atomic import write_text
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.report.section import Figure, Table
 from ai500.report.templating import environment
-from ai500.roofline import figures as drawn
+from ai500.roofline import figures as charts
 from ai500.roofline import links
 from ai500.roofline.records import (
     KERNELS,
@@ -83,7 +81,7 @@ def machine_figure(record: RooflineRecord) -> Figure:
         )
     return Figure(
         title,
-        Markup(drawn.record_figure(record, title=title)),
+        charts.record_chart(record),
         f"{whole} Flat: what kernels reach; dashed: theoretical peaks. Slanted: bytes per "
         f"second × COI. {above_peak_note(record)}".rstrip(),
     )
@@ -107,8 +105,9 @@ def placement_figures(placement: RunPlacement) -> list[Figure]:
     return [
         Figure(
             f"The {one.what} under the {one.model} roofline",
-            Markup(drawn.placement_figure(placement, one)),
+            charts.placement_chart(placement, one),
             f"{sentence(one)} {above_peak_note(placement.ceilings)}".rstrip(),
+            f"{placement.run}: {one.what} under the {one.model} roofline",
         )
         for one in placement.placed
     ]
