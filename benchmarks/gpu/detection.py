@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import torch
 import torchvision
-from benchmarks.gpu.energy import Spent, spending
+from benchmarks.gpu.energy import Spent, measure_energy
 from torch import Tensor, nn
 from torchvision.models.detection import fasterrcnn_resnet50_fpn
 from torchvision.ops import MultiScaleRoIAlign, batched_nms, nms
@@ -123,7 +123,7 @@ def stock_step(name: str, images: Tensor, labels: Tensor) -> Step:
 
 def timed(step: Step) -> Spent:
     """Some steps."""
-    with spending() as spent:
+    with measure_energy() as spent:
         for _ in range(STEPS):
             step()
     return spent

@@ -13,7 +13,7 @@ import torch
 
 @dataclass
 class Spent:
-    """By the work inside `spending`; joules are None where NVML does not tell."""
+    """By the work inside `measure_energy`; joules are None where NVML does not tell."""
 
     seconds: float = 0.0
     joules: float | None = None
@@ -36,7 +36,7 @@ class Spent:
 
 
 @contextmanager
-def spending() -> Iterator[Spent]:
+def measure_energy() -> Iterator[Spent]:
     """From now until the GPU has done what is launched inside."""
     spent, counter = Spent(), _counter()
     _wait()

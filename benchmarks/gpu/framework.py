@@ -1,9 +1,9 @@
 """What `ai500`'s loop and its input cost on a GPU, in one process, blocks of steps in turn.
 
-    PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--load_workload extreme_weather]
+    PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--workload extreme_weather]
         [--class workstation] [--batch 512] [--blocks 12] [--precision mixed-bf16]
 
-Three ways to train a class of a load_workload with the same engine, the same kernels:
+Three ways to train a class of a workload with the same engine, the same kernels:
 `bare`: a plain loop of augmentation, gradients and SGD on a batch that lies on the GPU;
 `loop`: the real loop (schedule, events, progress, checkpoints) on that batch again and again;
 `disk`: the real loop as it is, from the STORE: bootstrap, reading, copying.
@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from benchmarks.gpu.energy import Spent, spending
+from benchmarks.gpu.energy import Spent, measure_energy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
@@ -67,7 +67,7 @@ def task_of(options: argparse.Namespace, store: AnyStore, folder: Path) -> Task:
     counts = BOOTSTRAP.draw(train, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
     return Task(
-        run=str(folder), trial=1, member=0, seed=1, load_workload=options.workload,
+        run=str(folder), trial=1, member=0, seed=1, workload=options.workload,
         definition=defined,
         hyperparameters=dataclasses.replace(
             defined.reference, epochs=NEVER, batch_size=options.batch, precision=options.precision,
@@ -137,7 +137,7 @@ def main() -> int:
     """Blocks in turn; the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--load_workload", default="image_classification")
+    parser.add_argument("--workload", default="image_classification")
     parser.add_argument("--class", dest="problem_class", default="workstation")
     parser.add_argument("--precision", default="mixed-bf16")
     parser.add_argument("--batch", type=int, default=512)
@@ -168,7 +168,7 @@ def measured(
     for block in range(blocks + 1):
         for name, step in ways.items():
             step()
-            with spending() as spent:
+            with measure_energy() as spent:
                 for _ in range(steps):
                     step()
             if block:

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.gpu.energy import spending
+from benchmarks.gpu.energy import measure_energy
 from benchmarks.gpu.some_members import SHAPES, Shape, make_member, make_tasks, plain
-from benchmarks.gpu.supervisor import Benchmark, conduct, parser_of
+from benchmarks.gpu.supervisor import Benchmark, make_parser, run_benchmark
 from torch import Tensor
 
 from ai500.train.loop import Member, prepare, take_step, train
@@ -65,7 +65,7 @@ def rate(group: Group, way: Way, wanted: Any, shape: Shape) -> tuple[dict[str, A
     for _ in range(3):
         wanted = group.then(way.take(wanted), way)
     rounds, most = 0, shape.samples // shape.batch_size // 6
-    with spending() as spent:
+    with measure_energy() as spent:
         began = time.perf_counter()
         while time.perf_counter() - began < SECONDS and rounds < most:
             for _ in range(2):
@@ -193,7 +193,7 @@ def processes(key: str) -> None:
     deadline = time.monotonic() + 90
     while len(list(FOLDER.glob("ready-*"))) < MEMBERS and time.monotonic() < deadline:
         time.sleep(0.1)
-    with spending() as spent:
+    with measure_energy() as spent:
         go.touch()
         told = [json.loads(one.communicate(timeout=60)[0].splitlines()[-1]) for one in started]
     # Their rates are of the time in which all train, the energy is of their ends, too.
@@ -262,7 +262,7 @@ BENCHMARK = Benchmark(
 
 
 def main() -> None:
-    parser = parser_of(BENCHMARK, __doc__)
+    parser = make_parser(BENCHMARK, __doc__)
     parser.add_argument("--process", help="used by the part `processes`")
     parser.add_argument("--member", type=int, default=0)
     arguments = parser.parse_args()
@@ -270,7 +270,7 @@ def main() -> None:
     if arguments.process:
         process(arguments.process, arguments.member)
         return
-    conduct(BENCHMARK, parser, arguments)
+    run_benchmark(BENCHMARK, parser, arguments)
 
 
 if __name__ == "__main__":

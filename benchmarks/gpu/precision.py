@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from benchmarks.gpu.energy import Spent, spending
+from benchmarks.gpu.energy import Spent, measure_energy
 from torch import Tensor
 
 from ai500.core.errors import EnvironmentLacksError
@@ -81,7 +81,7 @@ def train(
     first = steps // 5
     for step in range(first):
         take(step)
-    with spending() as spent:
+    with measure_energy() as spent:
         for step in range(first, steps):
             take(step)
     trained = batch * (steps - first)

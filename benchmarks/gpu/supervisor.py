@@ -36,7 +36,7 @@ class Benchmark:
     """What to do, or why nothing can be done, where there is none."""
 
 
-def parser_of(benchmark: Benchmark, description: str | None) -> argparse.ArgumentParser:
+def make_parser(benchmark: Benchmark, description: str | None) -> argparse.ArgumentParser:
     """For what every such module is asked; a module may add to it."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", default=",".join(benchmark.parts))
@@ -44,7 +44,7 @@ def parser_of(benchmark: Benchmark, description: str | None) -> argparse.Argumen
     return parser
 
 
-def conduct(
+def run_benchmark(
     benchmark: Benchmark, parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> None:
     """The parts that are asked for, then the table; as a child the parts alone."""

@@ -1,6 +1,7 @@
 """User Configuration: one TOML file, every key documented where it is declared.
 
-A value left out is derived from the problem class and the machine; `ai500 plan` shows the result.
+A key that is not set is derived from the problem class and the machine; `ai500 plan` shows the
+result.
 """
 
 from __future__ import annotations
@@ -13,27 +14,38 @@ from typing import Any, Literal
 
 from ai500.core import plugins
 from ai500.core.errors import ConfigError
-from ai500.core.schema import SchemaError, decode, nearest, option
+from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
 
-MOST = 200_000
-"""No machine has as many nodes; a slip of three digits shall not make a plan for hours."""
+MAX_COUNT = 200_000  # more than any machine's nodes: catches typos before planning becomes slow
+
+PLUGIN_KEYS: dict[plugins.Kind, str] = {
+    "workload": "workload",
+    "sampler": "ensemble.sampler",
+    "engine": "parallel.mode",
+    "collective": "communication.mode",
+    "optimizer": "train.optimizer",
+    "learning_rate": "train.schedule",
+    "scheduler": "scheduler.kind",
+    "launcher": "scheduler.launcher",
+}
+"""Kind of plugin → the key that names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """How often, and from which seed."""
+    """Number of trials, random seed, sampling period of the meters."""
 
     trials: int | Literal["valid"] = option(
         1,
-        "full trials in turn, each with its own seed; 'valid': the least runs of the class",
+        "number of full trials, each with its own seed; 'valid': as many as the class requires",
         minimum=1,
-        less_than=MOST,
+        less_than=MAX_COUNT,
     )
-    seed: int = option(1, "every random draw of the run is derived from it", minimum=0)
+    seed: int = option(1, "seed from which every random draw of the run is derived", minimum=0)
     meter_seconds: float = option(
         1.0,
-        "between two samples of power, load and traffic on each node; 0: no meters",
+        "seconds between two samples of power, load and traffic on each node; 0: no meters",
         minimum=0,
         less_than=30,
     )
@@ -41,13 +53,13 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleConfig:
-    """Bagging: how many base models, on which bootstraps."""
+    """Bagging: number of base models and their bootstraps."""
 
     size: int | None = option(
         None,
-        "M of V3 Eq. 4; left out: Sys_scale / P_degree, at least the class's own",
+        "M of V3 Eq. 4; default: Sys_scale / P_degree, but at least the class's minimum",
         minimum=1,
-        less_than=MOST,
+        less_than=MAX_COUNT,
     )
     members_per_accelerator: int = option(
         1,
@@ -56,88 +68,93 @@ class EnsembleConfig:
         less_than=1000,
     )
     sharing: Literal["auto", "process", "processes"] = option(
-        "auto", "how they do it: one process for them all, one each; auto: the first where it can"
+        "auto",
+        "process: members that share an accelerator train in one process; processes: one process "
+        "each; auto: one process where possible",
     )
-    sampler: str = option("bootstrap", "how a member's samples are drawn: bootstrap, poisson")
+    sampler: str = option("bootstrap", "sampling of a member's data: bootstrap, poisson")
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelConfig:
-    """Inside one member."""
+    """Parallelism inside one member."""
 
     degree: int | None = option(
-        None, "P_degree: accelerators per member; left out: those of one node", minimum=1
+        None, "P_degree: accelerators per member; default: all of one node", minimum=1
     )
-    mode: str = option("data", "how a member uses them: data, tensor, pipeline, mixed")
+    mode: str = option("data", "parallelism of a member: data, tensor, pipeline, mixed")
     sharded: bool = option(
-        False, "with data: weights, gradients and optimizer state are shared out too (FSDP2)"
+        False, "data mode: shard weights, gradients and optimizer state as well (FSDP2)"
     )
     data_degree: int | None = option(
-        None, "with mixed: replicas; data × pipeline × tensor = P_degree", minimum=1
+        None, "mixed mode: number of replicas; data × pipeline × tensor = P_degree", minimum=1
     )
-    pipeline_degree: int | None = option(None, "with mixed: stages of a pipeline", minimum=1)
-    tensor_degree: int | None = option(None, "with mixed: ranks that share each layer", minimum=1)
+    pipeline_degree: int | None = option(None, "mixed mode: number of pipeline stages", minimum=1)
+    tensor_degree: int | None = option(
+        None, "mixed mode: number of ranks that share each layer", minimum=1
+    )
     pipeline_schedule: Literal["1f1b", "gpipe"] | None = option(
-        None, "order of the micro-batches of a pipeline; left out: 1f1b"
+        None, "order of the micro-batches in a pipeline; default: 1f1b"
     )
     microbatches: int | None = option(
-        None, "parts of a batch in a pipeline; left out: one for each stage", minimum=1
+        None, "micro-batches per batch in a pipeline; default: one per stage", minimum=1
     )
     batch_norm: Literal["replica", "synchronized"] = option(
-        "replica", "statistics of each replica's batch (as the papers), or of the whole batch"
+        "replica",
+        "batch-norm statistics: of each replica's batch (as in the papers) or of the whole batch",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CommunicationConfig:
-    """How the replicas of a member average their gradients; no effect with one replica."""
+    """Gradient averaging among the replicas of a member; no effect with one replica."""
 
     mode: str = option(
         "all_reduce", "all_reduce, hierarchical (by node) or torus_2d (a grid of at least 2 × 2)"
     )
     precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
-        "fp32", "of what is sent: fp32 (as it is), fp16, bf16 or int8 (with error feedback)"
+        "fp32", "precision of transmitted gradients; int8 with error feedback"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SystemConfig:
-    """The machine. What is left out is read from it."""
+    """The machine; keys that are not set are read from it."""
 
     device: str | None = option(None, "torch's device type: cpu, cuda, xpu, …")
-    nodes: int | None = option(None, "number of nodes", minimum=1, less_than=MOST)
+    nodes: int | None = option(None, "number of nodes", minimum=1, less_than=MAX_COUNT)
     accelerators_per_node: int | None = option(
         None,
-        "accelerators of one node; without any: CPU slots (decision D8)",
+        "accelerators of one node; on a CPU-only node: CPU slots (decision D8)",
         minimum=1,
         less_than=1000,
     )
     scale: int | None = option(
-        None, "Sys_scale of V3 Eq. 5, in accelerators; left out: all of the system", minimum=1
+        None, "Sys_scale of V3 Eq. 5, in accelerators; default: the whole system", minimum=1
     )
     cores_per_slot: int | None = option(
-        None, "CPU cores of a slot without accelerators; left out: half of the node's", minimum=1
+        None, "cores of a CPU slot; default: half of the node's", minimum=1
     )
     notes: dict[str, str] = field(
         default_factory=dict,
-        metadata={"doc": 'what no command knows of it, such as {network = "fat tree, 2:1"}'},
+        metadata={"doc": 'facts that no command reports, such as {network = "fat tree, 2:1"}'},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DataConfig:
-    """Where the samples come from and where they are read during training."""
+    """Source of the samples, and where training reads them."""
 
     path: str | None = option(
-        None, "a packed store (see `ai500 data pack`); left out: the class's own data, generated"
+        None, "a packed store (see `ai500 data pack`); default: the class's generated data"
     )
-    stage: bool = option(True, "copy what a node needs to its local scratch before training")
-    scratch: str | None = option(None, "node-local folder for staged data; left out: $TMPDIR")
+    stage: bool = option(True, "copy each node's samples to its local scratch before training")
+    scratch: str | None = option(None, "node-local folder for staged data; default: $TMPDIR")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """Hyper-parameters. Left out: the class's reference; a change shows in the findings."""
+    """Hyper-parameters; default: the class's reference values. Changes appear in the findings."""
 
     epochs: int | None = option(None, "passes over the member's bootstrap", minimum=1)
     batch_size: int | None = option(None, "images per accelerator and micro-step", minimum=1)
@@ -146,29 +163,33 @@ class TrainConfig:
     )
     optimizer: str | None = option(None, "sgd (with momentum), adam, adagrad, lars or lamb")
     base_learning_rate: float | None = option(
-        None, "at the reference batch size; scaled linearly with the real one", more_than=0
+        None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
     )
     schedule: str | None = option(
-        None, "after warm-up: cosine, step, polynomial or inverse_time (AIPerf's)"
+        None, "learning rate after warm-up: cosine, step, polynomial or inverse_time (AIPerf)"
     )
     warmup_epochs: float | None = option(None, "linear warm-up, in epochs", minimum=0)
     decay_epochs: tuple[int, ...] | None = option(
         None, "schedule step: epochs at which the rate is divided by ten"
     )
     decay_power: float | None = option(
-        None, "schedule polynomial: its power; inverse_time: its decay a step", more_than=0
+        None, "schedule polynomial: exponent; inverse_time: decay per step", more_than=0
     )
-    momentum: float | None = option(None, "of sgd and lars", minimum=0, less_than=1)
-    betas: tuple[float, float] | None = option(None, "of adam and lamb; theirs: [0.9, 0.999]")
+    momentum: float | None = option(None, "momentum of sgd and lars", minimum=0, less_than=1)
+    betas: tuple[float, float] | None = option(
+        None, "betas of adam and lamb; default: [0.9, 0.999]"
+    )
     epsilon: float | None = option(
-        None, "of adam, adagrad and lamb; theirs: 1e-8, 1e-10, 1e-6", more_than=0
+        None, "epsilon of adam, adagrad and lamb; default: 1e-8, 1e-10, 1e-6", more_than=0
     )
-    trust_coefficient: float | None = option(None, "of lars; the paper's: 0.001", more_than=0)
+    trust_coefficient: float | None = option(
+        None, "trust coefficient of lars; default: 0.001, as in its paper", more_than=0
+    )
     weight_decay: float | None = option(
-        None, "on every parameter, batch norm's included", minimum=0
+        None, "weight decay of every parameter, batch norm's included", minimum=0
     )
     label_smoothing: float | None = option(
-        None, "0 unless the reference says so", minimum=0, less_than=1
+        None, "label smoothing; 0 unless the reference uses it", minimum=0, less_than=1
     )
     precision: str | None = option(
         None, "fp32 (the reference), tf32, mixed-bf16, mixed-fp16, fp16, fp8 or int8"
@@ -177,81 +198,86 @@ class TrainConfig:
         None, "epochs between evaluations (decision D14)", minimum=1
     )
     checkpoint_minutes: float = option(
-        5.0, "besides one each epoch, a checkpoint this often", more_than=0
+        5.0, "minutes between checkpoints, besides one after each epoch", more_than=0
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AutomlConfig:
-    """The search of workload automl. Left out: the class's own; a change shows in the findings."""
+    """Architecture search of workload automl; default: the class's values.
+
+    Changes appear in the findings.
+    """
 
     minutes: float | None = option(
-        None, "how long each worker searches", more_than=0, less_than=MOST
+        None, "search time of each worker", more_than=0, less_than=MAX_COUNT
     )
     patience: int | None = option(
-        None, "epochs without progress after which a model is given up", minimum=1
+        None, "epochs without improvement after which a model's training stops", minimum=1
     )
     batch_sizes: tuple[int, ...] | None = option(
-        None, "images per accelerator and step that TPE chooses from"
+        None, "choices of TPE for the images per accelerator and step"
     )
     kernel_sizes: tuple[int, ...] | None = option(
-        None, "odd kernel sizes of added blocks that TPE chooses from; the first before it begins"
+        None,
+        "choices of TPE for the (odd) kernel size of added blocks; the first is used until TPE "
+        "starts",
     )
-    most_growth: float | None = option(
-        None, "operations per image of a model, in those of the initial one", minimum=1
+    max_growth: float | None = option(
+        None, "upper bound of a model's operations per image / the initial model's", minimum=1
     )
     kept_models: int | None = option(
-        None, "parents are drawn from the best so many, whose weights are kept", minimum=1
+        None, "number of best models that are parents and whose weights are kept", minimum=1
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    """Who runs the members' jobs."""
+    """Scheduler of the members' jobs."""
 
     kind: str = option("local", "local: processes on this machine; slurm: jobs of a cluster")
     launcher: str = option(
-        "bare", "what a job runs in: bare (nothing), apptainer, podman, docker, pyxis"
+        "bare", "container runtime of a job: bare (none), apptainer, podman, docker, pyxis"
     )
-    max_retries: int = option(0, "times a failed member is started again by itself", minimum=0)
+    max_retries: int = option(0, "automatic restarts of a failed member", minimum=0)
     poll_seconds: float | None = option(
-        None, "least time between two looks at the jobs; left out: the scheduler's own", more_than=0
+        None, "least seconds between two job-state queries; default: the scheduler's", more_than=0
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmConfig:
-    """How jobs are asked of Slurm (scheduler.kind = "slurm")."""
+    """Slurm's options (scheduler.kind = "slurm")."""
 
     start: Literal["array", "gang"] = option(
-        "array", "array: members start as nodes come free; gang: all at once, behind a barrier"
+        "array", "array: members start as nodes become free; gang: all at once, after a barrier"
     )
-    partition: str | None = option(None, "left out: the cluster's default")
-    account: str | None = option(None, "who pays")
+    partition: str | None = option(None, "partition; default: the cluster's")
+    account: str | None = option(None, "account that is charged")
     qos: str | None = option(None, "quality of service")
-    time_limit: str | None = option(None, "of a job, as Slurm writes it: 2:00:00, 1-12:00:00")
+    time_limit: str | None = option(None, "time limit of a job: 2:00:00, 1-12:00:00")
     constraint: str | None = option(None, "features the nodes must have, e.g. a100&nvlink")
-    exclusive: bool = option(False, "nodes are not shared with other jobs")
-    reservation: str | None = option(None, "a reservation to use")
-    sbatch: tuple[str, ...] = option((), "more options of sbatch, e.g. --mail-type=END")
-    srun: tuple[str, ...] = option((), "more options of srun, e.g. --network=…")
+    exclusive: bool = option(False, "do not share nodes with other jobs")
+    reservation: str | None = option(None, "reservation to use")
+    sbatch: tuple[str, ...] = option((), "additional options of sbatch, e.g. --mail-type=END")
+    srun: tuple[str, ...] = option((), "additional options of srun, e.g. --network=…")
     setup: tuple[str, ...] = option(
-        (), "shell lines before anything else in a job: module load …, source …/bin/activate"
+        (), "first shell lines of a job: module load …, source …/bin/activate"
     )
-    python: str | None = option(None, "interpreter on the nodes; left out: this one's path")
+    python: str | None = option(None, "interpreter on the nodes; default: the path of this one")
     cpus_per_accelerator: int | None = option(
-        None, "left out: the node's CPUs shared out evenly", minimum=1
+        None, "CPUs per accelerator; default: an equal share of the node's", minimum=1
     )
-    cpu_bind: str | None = option(None, "srun's --cpu-bind; left out: Slurm's own choice")
+    cpu_bind: str | None = option(None, "srun's --cpu-bind; default: Slurm's")
     gpus_per_task: bool = option(
-        True, "ask for accelerators with --gpus-per-task; false: leave it to sbatch and srun"
+        True, "request accelerators with --gpus-per-task; false: by slurm.sbatch and slurm.srun"
     )
     checkpoint_signal_seconds: int = option(
-        120, "before the time limit members are asked to write a checkpoint", minimum=1
+        120, "seconds before the time limit at which members write a checkpoint", minimum=1
     )
     barrier_seconds: float = option(
         900.0,
-        "gang: the longest that ready members wait for the others",
+        "gang: longest wait at the barrier, in seconds",
         more_than=0,
         less_than=2400,
     )
@@ -259,32 +285,34 @@ class SlurmConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """What the members run in, for every scheduler.launcher but bare."""
+    """Container of the members, for every scheduler.launcher except bare."""
 
     image: str | None = option(
-        None, "as the runtime names it: file.sif, docker://…, localhost/name, path.sqsh"
+        None, "image in the runtime's notation: file.sif, docker://…, localhost/name, path.sqsh"
     )
-    python: str = option("python3", "the interpreter inside, which can import ai500")
+    python: str = option("python3", "interpreter in the image, with ai500 installed")
     mounts: tuple[str, ...] = option(
-        (), "besides the run's own folders: /folder, /host:/container, either with :ro"
+        (), "mounts besides the run's own folders: /folder, /host:/container, either with :ro"
     )
-    environment: tuple[str, ...] = option((), "more names of variables to hand through")
-    flags: tuple[str, ...] = option((), "more flags of the runtime, e.g. --device=/dev/infiniband")
+    environment: tuple[str, ...] = option((), "additional environment variables to pass, by name")
+    flags: tuple[str, ...] = option(
+        (), "additional flags of the runtime, e.g. --device=/dev/infiniband"
+    )
     runtime: tuple[str, ...] = option(
-        (), "the program with its global flags, e.g. singularity; left out: the launcher's name"
+        (), "program and its global flags, e.g. singularity; default: the launcher's name"
     )
     accelerator_flags: tuple[str, ...] | None = option(
-        None, "what gives it the accelerators, e.g. --rocm; left out: the runtime's for NVIDIA"
+        None, "flags that expose the accelerators, e.g. --rocm; default: the runtime's for NVIDIA"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole file."""
+    """The whole configuration file."""
 
     workload: str = option("image_classification", "image_classification, extreme_weather, automl")
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
-    run: RunConfig = field(default_factory=RunConfig, metadata={"doc": "the trials"})
+    run: RunConfig = field(default_factory=RunConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
@@ -298,27 +326,35 @@ class Config:
 
 
 def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -> Config:
-    """The file with `overrides` (dotted keys) over it, validated."""
+    """Load and validate the file; `overrides` (dotted key → value) take precedence."""
+    overrides = overrides or {}
     data: dict[str, Any] = {} if path is None else _read(path)
     _resolve_paths(data.get("data"), base=Path() if path is None else path.parent)
-    for key, value in (overrides or {}).items():
+    for key, value in overrides.items():
         _set(data, key, value)
     _resolve_paths(data.get("data"), base=Path())
     try:
         config = decode(Config, data)
     except SchemaError as error:
-        in_file = path is not None and (error.key or "").partition("[")[0] not in (overrides or {})
-        source = str(path) if in_file else "the configuration"
-        raise ConfigError(f"{source}: {_with_section(error)}") from error
+        overridden = (error.key or "").partition("[")[0] in overrides
+        source = None if overridden else path
+        raise ConfigError(
+            f"{source or 'the configuration'}: {_with_section(error)}",
+            key=error.key,
+            value=error.value,
+            path=source,
+        ) from error
     _check_names(config)
     return config
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`key=value` of --set; the value is TOML, and bare words are text."""
+    """Parse `key=value` of --set; the value is TOML, a bare word is text."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f"--set {text}: expected key=value, for example ensemble.size=4")
+        raise ConfigError(
+            f"--set {text}: expected key=value,", value=text, remedy="for example ensemble.size=4"
+        )
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -326,46 +362,65 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def documented_keys() -> Iterator[tuple[str, Field[Any], Any]]:
-    """Every key with its declaration and default, in the order of the file."""
+    """Yield every key with its declaration and default, in the order of the file."""
+    defaults = Config()
+    sections = [outer for outer in fields(Config) if is_dataclass(getattr(defaults, outer.name))]
     for outer in fields(Config):
-        default = getattr(Config(), outer.name)
-        if not is_dataclass(default):
-            yield outer.name, outer, default
-    for outer in fields(Config):
-        section = getattr(Config(), outer.name)
-        if is_dataclass(section):
-            for inner in fields(section):
-                yield f"{outer.name}.{inner.name}", inner, getattr(section, inner.name)
+        if outer not in sections:
+            yield outer.name, outer, getattr(defaults, outer.name)
+    for outer in sections:
+        section = getattr(defaults, outer.name)
+        for inner in fields(section):
+            yield f"{outer.name}.{inner.name}", inner, getattr(section, inner.name)
+
+
+def to_toml(config: Config) -> str:
+    """Write the resolved configuration as TOML that `load` reads back."""
+    return "".join(_toml_lines(config, commented=False))
+
+
+def template() -> str:
+    """Write a commented ai500.toml with every key, its meaning and its default."""
+    head = (
+        "# ai500.toml: every key is optional and shown with its default.\n"
+        "# Uncomment and change what you need; `ai500 plan` shows the result.\n\n"
+    )
+    return head + "".join(_toml_lines(Config(), commented=True))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file. `ai500 init` writes one.") from error
+        raise ConfigError(
+            f"{path}: no such file.", path=path, remedy="`ai500 init` writes one."
+        ) from error
     except UnicodeDecodeError as error:
-        why = "it is no text in UTF-8. `ai500 init` writes an example."
-        raise ConfigError(f"{path}: not valid TOML: {why}") from error
-    except (ValueError, RecursionError) as error:  # TOML's own errors are ValueErrors, too
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(
+            f"{path}: not valid TOML: it is not UTF-8 text.",
+            path=path,
+            remedy="`ai500 init` writes an example.",
+        ) from error
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError
+        raise ConfigError(f"{path}: not valid TOML: {error}", path=path) from error
     except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: can't be read: {error.strerror}", path=path) from error
 
 
 def _with_section(error: SchemaError) -> str:
-    """The error; of a key that other sections have, theirs: `epochs` is `train.epochs`."""
-    last = (error.key or "").rpartition(".")[2]
-    theirs = [key for key, _, _ in documented_keys() if key.endswith(f".{last}")]
-    if not theirs or "unknown key" not in str(error):
+    """Suggest the section of a misplaced key: `epochs` is `train.epochs`."""
+    name = (error.key or "").rpartition(".")[2]
+    same_name = [key for key, _, _ in documented_keys() if key.endswith(f".{name}")]
+    if not same_name or not isinstance(error, UnknownKeyError):
         return str(error)
-    return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, theirs))}?"
+    return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, same_name))}?"
 
 
 def _resolve_paths(section: Any, *, base: Path) -> None:
-    """A path in the file is relative to the file, one from the command line to where one stands."""
+    """Make paths absolute: those of the file relative to it, others to the working folder."""
     if isinstance(section, dict):
         for key in ("path", "scratch"):
-            # What a variable at the beginning stands for, only the node knows.
+            # A leading variable is expanded on the node.
             if isinstance(section.get(key), str) and section[key][:1] not in ("", "$"):
                 section[key] = str((base / section[key]).absolute())
 
@@ -375,26 +430,55 @@ def _set(data: dict[str, Any], key: str, value: Any) -> None:
     for section in sections:
         data = data.setdefault(section, {})
         if not isinstance(data, dict):
-            raise ConfigError(f"{key}: {section!r} is not a section")
+            raise ConfigError(f"{key}: {section!r} is not a section", key=key, value=value)
     data[last] = value
 
 
 def _check_names(config: Config) -> None:
-    plugins.check("workload", config.workload, at="workload")
+    for kind, key in PLUGIN_KEYS.items():
+        section, _, last = key.rpartition(".")
+        name = getattr(getattr(config, section) if section else config, last)
+        if name is not None:
+            plugins.check(kind, name, key=key)
     classes = plugins.load("workload", config.workload).problem_classes
     if config.problem_class not in classes:
         raise ConfigError(
-            f"problem_class = {config.problem_class!r}: {config.workload} has no such class; "
-            + nearest(config.problem_class, list(classes))
+            f"problem_class = {config.problem_class!r}: no such class of {config.workload};",
+            key="problem_class",
+            value=config.problem_class,
+            remedy=nearest(config.problem_class, list(classes)),
         )
-    plugins.check("sampler", config.ensemble.sampler, at="ensemble.sampler")
-    plugins.check("engine", config.parallel.mode, at="parallel.mode")
-    plugins.check("collective", config.communication.mode, at="communication.mode")
-    plugins.check("scheduler", config.scheduler.kind, at="scheduler.kind")
-    plugins.check("launcher", config.scheduler.launcher, at="scheduler.launcher")
-    if config.train.optimizer is not None:
-        plugins.check("optimizer", config.train.optimizer, at="train.optimizer")
-    if config.train.schedule is not None:
-        plugins.check("learning_rate", config.train.schedule, at="train.schedule")
     if config.train.precision is not None:
         precision.check_name(config.train.precision)
+
+
+def _toml_lines(config: Config, *, commented: bool) -> Iterator[str]:
+    section = ""
+    for key, declaration, _ in documented_keys():
+        outer, _, inner = key.rpartition(".")
+        value = encode(getattr(getattr(config, outer) if outer else config, inner))
+        if outer != section:
+            section = outer
+            yield f"\n[{section}]\n"
+        if commented:
+            yield f"# {declaration.metadata['doc']}\n"
+            yield f"#{inner} = {_toml(value) if value is not None else ''}".rstrip() + "\n"
+        elif value is not None:
+            yield f"{inner} = {_toml(value)}\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c
+            for c in value.replace("\\", "\\\\").replace('"', '\\"')
+        )
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return repr(value)

@@ -26,7 +26,7 @@ def test_one_pass_gives_what_many_give(stored: tuple[int, int], wanted: tuple[in
     draws = torch.rand(9, 5, device="cuda")
     draws[0] = torch.tensor([1.0, 0.5, 0.5, 0.5, 0.1])
     draws[1] = torch.tensor([0.0, 0.0, 0.0, 0.9999, 0.9])
-    assert crop_kernel.usable(images)
+    assert crop_kernel.supports(images)
     problem = dataclasses.replace(CLASSES["full"], input_shape=(3, *wanted))
     labels = torch.zeros(9, dtype=torch.int64, device="cuda")
     found, _ = WORKLOAD.train_inputs(problem, images, labels, draws)

@@ -17,9 +17,9 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
 from ai500.train.precision.loss_scaling import LossScaling
-from ai500.workloads.kernels.fused import PRODUCT_TILE, Fused, available, fused_for
+from ai500.workloads.kernels.fused import PRODUCT_TILE, FusedKernels, available, fused_kernels
 from ai500.workloads.kernels.launch import Tile
-from ai500.workloads.models.fast_resnet import FastResNet, fast
+from ai500.workloads.models.fast_resnet import FastResNet, make_fast
 from ai500.workloads.models.resnet import resnet50
 
 DEVICE = torch.device("cuda", 0)
@@ -52,7 +52,7 @@ def test_gradients_are_as_near_to_float64_as_autograds(
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
     plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
-    quick = fast(copy.deepcopy(plain), Fused(tile), working=working)
+    quick = make_fast(copy.deepcopy(plain), FusedKernels(tile), compute_dtype=working)
     exact = copy.deepcopy(plain).double()
     images = torch.randn(4, 3, 96, 80, device=DEVICE)
     labels = torch.randint(0, 10, (4,), device=DEVICE)
@@ -84,7 +84,7 @@ def test_an_evaluation_is_as_near_to_float64_as_torchs(
     with torch.no_grad():
         plain(images)
         plain.eval()
-        quick = fast(copy.deepcopy(plain), Fused(tile), working=working)
+        quick = make_fast(copy.deepcopy(plain), FusedKernels(tile), compute_dtype=working)
         exact = copy.deepcopy(plain).double()(images.double())
         with torch.autocast("cuda", dtype=working):
             ours, theirs = (model(images).double() for model in (quick, plain))
@@ -102,7 +102,7 @@ def test_a_graph_trains_as_single_steps_do() -> None:
     ]
     losses = {}
     for calls_before in (3, 100):
-        model = fast(copy.deepcopy(first), Fused(), working=torch.bfloat16)
+        model = make_fast(copy.deepcopy(first), FusedKernels(), compute_dtype=torch.bfloat16)
         rate = torch.tensor(0.1, device=DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, fused=True)
 
@@ -132,7 +132,7 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
     if numerics.loss_scaling is not None:
         numerics.loss_scaling = LossScaling(scale=1024.0)
     module = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
-    single = fast(copy.deepcopy(module), fused_for(DEVICE), working=working)
+    single = make_fast(copy.deepcopy(module), fused_kernels(DEVICE), compute_dtype=working)
     engine = DataParallel(
         Setting(
             module=module, loss=F.cross_entropy, parallel=alone,

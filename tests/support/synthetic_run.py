@@ -14,9 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.score import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
-from ai500.metrics.trials import mean_of_trials, score_trial
+from ai500.metrics.trials import mean_of_trials
 from ai500.operations.shipped import shipped, shipped_model
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import (

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
+from ai500.automl.search_score import mean_of_searches
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.source import source_sha256
 from ai500.pipeline import stages as pipeline
-from ai500.records import Improvement, Score, SearchScore, TrainRecord, run_folder
+from ai500.records import Improvement, Score, TrainRecord, TrialSearchScore, run_folder
 from ai500.records.precision import PRECISIONS
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import collect
@@ -56,24 +57,23 @@ def varied(
     """The base with another size, speed and quality."""
     penalty = (quality / base.score.target_quality) ** 5
     flops = base.score.flops * speed
-    score = replace(
-        base.score,
-        ensemble_size=members,
-        parallel_degree=degree,
-        system_scale=members * degree,
-        flops=flops,
-        vflops=flops * penalty,
-        penalty_coefficient=penalty,
-        ensemble_quality=quality,
-        members_mean_quality=quality - 0.05,
-    )
-    trial = replace(score, trial=1, trials=(), epochs_to_target=7)
+    figures: dict[str, Any] = {
+        "ensemble_size": members,
+        "parallel_degree": degree,
+        "system_scale": members * degree,
+        "flops": flops,
+        "vflops": flops * penalty,
+        "penalty_coefficient": penalty,
+        "ensemble_quality": quality,
+        "members_mean_quality": quality - 0.05,
+    }
+    trial = replace(base.score.trials[0], **figures, epochs_to_target=7)
     times = tuple(MemberTime(m, 0, 0.1 * m, 20 + 0.5 * m) for m in range(members))
     return replace(
         base,
         name=name,
         label=label,
-        score=replace(score, trials=(trial,)),
+        score=replace(base.score, **figures, trials=(trial,)),
         images_per_second=(base.images_per_second or 0.0) * speed,
         members=times,
         **changes,  # type: ignore[arg-type]
@@ -200,11 +200,12 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
         Improvement(seconds=operations / 1e9, operations=operations, error=error, model="0-1")
         for operations, error in steps
     )
-    search = SearchScore(
+    search = TrialSearchScore(
         at_seconds=10.0, least_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
         regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
         tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
         operations_to_target=None, improvements=found,
     )  # fmt: skip
-    one = replace(base.score, search=search, trials=())
-    return replace(base, score=replace(one, trials=(one,)))
+    trial = replace(base.score.trials[0], search=search)
+    mean = mean_of_searches([search], variation=None)
+    return replace(base, score=replace(base.score, search=mean, trials=(trial,)))

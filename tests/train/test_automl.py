@@ -261,7 +261,7 @@ def test_a_search_with_nothing_left_to_try_ends_with_what_it_has(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    small = ["--set", "automl.most_growth=1.01"]
+    small = ["--set", "automl.max_growth=1.01"]
     command = start("run", "--out", run, *settings(tiny_store, seconds=300, workers=1), *small)
     assert command.wait() == 0, command.err
     score = check(run, workers=1)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.config import Config, documented_keys, load, parse_assignment
-from ai500.config_toml import template, to_toml
+from ai500.config import Config, documented_keys, load, parse_assignment, template, to_toml
 from ai500.core.errors import ConfigError
 
 
@@ -26,66 +25,78 @@ def test_without_a_file_the_defaults_apply() -> None:
 
 def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[ensemble]\nsize = 3\nsampler = 'poisson'\n")
-    found = load(path, overrides={"ensemble.size": 8})
-    assert (found.ensemble.size, found.ensemble.sampler) == (8, "poisson")
+    config = load(path, overrides={"ensemble.size": 8})
+    assert (config.ensemble.size, config.ensemble.sampler) == (8, "poisson")
 
 
-def test_a_mistake_is_told_of_where_it_is(tmp_path: Path) -> None:
+def test_an_error_names_the_file_only_if_the_file_has_the_key(tmp_path: Path) -> None:
     path = written(tmp_path, "[ensemble]\nsize = 0\n")
-    with pytest.raises(ConfigError, match=r"ai500\.toml: ensemble\.size"):
+    with pytest.raises(ConfigError) as in_file:
         load(path, overrides={"train.epochs": 3})
-    with pytest.raises(ConfigError, match=r"the configuration: train\.epochs"):
-        load(written(tmp_path, ""), overrides={"train.epochs": "three"})
+    assert (in_file.value.key, in_file.value.path) == ("ensemble.size", path)
+    path.write_text("[ensemble]\nsize = 4\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as in_override:
+        load(path, overrides={"ensemble.size": 0})
+    assert (in_override.value.key, in_override.value.path) == ("ensemble.size", None)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "key", "value"),
     [
-        ("[ensemble]\nsize = 'four'", "ensemble.size: expected a whole number, found 'four'"),
-        ("[ensemble]\nszie = 4", "ensemble.szie: unknown key; did you mean 'size'?"),
-        ("epochs = 4", "epochs: unknown key; did you mean 'train.epochs'?"),
-        ("[train]\nsize = 4", "train.size: unknown key; did you mean 'ensemble.size'?"),
-        ("[ensmble]\nsize = 4", "ensmble: unknown key; did you mean 'ensemble'?"),
-        ("[ensemble]\nsize = 0", "ensemble.size: 0 is too small; at least 1"),
-        ("workload = 'image_clasification'", "did you mean 'image_classification'?"),
-        ("problem_class = 'smok'", "did you mean 'smoke'?"),
-        ("[ensemble]\nsampler = 'poison'", "did you mean 'poisson'?"),
-        ("[train]\nprecision = 'fp9'", "train.precision = 'fp9': no such precision; did you mean"),
-        ("[train]\noptimizer = 'lambda'", "train.optimizer = 'lambda': no such optimizer"),
-        ("[train]\nprecision = 'bf16'", "did you mean 'mixed-bf16'?"),
-        ("[train]\nschedule = 'polynom'", "did you mean 'polynomial'?"),
-        ("[train]\naccumulation = 0", "train.accumulation: 0 is too small; at least 1"),
-        ("[train]\ndecay_epochs = ['a']", "train.decay_epochs[0]: expected a whole number"),
-        ("[train]\nbetas = [0.9]", "train.betas: expected 2 values, found 1"),
-        ("[train]\nbase_learning_rate = -1", "it must be more than 0"),
-        ("ensemble = 3", "ensemble: expected a table, found 3"),
-        ("this is not toml", "not valid TOML"),
+        ("[ensemble]\nsize = 'four'", "ensemble.size", "four"),
+        ("[ensemble]\nsize = 0", "ensemble.size", 0),
+        ("[train]\naccumulation = 0", "train.accumulation", 0),
+        ("[train]\ndecay_epochs = ['a']", "train.decay_epochs[0]", "a"),
+        ("[train]\nbetas = [0.9]", "train.betas", [0.9]),
+        ("[train]\nbase_learning_rate = -1", "train.base_learning_rate", -1),
+        ("[train]\noptimizer = 'lambda'", "train.optimizer", "lambda"),
+        ("ensemble = 3", "ensemble", 3),
+        ("this is not toml", None, None),
     ],
 )
-def test_a_mistake_is_named_with_its_fix(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_value_is_an_error_with_its_key(
+    tmp_path: Path, text: str, key: str | None, value: object
+) -> None:
     with pytest.raises(ConfigError) as error:
         load(written(tmp_path, text))
-    assert says in str(error.value)
-    assert error.value.exit_code == 2
+    assert (error.value.key, error.value.value, error.value.exit_code) == (key, value, 2)
 
 
-def test_a_mistake_beside_the_file_is_not_said_to_be_in_it(tmp_path: Path) -> None:
-    file = tmp_path / "ai500.toml"
-    file.write_text("[ensemble]\nsize = 4\n")
-    with pytest.raises(ConfigError, match=r"^the configuration: ensemble\.size: 0 is too small"):
-        load(file, overrides={"ensemble.size": 0})
+@pytest.mark.parametrize(
+    ("text", "key", "suggestion"),
+    [
+        ("[ensemble]\nszie = 4", "ensemble.szie", "size"),
+        ("epochs = 4", "epochs", "train.epochs"),
+        ("[train]\nsize = 4", "train.size", "ensemble.size"),
+        ("[ensmble]\nsize = 4", "ensmble", "ensemble"),
+        ("workload = 'image_clasification'", "workload", "image_classification"),
+        ("problem_class = 'smok'", "problem_class", "smoke"),
+        ("[ensemble]\nsampler = 'poison'", "ensemble.sampler", "poisson"),
+        ("[train]\nprecision = 'fp9'", "train.precision", "fp8"),
+        ("[train]\nprecision = 'bf16'", "train.precision", "mixed-bf16"),
+        ("[train]\nschedule = 'polynom'", "train.schedule", "polynomial"),
+    ],
+)
+def test_an_unknown_name_is_an_error_with_the_nearest_name(
+    tmp_path: Path, text: str, key: str, suggestion: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(written(tmp_path, text))
+    assert error.value.key == key
+    assert str(error.value).endswith(f"did you mean {suggestion!r}?")
 
 
-def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="ai500 init"):
-        load(tmp_path / "none.toml")
-
-
-def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_missing_or_binary_file_is_an_error_with_a_remedy(
+    tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "ai500.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="no text in UTF-8"):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as error:
         load(path)
+    assert error.value.path == path
+    assert "ai500 init" in error.value.remedy
 
 
 def test_the_template_has_every_key_and_changes_nothing(tmp_path: Path) -> None:
@@ -117,9 +128,10 @@ def test_assignments(text: str, pair: tuple[str, object]) -> None:
 
 
 @pytest.mark.parametrize("text", ["ensemble.size", "=4", ""])
-def test_what_is_no_assignment(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected key=value"):
+def test_an_assignment_needs_a_key_and_a_value(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
         parse_assignment(text)
+    assert error.value.value == text
 
 
 def test_paths_in_a_file_are_relative_to_it_and_others_to_here(
@@ -129,14 +141,15 @@ def test_paths_in_a_file_are_relative_to_it_and_others_to_here(
     monkeypatch.chdir(tmp_path / "here")
     path = written(tmp_path, "[data]\npath = 'store'\n")
     assert load(path).data.path == str(tmp_path / "store")
-    found = load(path, overrides={"data.path": "mine", "data.scratch": "x"})
-    assert found.data.path == str(tmp_path / "here" / "mine")
-    assert found.data.scratch == str(tmp_path / "here" / "x")
+    config = load(path, overrides={"data.path": "other", "data.scratch": "x"})
+    assert config.data.path == str(tmp_path / "here" / "other")
+    assert config.data.scratch == str(tmp_path / "here" / "x")
 
 
 def test_an_assignment_into_a_value() -> None:
-    with pytest.raises(ConfigError, match="'workload' is not a section"):
+    with pytest.raises(ConfigError) as error:
         load(overrides={"workload": "image_classification", "workload.size": 3})
+    assert (error.value.key, error.value.value) == ("workload.size", 3)
 
 
 @given(path=st.text(), seed=st.integers(0, 2**62), rate=st.floats(1e-9, 1e9))
@@ -148,6 +161,7 @@ def test_the_resolved_file_reads_back_the_same(path: str, seed: int, rate: float
     assert again == config
 
 
-def test_a_number_beyond_all_measure_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"train.epochs: this number is too large"):
+def test_a_number_beyond_64_bits_is_rejected() -> None:
+    with pytest.raises(ConfigError) as error:
         load(overrides={"train.epochs": 10**320})
+    assert error.value.key == "train.epochs"

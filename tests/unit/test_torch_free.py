@@ -40,6 +40,7 @@ TORCH_FREE_ROOMS = [
     "ai500.parallel.model_parallelism",
     "ai500.workloads.models.resnet_plan",
     "ai500.metrics.trials",
+    "ai500.bagging.score",
     "ai500.meters.recorder",
     "ai500.rules.checks",
     "ai500.rules.document",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.records import Hyperparameters, ProblemClass
+from ai500.api import Hyperparameters, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.image_store import Samples
+    from ai500.api import Samples
 
 TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)
 """In units of J/k: ordered, nearly, the critical point, and beyond it."""

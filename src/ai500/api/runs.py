@@ -171,7 +171,7 @@ class Run:
                         key = (node.name, column.meter, column.device, column.quantity)
                         points.setdefault(key, []).append((sample.clocks["wall"], value))
         return [
-            MeterSeries(*key, *(tuple(axis) for axis in zip(*series, strict=True)))
+            MeterSeries(*key, *(tuple(axis) for axis in zip(*sorted(series), strict=True)))
             for key, series in points.items()
         ]
 

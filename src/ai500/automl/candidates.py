@@ -119,8 +119,8 @@ class Candidates:
         raise SearchSpaceError(
             f"worker {self._task.member} found no new model for its round {number}: none of "
             f"{DRAWS} morphisms drawn from each model that is kept is new and has at most "
-            f"automl.most_growth = {search.most_growth:g} times the initial model's operations. "
-            "Set a larger automl.most_growth, or more automl.kernel_sizes."
+            f"automl.max_growth = {search.max_growth:g} times the initial model's operations. "
+            "Set a larger automl.max_growth, or more automl.kernel_sizes."
         )
 
     def inherit(self, prepared: Prepared, parent: Model, weights: Weights) -> Prepared:
@@ -198,7 +198,7 @@ class Candidates:
     ) -> tuple[Candidate, tuple[Move, ...]] | None:
         """The first of some drawn children that is new and not too large."""
         tried = {one.candidate.digest for one in list(self._history.models.values())}
-        most = self._search.most_growth * self.operations(self.initial).forward_per_image
+        most = self._search.max_growth * self.operations(self.initial).forward_per_image
         shape = Shape.of(parent.architecture)
         for _ in range(DRAWS):
             steps = drawn_moves(shape, kernel=proposed.kernel, random=random)

@@ -16,7 +16,7 @@ from ai500.rules.layers import Found, rule
 from ai500.workloads.models.architecture import Architecture, check
 
 AT_LEAST_FP16 = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16")
-FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "most_growth")
+FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
 """Of a search: where it begins, its space, and when TPE begins."""
 OVERLAP_SECONDS = 0.5
 """A line is written a little after the work it tells of."""
@@ -49,7 +49,7 @@ def least_time(evidence: Evidence) -> Iterator[Found]:
 def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
     lines = [line for one in evidence.trials if one.trial == trial for line in one.lines]
     if any(isinstance(one.entry, Present) and one.entry.reason == EXHAUSTED for one in lines):
-        return "Workers found no other model to try: set a larger automl.most_growth."
+        return "Workers found no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 
 

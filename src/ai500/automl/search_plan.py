@@ -75,9 +75,9 @@ def _check_sizes(search: Search) -> None:
             raise ConfigError(
                 f"automl.{name} = {list(sizes)}: TPE chooses from different sizes. State each once."
             )
-    if search.most_growth <= 1:
+    if search.max_growth <= 1:
         raise ConfigError(
-            f"automl.most_growth = {search.most_growth:g}: every child has more operations than "
+            f"automl.max_growth = {search.max_growth:g}: every child has more operations than "
             "the initial model, so none could be tried. Set more than 1, such as 8."
         )
 

@@ -17,11 +17,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Present, Work
 from ai500.core.errors import JobError
-from ai500.records import EnsembleResult, Improvement, SearchScore
+from ai500.records import (
+    EnsembleResult,
+    Improvement,
+    SearchFigures,
+    SearchScore,
+    TrialSearchScore,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +215,7 @@ def operations_of_one(candidate: Candidate, phase: Phase) -> int:
     count = candidate.operations
     if phase == "validate":
         return count.forward_per_image
-    per_image = count.forward_per_image + count.backward_per_image
-    return candidate.batch_size * per_image + count.update_per_step
+    return count.per_step(candidate.batch_size)
 
 
 def curve_of(chunks: Sequence[Chunk], *, until: float) -> Curve:
@@ -304,7 +309,7 @@ def best_errors(history: History) -> dict[int, float]:
 
 def figures_of(
     search: Search, history: History, *, least_seconds: float, target: float
-) -> SearchScore:
+) -> TrialSearchScore:
     """All but the final FLOPS, which is the score's own."""
     _, at_seconds = search.curve.highest(least=least_seconds)
     models = history.models.values()
@@ -316,7 +321,7 @@ def figures_of(
         for model in models
         if model.candidate.parent is None and model.accuracy is not None
     ]
-    return SearchScore(
+    return TrialSearchScore(
         at_seconds=at_seconds,
         least_seconds=least_seconds,
         mean_flops=search.curve.flops(search.seconds),
@@ -347,29 +352,19 @@ def highest_regulated(search: Search, *, least: float) -> tuple[float, float]:
     return max(known)
 
 
-def mean_of_searches(trials: Sequence[SearchScore], *, variation: float | None) -> SearchScore:
-    """Of the kept trials: means, counts rounded; what belongs to one trial alone is left out."""
-    merged: dict[str, Any] = {}
-    for field in dataclasses.fields(SearchScore):
-        values = [getattr(one, field.name) for one in trials]
+def mean_of_searches(trials: Sequence[TrialSearchScore], *, variation: float | None) -> SearchScore:
+    """Average the figures of the kept trials; the best model is that of the least error."""
+    best = min(trials, key=lambda trial: min((i.error for i in trial.improvements), default=1.0))
+    figures: dict[str, Any] = {}
+    for field in dataclasses.fields(SearchFigures):
+        values = [getattr(trial, field.name) for trial in trials]
         if field.name in ("lost", "unreadable_lines"):
-            merged[field.name] = sum(values)
+            figures[field.name] = sum(values)
         elif all(type(value) is int for value in values):
-            merged[field.name] = round(fmean(values))
+            figures[field.name] = round(fmean(values))
         elif all(type(value) is float for value in values):
-            merged[field.name] = fmean(values)
-        elif None in values:
-            # A mean over only those trials that got there would flatter the run.
-            merged[field.name] = None
-    alone = {"operations_to_target_variation": variation, "improvements": ()}
-    return dataclasses.replace(_best_of(trials), **merged | alone)
-
-
-def _best_of(trials: Sequence[SearchScore]) -> SearchScore:
-    """The trial that found the least error: its best model is the run's."""
-    return min(trials, key=lambda one: min((i.error for i in one.improvements), default=1.0))
-
-
-def clock_of_lines(hosts: set[tuple[str, str]]) -> Literal["monotonic", "wall"]:
-    """One boot of one host has a clock that nobody can set; several have only the wall's."""
-    return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
+            figures[field.name] = fmean(values)
+        else:
+            # A mean over only those trials that reached the target would flatter the run.
+            figures[field.name] = None if None in values else getattr(best, field.name)
+    return SearchScore(**figures, operations_to_target_variation=variation)

@@ -12,7 +12,7 @@ from ai500.automl.history import History, Model
 from ai500.automl.search_score import Chunk, Search, idle
 from ai500.automl.trial_score import spans
 from ai500.core.units import human_seconds, human_si
-from ai500.records import Score, SearchScore
+from ai500.records import Score, TrialSearchScore
 from ai500.report.run_data import Contents
 from ai500.report.section import Card, Figure, Table
 from ai500.report.sections import NOT_MEASURED, flop, share
@@ -25,7 +25,7 @@ STATES = {
 }  # fmt: skip
 
 
-def of(contents: Contents) -> tuple[Search, History, SearchScore]:
+def of(contents: Contents) -> tuple[Search, History, TrialSearchScore]:
     """The shown trial's search, its models and its figures."""
     view, figures = contents.search, contents.shown.search
     assert view is not None and figures is not None  # the template asks before
@@ -184,14 +184,14 @@ def _operations(contents: Contents) -> Figure:
     """V3 Fig. 2's question: how much computation does a search take, and does it vary?"""
     title = "Best error over operations"
     trials = {
-        one.trial or 1: [(i.operations, i.error) for i in one.search.improvements]
+        one.trial: [(i.operations, i.error) for i in one.search.improvements]
         for one in contents.score.trials
         if one.search is not None
     }
     shown = contents.shown
     drawn = search_figures.operations_figure(
         trials,
-        shown=shown.trial or 1,
+        shown=shown.trial,
         total=max(t.operations + t.validation_operations for t in contents.score.trials),
         target=shown.target_quality,
         title=title,
@@ -226,7 +226,7 @@ def _node(model: Model) -> Node:
     made, count = model.candidate, model.candidate.operations
     # No error among N images is known as less than one; a logarithmic axis has no zero.
     error = max(1 - (model.accuracy or 0.0), 1 / made.validation_images)
-    per_image = count.forward_per_image + count.backward_per_image
+    per_image = count.per_image
     what = "; ".join(made.moves) or "the initial model"
     return Node(
         model.id,
@@ -262,7 +262,7 @@ def _row(model: Model, operations: int) -> tuple[str, ...]:
         NOT_MEASURED if model.accuracy is None else f"{1 - model.accuracy:.4f}",
         NOT_MEASURED if predicted is None else f"{1 - predicted:.4f}",
         f"{len(model.epochs)}/{made.epochs}",
-        human_si(count.forward_per_image + count.backward_per_image).strip(),
+        human_si(count.per_image).strip(),
         human_si(count.parameters).strip(),
         f"{made.batch_size:,}" + (" TPE" if made.tuned else ""),
         human_si(operations).strip(),

@@ -158,7 +158,7 @@ def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
     if ranks > 1:
         raise AI500Error(
             f"rank {rank}: a model that trains {images} images a step needs more memory than the "
-            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.most_growth, in "
+            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.max_growth, in "
             "a new run."
         )
     return "lost", OUT_OF_MEMORY

@@ -11,19 +11,16 @@ from ai500.automl.search_score import (
     Chunk,
     Search,
     best_errors,
-    clock_of_lines,
     figures_of,
     read_search,
 )
-from ai500.core import schema
 from ai500.core.clocks import Clocks, host_of
 from ai500.core.errors import JobError
 from ai500.core.events import Event
 from ai500.meters.log import NodeLog
-from ai500.metrics import equations
-from ai500.metrics.energy import Window, per_watt, sample_times, trial_energy
-from ai500.records import EnsembleResult, Plan, Score
-from ai500.workloads.protocol import load_workload
+from ai500.metrics.energy import Window, sample_times
+from ai500.metrics.trials import Clock, clock_of, recorded_result, trial_score
+from ai500.records import EnsembleResult, Plan, TrialScore
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Clocked:
 
     search: Search
     history: History
-    clock: str
+    clock: Clock
     clocks: Clocks
     ends: tuple[Event, Event]
     """The lines that begin and end the window."""
@@ -43,7 +40,7 @@ def clocked(history: History, events: Sequence[Event]) -> Clocked:
     lines = history.look()
     if not lines:
         raise JobError("the search has no history: no worker has written one yet.")
-    clock = clock_of_lines({host_of(line.event) for line in lines})
+    clock = clock_of({host_of(line.event) for line in lines})
     clocks = Clocks(events)
 
     def time_of(line: Line) -> float:
@@ -63,7 +60,7 @@ def score_search(
     history: History,
     trial: int,
     meters: Iterable[NodeLog] = (),
-) -> Score:
+) -> TrialScore:
     """One trial's score; VFLOPS is by the class's exponent, which AIPerf does not have (n = 0)."""
     terms = plan.definition.search
     if terms is None:
@@ -73,38 +70,21 @@ def score_search(
     search, definition = found.search, plan.definition
     result = _result(mine, history)
     flops, _ = search.curve.highest(least=60 * terms.minutes)
-    error = result.ensemble_quality
-    penalty = equations.penalty_coefficient(
-        error,
-        target_quality=definition.target_quality,
-        exponent=definition.penalty_exponent,
-        direction="lower",
-    )
-    vflops = equations.vflops(flops, penalty_coefficient=penalty)
     reached = search.to_error(definition.target_quality)
-    window = Window(search.first, search.first + search.seconds, sample_times(mine, found.clock))
-    nodes = {one.member: len(one.shares) for one in plan.mapping if one.member in result.members}
-    energy = trial_energy(meters, window, nodes_of_members=nodes)
     training, validation = (_operations(search.chunks, phase) for phase in ("train", "validate"))
-    steps = sum(one.count for one in search.chunks if one.phase == "train")
-    first_wave = {one.member for one in plan.mapping if one.wave == 0}
+    steps = sum(chunk.count for chunk in search.chunks if chunk.phase == "train")
+    first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
     starts = [s for worker, (s, _) in spans(search.chunks).items() if worker in first_wave]
     one_host = found.clock == "monotonic"
-    return Score(
-        workload=plan.workload,
-        problem_class=plan.problem_class,
-        convention=_convention(history),
-        complete=result.complete,
+    return trial_score(
+        plan,
+        mine,
         trial=trial,
-        seed=next((e["seed"] for e in mine if e["event"] == "trial_start"), None),
+        result=result,
         flops=flops,
-        vflops=vflops,
-        penalty_coefficient=penalty,
-        target_quality=definition.target_quality,
-        quality_name=load_workload(plan.workload).quality_name,
-        ensemble_quality=error,
-        members_mean_quality=result.members_mean_quality,
-        out_of_bag_quality=None,
+        window=Window(search.first, search.first + search.seconds, sample_times(mine, found.clock)),
+        meters=meters,
+        convention=_convention(history),
         seconds=search.seconds,
         time_to_quality_seconds=search.seconds,
         time_to_target_seconds=None if reached is None else reached.seconds,
@@ -114,12 +94,7 @@ def score_search(
         members_flops_sum=_own_rates(search.chunks),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
         idle_seconds=_nobody_worked(search),
-        ensemble_size=plan.ensemble_size,
-        parallel_degree=plan.parallel_degree,
-        system_scale=plan.system_scale,
-        members_per_accelerator=plan.members_per_accelerator,
-        waves=plan.waves,
-        clock="monotonic" if one_host else "wall",
+        clock=found.clock,
         clock_offset_seconds=found.clocks.largest_offset(),
         clock_uncertainty_seconds=0.0 if one_host else found.clocks.uncertainty(*found.ends),
         search=figures_of(
@@ -128,16 +103,12 @@ def score_search(
             least_seconds=60 * terms.minutes,
             target=definition.target_quality,
         ),
-        **per_watt(energy, flops=flops, vflops=vflops),
     )
 
 
 def _result(events: Sequence[Event], history: History) -> EnsembleResult:
     """The trial's result, which has to follow from the histories."""
-    told = [event["result"] for event in events if event["event"] == "aggregate"]
-    if not told:
-        raise JobError("the search has no result yet: `ai500 resume` goes on with it.")
-    result = schema.decode(EnsembleResult, told[-1], at="aggregate")
+    result = recorded_result(events)
     best = best_errors(history)
     claimed = dict(zip(result.members, result.member_qualities, strict=True))
     if not best or not math.isclose(result.ensemble_quality, min(best.values()), rel_tol=1e-9):

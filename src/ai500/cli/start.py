@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from ai500 import config as configuration
-from ai500 import config_toml
 from ai500.cli.terminal import console, rows
 from ai500.config import Config
 from ai500.core import __version__, schema
@@ -78,7 +77,7 @@ def init(
     """
     if path.exists() and not force:
         raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
-    write_text(path, config_toml.template())
+    write_text(path, configuration.template())
     print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
 
 
@@ -159,7 +158,7 @@ def _steps(plan: Plan) -> tuple[str, str]:
         return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps, every member"
     return "search", (
         f"each member for {search.minutes:g} min: models of at most {epochs} epochs, TPE from "
-        f"round {search.warmup_rounds + 1} on, at most {search.most_growth:g} times the initial "
+        f"round {search.warmup_rounds + 1} on, at most {search.max_growth:g} times the initial "
         "model's operations"
     )
 
@@ -168,8 +167,7 @@ def _operations(plan: Plan) -> str:
     count = plan.operations
     if count is None:
         return "counted when the run traces the model"
-    per_image = count.forward_per_image + count.backward_per_image
-    an_image = f"{human_si(per_image)}FLOP an image ({count.convention})"
+    an_image = f"{human_si(count.per_image)}FLOP an image ({count.convention})"
     if plan.operations_per_trial is None:
         return f"{an_image} of the initial model"
     return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: a crash or a full disk never leaves half of one."""
+"""Atomic file writes: a crash or a full disk never leaves a partial file."""
 
 from __future__ import annotations
 
@@ -17,40 +17,42 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import EnvironmentLacksError
 
-_NO_WRITE = "you may not write there. Choose another folder, or ask its owner for write permission."
-_FULL = "{} Free some, or choose a folder on another disk; then run the same command again."
-_GONE = "its folder does not exist (any more). Create it, or choose another."
+_FREE_SPACE = "Free some, or choose a folder on another disk; then run the same command again."
+_DENIED = ("permission denied.", "Choose another folder, or ask its owner for write permission.")
+_MISSING = ("its folder does not exist.", "Create it, or choose another.")
 
-_EXPLANATIONS = {
-    errno.ENOSPC: _FULL.format("no space is left on the disk."),
-    errno.EDQUOT: _FULL.format("your disk quota is used up."),
-    errno.EFBIG: _FULL.format(
-        "the file is larger than this disk or your limits (ulimit -f) allow."
-    ),
-    errno.EACCES: _NO_WRITE,
-    errno.EPERM: _NO_WRITE,
-    errno.EROFS: "the file system is read-only. Choose a folder on another one.",
-    errno.EIO: "the disk reports an input/output error. Choose a folder on another disk.",
-    errno.ENOENT: _GONE,
-    errno.ENOTDIR: _GONE,
+_CAUSES = {
+    errno.ENOSPC: ("no space is left on the disk.", _FREE_SPACE),
+    errno.EDQUOT: ("your disk quota is used up.", _FREE_SPACE),
+    errno.EFBIG: ("the file exceeds the limit of the disk or of `ulimit -f`.", _FREE_SPACE),
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: ("the file system is read-only.", "Choose a folder on another one."),
+    errno.EIO: ("the disk reports an input/output error.", "Choose a folder on another disk."),
+    errno.ENOENT: _MISSING,
+    errno.ENOTDIR: _MISSING,
 }
+"""errno → (cause, remedy)."""
 
 
 @contextlib.contextmanager
 def explaining_write_errors(path: Path) -> Iterator[None]:
-    """Turn what the machine refuses while writing `path` into a message for a person."""
+    """Raise EnvironmentLacksError, with cause and remedy, for OS errors while writing `path`."""
     try:
         yield
     except OSError as error:
-        explanation = _EXPLANATIONS.get(error.errno or 0)
-        if explanation is None:
+        if error.errno not in _CAUSES:
             raise
-        code = errno.errorcode[error.errno or 0]
-        raise EnvironmentLacksError(f"cannot write {path} ({code}): {explanation}") from error
+        cause, remedy = _CAUSES[error.errno]
+        raise EnvironmentLacksError(
+            f"cannot write {path} ({errno.errorcode[error.errno]}): {cause}",
+            path=path,
+            remedy=remedy,
+        ) from error
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Write `path` whole, and durably, or leave what was there."""
+    """Write `path` atomically and durably; on an error the old file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:
@@ -67,29 +69,29 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `path` whole as UTF-8, or leave what was there."""
+    """Write `path` atomically as UTF-8."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write `path` whole as JSON, or leave what was there."""
+    """Write `path` atomically as JSON."""
     write_text(path, json_text(value))
 
 
 def json_text(value: object) -> str:
-    """JSON as people read it; NaN is refused, because JSON has none."""
+    """Format `value` as indented JSON; reject NaN, which JSON does not have."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write `path` whole as a .npy file without pickles."""
+    """Write `path` atomically as a .npy file without pickles."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_bytes(path, buffer.getvalue())
 
 
 def replace_json(path: Path, value: object) -> None:
-    """Replace `path` in one step but without waiting for the disk: for what is soon overwritten."""
+    """Replace `path` atomically but not durably: for files that are soon overwritten."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining_write_errors(path):
         temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
@@ -97,7 +99,7 @@ def replace_json(path: Path, value: object) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable: after a power cut a renamed file has its new name."""
+    """Sync the folder's entries, so that a rename survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

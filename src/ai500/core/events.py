@@ -1,9 +1,9 @@
-"""Append-only event logs: one JSON object a line, with both clocks, from which a score follows.
+"""Append-only event logs: one JSON object per line, with wall and monotonic time.
 
-Each writer has a file of its own (appending from several hosts to one file tears lines on some
-network file systems). The job controller collects the members' events into the run's
-`events.jsonl`; `sequence` makes that repeatable: an event is taken over once, however often the
-controller starts again.
+Scores are computed from these logs. Each writer has its own file, because appends from several
+hosts to one file tear lines on some network file systems. The job controller copies the members'
+events into the run's `events.jsonl`; their `sequence` number makes that idempotent when the
+controller restarts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Event = dict[str, Any]
 
 @cache
 def boot_id() -> str:
-    """Monotonic clocks compare only within one boot of one host."""
+    """Return the id of this boot: monotonic clocks are comparable within one boot only."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 
 class EventLog:
-    """Writes events with clocks, host and a running number; `common` goes into each."""
+    """Writer of events with clocks, host and sequence number; each event contains `common`."""
 
     def __init__(self, path: Path, **common: Any) -> None:
         self._path = path
@@ -42,11 +42,11 @@ class EventLog:
             self._sequence = max((e.get("sequence", 0) for e in read(path)), default=0)
 
     def emit(self, event: str, **fields: Any) -> Event:
-        """Append one event, in a single write."""
+        """Append an event in a single write."""
         return self.emit_all(event, [fields])[0]
 
-    def emit_all(self, event: str, many: Sequence[Mapping[str, Any]]) -> list[Event]:
-        """Append an event for each of these, in a single write."""
+    def emit_all(self, event: str, entries: Sequence[Mapping[str, Any]]) -> list[Event]:
+        """Append an event for each entry, in a single write."""
         clocks = {
             "wall": time.time(),
             "monotonic": time.monotonic(),
@@ -54,7 +54,7 @@ class EventLog:
             "boot": boot_id(),
         }
         records: list[Event] = []
-        for fields in many:
+        for fields in entries:
             self._sequence += 1
             head = {"event": event, **clocks, "sequence": self._sequence}
             records.append({**head, **self._common, **fields})
@@ -63,12 +63,12 @@ class EventLog:
 
 
 def append(path: Path, events: list[Event]) -> None:
-    """Append whole lines, durably: what follows from an event must not outlive it."""
+    """Append lines durably: later records must not survive a crash that loses their event."""
     data = "".join(json.dumps(event, allow_nan=False) + "\n" for event in events).encode()
     with explaining_write_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            # A writer killed in the middle of a line must not spoil the next event.
+            # A writer killed within a line left it torn: start a new line.
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
@@ -80,7 +80,7 @@ def append(path: Path, events: list[Event]) -> None:
 
 
 def read(path: Path) -> Iterator[Event]:
-    """All whole events of a log; a line torn by a crash is passed over."""
+    """Yield the complete events of a log; skip lines torn by a crash."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -91,7 +91,7 @@ def read(path: Path) -> Iterator[Event]:
 
 
 def parse(line: str) -> Event | None:
-    """One line as an event, or None if it is not one."""
+    """Parse a line; None if it is not an event."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -100,21 +100,21 @@ def parse(line: str) -> Event | None:
 
 
 class Follower:
-    """Reads what was appended to a log since the last look."""
+    """Reader of the events appended to a log since its last call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def new(self) -> list[Event]:
-        """Whole events that were not seen before."""
+        """Return the complete events that were not returned before."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
             return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        lines = whole.decode("utf-8", errors="replace").splitlines()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        lines = complete.decode("utf-8", errors="replace").splitlines()
         return [event for line in lines if (event := parse(line)) is not None]

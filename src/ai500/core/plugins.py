@@ -1,7 +1,7 @@
-"""Plugin points: built-ins by name, outsiders by entry-point group `ai500.<kind>`.
+"""Plugin points: built-ins by name, other packages by entry-point group `ai500.<kind>`.
 
-The built-ins stand in a table here, so that a source tree works with nothing installed. A name
-claimed twice is an error, never a silent choice.
+The built-ins are listed in a table here, so that a source tree works without installation. Two
+plugins with the same name are an error.
 """
 
 from __future__ import annotations
@@ -93,31 +93,41 @@ def _table(kind: Kind) -> dict[str, str]:
     for point in entry_points(group=f"ai500.{kind}"):
         if point.name in table and table[point.name] != point.value:
             raise EnvironmentLacksError(
-                f"two plugins claim the {kind} name {point.name!r}: {table[point.name]} and "
-                f"{point.value}. Uninstall one of the packages, or rename its entry point."
+                f"two plugins define the {kind} {point.name!r}: {table[point.name]} and "
+                f"{point.value}.",
+                key=f"ai500.{kind}",
+                value=point.name,
+                remedy="Uninstall one of the packages, or rename its entry point.",
             )
         table[point.name] = point.value
     return table
 
 
 def names(kind: Kind) -> list[str]:
-    """All known names of a kind."""
+    """Return the known names of a kind."""
     return sorted(_table(kind))
 
 
-def check(kind: Kind, name: str, *, at: str) -> None:
-    """A ConfigError with the nearest known name if nobody offers `name`."""
+def check(kind: Kind, name: str, *, key: str) -> None:
+    """Raise a ConfigError about `key` unless there is a plugin `name`."""
     if name not in _table(kind):
-        raise ConfigError(f"{at} = {name!r}: no such {kind}; {nearest(name, names(kind))}")
+        raise ConfigError(
+            f"{key} = {name!r}: no such {kind};",
+            key=key,
+            value=name,
+            remedy=nearest(name, names(kind)),
+        )
 
 
-def load(kind: Kind, name: str, *, at: str | None = None) -> Any:
-    """The object behind a name."""
-    check(kind, name, at=at or kind)
+def load(kind: Kind, name: str, *, key: str | None = None) -> Any:
+    """Import and return the plugin `name`; `key` is the configuration key that names it."""
+    check(kind, name, key=key or kind)
     module, _, attribute = _table(kind)[name].partition(":")
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise EnvironmentLacksError(
-            f"the {kind} {name!r} ({_table(kind)[name]}) can't be loaded: {error}"
+            f"the {kind} {name!r} ({_table(kind)[name]}) can't be loaded: {error}",
+            key=key or kind,
+            value=name,
         ) from error

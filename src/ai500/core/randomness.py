@@ -1,4 +1,4 @@
-"""Randomness is passed, never ambient: every stream is derived from the run's seed and its use."""
+"""Seeds derived from the run's seed and their purpose; no global random state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """What a derived stream is for, so that no two uses ever share one."""
+    """Purpose of a derived seed; different purposes never share a random stream."""
 
     TRIAL = 1
     INITIAL_WEIGHTS = 2
@@ -18,6 +18,6 @@ class Stream(IntEnum):
 
 
 def derive(seed: int, stream: Stream, *keys: int) -> int:
-    """A 63-bit seed, the same on every machine (NumPy guarantees SeedSequence's output)."""
+    """Derive a 63-bit seed, the same on every machine (NumPy guarantees SeedSequence's output)."""
     sequence = np.random.SeedSequence([seed, int(stream), *keys])
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

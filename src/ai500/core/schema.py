@@ -1,8 +1,8 @@
 """Strict decoding of plain data (TOML, JSON) into frozen dataclasses, and back.
 
-One function reads annotations and checks every value against them, so that a configuration, a
-record on disk and a file from a stranger all fail the same way: with the path of the value, what
-was found and what was expected. ADR 0001 says why this is not pydantic.
+Every value is checked against the annotation of its field, so that a configuration, a record on
+disk and an untrusted file fail the same way: with the key, the value and the expected type.
+ADR 0001 explains why this is not pydantic.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ T = TypeVar("T")
 class SchemaError(InputError):
     """A value that does not fit its annotation; `key` is its dotted path."""
 
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(f"{key}: {message}" if key else message, key=key)
+    def __init__(self, key: str, message: str, value: object = None) -> None:
+        super().__init__(f"{key}: {message}" if key else message, key=key, value=value)
+
+
+class UnknownKeyError(SchemaError):
+    """A key that the record does not have."""
 
 
 def option(
@@ -35,25 +39,25 @@ def option(
     more_than: float | None = None,
     less_than: float | None = None,
 ) -> Any:
-    """A field with its documentation and bounds, which decoding checks and `init` prints."""
+    """Declare a field with its documentation and the bounds that decoding checks."""
     bounds = {"minimum": minimum, "more_than": more_than, "less_than": less_than}
     return dataclasses.field(default=default, metadata={"doc": doc, **bounds})
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """ "; did you mean …?" or the list of what is known."""
-    part_of = [name for name in known if word in name.split("-")]  # bf16: mixed-bf16
-    match = part_of or difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {match[0]!r}?" if match else "known: " + ", ".join(sorted(known))
+    """Suggest the known name nearest to `word`, or list all known names."""
+    containing = [name for name in known if word in name.split("-")]  # bf16: mixed-bf16
+    matches = containing or difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {matches[0]!r}?" if matches else "known: " + ", ".join(sorted(known))
 
 
 def decode(kind: type[T], value: object, *, at: str = "") -> T:
-    """`value` as `kind`, or a SchemaError that names the place."""
+    """Convert plain data to `kind`; `at` is the key of `value` in error messages."""
     return _decode(kind, value, at)  # type: ignore[no-any-return]
 
 
 def encode(value: Any) -> Any:
-    """A record as plain data that JSON can hold."""
+    """Convert a record to plain data for JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -74,13 +78,13 @@ def _decode(kind: Any, value: Any, at: str) -> Any:
     if origin is Literal:
         if value not in arguments or isinstance(value, bool) not in map(_is_bool, arguments):
             choices = ", ".join(repr(choice) for choice in arguments)
-            raise SchemaError(at, f"{value!r} is not one of {choices}")
+            raise SchemaError(at, f"{value!r} is not one of {choices}", value)
         return value
     if origin in (list, tuple):
         return _decode_sequence(origin, arguments, value, at)
     if origin is dict:
         if not isinstance(value, dict):
-            raise SchemaError(at, f"expected a table, found {_name(value)}")
+            raise _mismatch(at, "a table", value)
         return {key: _decode(arguments[1], item, _join(at, key)) for key, item in value.items()}
     return _decode_scalar(kind, value, at)
 
@@ -91,11 +95,12 @@ def _is_bool(value: object) -> bool:
 
 def _decode_record(kind: Any, value: Any, at: str) -> Any:
     if not isinstance(value, dict):
-        raise SchemaError(at, f"expected a table, found {_name(value)}")
+        raise _mismatch(at, "a table", value)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
-    for key in value:
+    for key, item in value.items():
         if key not in fields:
-            raise SchemaError(_join(at, key), f"unknown key; {nearest(str(key), list(fields))}")
+            suggestion = nearest(str(key), list(fields))
+            raise UnknownKeyError(_join(at, key), f"unknown key; {suggestion}", item)
     hints = _hints(kind)
     decoded: dict[str, Any] = {}
     for name, field in fields.items():
@@ -112,46 +117,44 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-MOST = 2**63
-"""Of a whole number with bounds: what is computed from it stays a float."""
+MAX_INTEGER = 2**63  # products of a few integers below it are still finite floats
 
 
 def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
     if value is None or isinstance(value, str | bool):
         return
     minimum, more_than = field.metadata.get("minimum"), field.metadata.get("more_than")
-    if isinstance(value, int) and minimum is not None and value >= MOST:
-        raise SchemaError(at, f"this number is too large; it must be less than {MOST}")
+    if isinstance(value, int) and minimum is not None and value >= MAX_INTEGER:
+        raise SchemaError(at, f"the number is too large; it must be less than {MAX_INTEGER}", value)
     if minimum is not None and value < minimum:
-        raise SchemaError(at, f"{value} is too small; at least {minimum}")
+        raise SchemaError(at, f"{value} is too small; it must be at least {minimum}", value)
     if more_than is not None and value <= more_than:
-        raise SchemaError(at, f"{value} is too small; it must be more than {more_than}")
+        raise SchemaError(at, f"{value} is too small; it must be more than {more_than}", value)
     less_than = field.metadata.get("less_than")
     if less_than is not None and value >= less_than:
-        raise SchemaError(at, f"{value} is too large; it must be less than {less_than}")
+        raise SchemaError(at, f"{value} is too large; it must be less than {less_than}", value)
 
 
 def _decode_union(arguments: tuple[Any, ...], value: Any, at: str) -> Any:
     if value is None and type(None) in arguments:
         return None
-    others = [argument for argument in arguments if argument is not type(None)]
-    if len(others) == 1:
-        return _decode(others[0], value, at)
-    for other in others:
+    alternatives = [argument for argument in arguments if argument is not type(None)]
+    if len(alternatives) == 1:
+        return _decode(alternatives[0], value, at)
+    for alternative in alternatives:
         try:
-            return _decode(other, value, at)
+            return _decode(alternative, value, at)
         except SchemaError:
             continue
-    expected = " or ".join(_expected(other) for other in others)
-    raise SchemaError(at, f"expected {expected}, found {_name(value)}")
+    raise _mismatch(at, " or ".join(map(_describe_type, alternatives)), value)
 
 
 def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: str) -> Any:
     if not isinstance(value, list | tuple):
-        raise SchemaError(at, f"expected a list, found {_name(value)}")
+        raise _mismatch(at, "a list", value)
     if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
         if len(value) != len(arguments):
-            raise SchemaError(at, f"expected {len(arguments)} values, found {len(value)}")
+            raise SchemaError(at, f"expected {len(arguments)} values, found {len(value)}", value)
         kinds = arguments
     else:
         kinds = (arguments[0],) * len(value)
@@ -164,28 +167,24 @@ def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
         try:
             number = float(value)
         except OverflowError as error:
-            raise SchemaError(at, "expected a number below 1e308, found a larger one") from error
+            message = "expected a number below 1e308, found a larger number"
+            raise SchemaError(at, message, value) from error
         if not math.isfinite(number):
-            raise SchemaError(at, f"expected a finite number, found {number}")
+            raise _mismatch(at, "a finite number", number)
         return number
-    if kind is int and isinstance(value, bool):
-        raise SchemaError(at, f"expected a whole number, found {_name(value)}")
-    if isinstance(value, kind):
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    raise SchemaError(at, f"expected {_expected(kind)}, found {_name(value)}")
+    raise _mismatch(at, _describe_type(kind), value)
 
 
-def _expected(kind: Any) -> str:
+def _mismatch(at: str, expected: str, value: object) -> SchemaError:
+    found = {dict: "a table", list: "a list"}.get(type(value), f"{value!r}")
+    return SchemaError(at, f"expected {expected}, found {found}", value)
+
+
+def _describe_type(kind: Any) -> str:
     names = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
     return names.get(kind, str(kind))
-
-
-def _name(value: object) -> str:
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
-    return f"{value!r}"
 
 
 def _join(at: str, key: object) -> str:

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them, for the terminal and the report alike."""
+"""Human-readable numbers for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3
 
 
 def si_prefix(value: float) -> tuple[float, str]:
-    """The factor and sign of the largest prefix below `value`, as four digits show it."""
+    """Return factor and symbol of the largest SI prefix not above `value` rounded to 4 digits."""
     rounded = abs(float(f"{value:.4g}"))  # so that 999 999 becomes 1 M and not 1000 k
     return next(((f, prefix) for f, prefix in _PREFIXES if rounded >= f), (1.0, ""))
 
 
 def human_si(value: float) -> str:
-    """1.23e9 as '1.23 G', so that a unit can follow."""
+    """Format 1.23e9 as '1.23 G', ready for a unit."""
     factor, prefix = si_prefix(value)
     return f"{value / factor:.4g} {prefix}"
 
 
 def human_bytes(value: float) -> str:
-    """Bytes with a decimal prefix."""
+    """Format bytes with a decimal prefix."""
     return f"{human_si(value)}B"
 
 
 def human_seconds(value: float) -> str:
-    """Seconds as a person says them."""
+    """Format seconds as ms, s, min or h."""
     if abs(value) < 0.9995:
         return f"{value * 1000:.3g} ms" if value else "0 s"
     if value < 99.95:

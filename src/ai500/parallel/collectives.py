@@ -325,7 +325,7 @@ def make(
     mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
 ) -> Collective:
     """The collective of that name; all ranks of `group` call this together, in the same order."""
-    made: Collective = plugins.load("collective", mode, at="communication.mode")(
+    made: Collective = plugins.load("collective", mode, key="communication.mode")(
         precision, group=group, local_size=local_size
     )
     return made

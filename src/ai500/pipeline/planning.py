@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from ai500.automl.search_plan import planned_search
-from ai500.config import MOST, Config
+from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.climate.store import ClimateStore
 from ai500.data.open_store import open_store
@@ -56,9 +56,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         least_ensemble_size=problem_class.ensemble_size,
         members_per_accelerator=config.ensemble.members_per_accelerator,
     )
-    if degrees.ensemble_size >= MOST:
+    if degrees.ensemble_size >= MAX_COUNT:
         raise ConfigError(
-            f"ensemble of {degrees.ensemble_size} members: less than {MOST} can be planned. "
+            f"ensemble of {degrees.ensemble_size} members: less than {MAX_COUNT} can be planned. "
             "Set ensemble.size, or a larger parallel.degree."
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
@@ -121,12 +121,11 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         operations=operations,
         operations_per_trial=None
         if operations is None or search is not None
-        else _operations_per_step(operations, global_batch)
-        * (steps * hyper.epochs * degrees.ensemble_size),
+        else operations.per_step(global_batch) * (steps * hyper.epochs * degrees.ensemble_size),
         apc=None
         if operations is None
         else apc(
-            operations.forward_per_image + operations.backward_per_image,
+            operations.per_image,
             batch_size=global_batch,
             ensemble_size=degrees.ensemble_size,
         ),
@@ -290,10 +289,10 @@ def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...
 
 def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
     available = sum(len(node.slots) for node in nodes)
-    if available >= 10 * MOST:
+    if available >= 10 * MAX_COUNT:
         raise ConfigError(
-            f"system.nodes × system.accelerators_per_node = {available}: less than {10 * MOST} "
-            "can be planned."
+            f"system.nodes × system.accelerators_per_node = {available}: less than "
+            f"{10 * MAX_COUNT} can be planned."
         )
     scale = config.system.scale or available
     if scale > available:
@@ -329,11 +328,6 @@ def _operations(config: Config, problem_class: ProblemClass) -> Operations | Non
         update_per_step=counted.update,
         parameters=counted.parameters,
     )
-
-
-def _operations_per_step(operations: Operations, global_batch: int) -> int:
-    per_image = operations.forward_per_image + operations.backward_per_image
-    return per_image * global_batch + operations.update_per_step
 
 
 def _bytes_per_node(

@@ -10,12 +10,13 @@ from typing import Any, Literal
 from ai500.automl.history import History
 from ai500.automl.search_score import mean_of_searches
 from ai500.automl.trial_score import score_search
+from ai500.bagging.score import score_trial
 from ai500.core import events
 from ai500.core.errors import JobError
 from ai500.core.events import Event
 from ai500.meters.log import read_meters
-from ai500.metrics.trials import kept_trials, mean_of_trials, score_trial, variation
-from ai500.records import Plan, Score, run_folder
+from ai500.metrics.trials import kept_trials, mean_of_trials, variation
+from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules import checks as checks  # registers the rules
@@ -27,7 +28,7 @@ def score_run(run: RunFolder) -> Score:
     """The run's score and findings, recomputed from the events and written down."""
     plan, told, score = computed(run)
     for one in score.trials:
-        run_folder.write(run.trial(one.trial or 0).score, one)
+        run_folder.write(run.trial(one.trial).score, one)
     run_folder.write(run.score, score)
     judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
     run_folder.write(run.findings, judgement.findings)
@@ -55,12 +56,12 @@ def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
         numbers = _numbers(results, planned=plan.trials)
         trials = [score_of_trial(run, plan, told, number) for number in numbers]
         _check_finite(trials)
-        return plan, told, _of_run(trials, least_runs=reference_class(plan).least_runs)
+        return plan, told, _of_run(plan, trials, least_runs=reference_class(plan).least_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
 
 
-def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: int) -> Score:
+def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: int) -> TrialScore:
     """One trial's score: of an ensemble from its events, of a search also from its histories."""
     trial = run.trial(number)
     meters = read_meters(trial.meters)
@@ -70,12 +71,12 @@ def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: in
     return score_search(plan, told, history=history, trial=number, meters=meters)
 
 
-def _of_run(trials: Sequence[Score], *, least_runs: int) -> Score:
+def _of_run(plan: Plan, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
     """The mean of the kept trials, and of a search's own figures."""
     score = mean_of_trials(trials, least_runs=least_runs)
-    kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
-    if len(trials) == 1 or not kept:
+    if plan.search is None:
         return score
+    kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
     all_of_them = [one.search.operations_to_target for one in trials if one.search]
     return dataclasses.replace(
         score, search=mean_of_searches(kept, variation=variation(all_of_them))
@@ -90,9 +91,9 @@ def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:
     return sorted(set(results))
 
 
-def _check_finite(trials: Sequence[Score]) -> None:
+def _check_finite(trials: Sequence[TrialScore]) -> None:
     for trial in trials:
-        for field in dataclasses.fields(Score):
+        for field in dataclasses.fields(TrialScore):
             value = getattr(trial, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
@@ -103,5 +104,5 @@ def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stop
     if run.holder() is not None:
         return "running"
     files = [run.trial(number).score for number in range(1, plan.trials + 1)]
-    whole = all(file.exists() and run_folder.read(Score, file).complete for file in files)
+    whole = all(file.exists() and run_folder.read(TrialScore, file).complete for file in files)
     return "finished" if whole and run.score.exists() else "stopped"

@@ -21,8 +21,7 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.job_controller import JobController, log_tail
 from ai500.bagging.tasks import member_tasks
-from ai500.config import Config
-from ai500.config_toml import to_toml
+from ai500.config import Config, to_toml
 from ai500.core import __version__, events, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import (
@@ -61,6 +60,7 @@ from ai500.records import (
     Score,
     System,
     Task,
+    TrialScore,
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -131,7 +131,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     trial = session.run.trial(number)
     if session.run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and run_folder.read(Score, trial.score).complete:
+    if trial.score.exists() and run_folder.read(TrialScore, trial.score).complete:
         return []
     seed = derive(session.plan.seed, Stream.TRIAL, number)
     store = open_store(session)

@@ -30,12 +30,16 @@ from ai500.records.results import (
     EnsembleResult,
     RunState,
     Score,
+    ScoreFigures,
+    TrialScore,
 )
 from ai500.records.search import (
     Improvement,
     Initial,
     Search,
+    SearchFigures,
     SearchScore,
+    TrialSearchScore,
 )
 from ai500.records.system import (
     Cluster,
@@ -77,7 +81,9 @@ __all__ = [
     "Progress",
     "RunState",
     "Score",
+    "ScoreFigures",
     "Search",
+    "SearchFigures",
     "SearchScore",
     "Share",
     "Sharing",
@@ -88,4 +94,6 @@ __all__ = [
     "Task",
     "TrainRecord",
     "TrialRecord",
+    "TrialScore",
+    "TrialSearchScore",
 ]

@@ -40,6 +40,19 @@ class Operations:
     update_per_step: int
     parameters: int
 
+    @property
+    def per_image(self) -> int:
+        """Operations of training on one image: forward and backward."""
+        return self.forward_per_image + self.backward_per_image
+
+    def per_step(self, batch_size: int) -> int:
+        """Compute the operations of one optimizer step on `batch_size` images [D12]."""
+        return self.training(images=batch_size, steps=1)
+
+    def training(self, *, images: int, steps: int) -> int:
+        """Compute the operations of training on `images` in `steps` optimizer steps [D12]."""
+        return images * self.per_image + steps * self.update_per_step
+
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ai500.core.schema import option
-from ai500.records.search import SearchScore
+from ai500.records.search import SearchScore, TrialSearchScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class EnsembleResult:
     out_of_bag_samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One trial's score, or the mean of the trials (then with them in `trials`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFigures:
+    """Figures that a trial's score and a run's have in common; a run's are means over trials."""
 
     workload: str
     problem_class: str
     convention: str
+    """Counting convention of the operations [D5]."""
     complete: bool
-    trial: int | None
-    seed: int | None
+    """True if every planned member finished; of a run, in every trial."""
     flops: float
     """Official: all members' operations / (last end − first start) [D6]."""
     vflops: float
@@ -43,15 +43,18 @@ class Score:
     members_mean_quality: float
     out_of_bag_quality: float | None
     seconds: float
+    """Length of the timed window, from the first start to the last end."""
     time_to_quality_seconds: float
     time_to_target_seconds: float | None
-    """When the members' mean first reached the target; None: not reached."""
+    """Seconds until the members' mean first reached the target; None: not reached."""
     operations: float
     validation_operations: float
     apc: float
+    """Amount of parallel computation of one iteration, V3 Eq. 4."""
     members_flops_sum: float
     """Sum of the members' own rates, beside the official figure [D6]."""
     start_skew_seconds: float
+    """Seconds between the first and the last start of the first wave's members."""
     idle_seconds: float
     """Part of the window in which no member trained: start-up of later waves, interruptions."""
     ensemble_size: int
@@ -62,27 +65,49 @@ class Score:
     clock: Literal["monotonic", "wall"]
     """One host: its monotonic clock. Several: wall clocks, less their measured offsets."""
     clock_offset_seconds: float | None
-    """The largest offset of a node's wall clock that was corrected; None: not measured."""
+    """Largest corrected offset of a node's wall clock; None: not measured."""
     clock_uncertainty_seconds: float | None
-    """How far the window may be off for it; None: not measured on every node."""
+    """Uncertainty of the window's length due to the clocks; None: not measured on every node."""
     energy_joules: float | None = None
-    """What the metered parts of all nodes drew in the window; None: not measured."""
+    """Energy of the metered parts of all nodes in the window; None: not measured."""
     watts: float | None = None
     flops_per_watt: float | None = None
     vflops_per_watt: float | None = None
     power_coverage: str | None = None
-    """What the power meters cover, such as `accelerators` or `whole nodes`."""
+    """Parts that the power meters cover, such as `accelerators` or `whole nodes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialScore(ScoreFigures):
+    """Score of one trial."""
+
+    trial: int
+    seed: int | None
+    """Seed of the trial; None: its log has no `trial_start` event."""
     epochs_to_target: int | None = None
-    """Of one trial: the evaluation at which the members' mean first reached the target."""
-    kept_trials: tuple[int, ...] = ()
-    """Of a run: the trials whose mean it is; the others are shown beside it."""
-    score_variation: float | None = None
-    """Of a run: sample standard deviation / mean of VFLOPS over all complete trials."""
-    epochs_to_target_variation: float | None = None
-    """The same of the epochs to the target (V2 Table 2); None where a trial did not reach it."""
+    """Epoch of the evaluation at which the members' mean first reached the target."""
+    search: TrialSearchScore | None = None
+    """Figures of an architecture search; None: the trial trained an ensemble."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score(ScoreFigures):
+    """Score of a run: the mean of its kept trials, with the scores of all trials."""
+
+    kept_trials: tuple[int, ...]
+    """Numbers of the trials whose mean it is."""
+    score_variation: float | None
+    """Sample standard deviation / mean of VFLOPS over all complete trials; None: fewer than two."""
+    epochs_to_target_variation: float | None
+    """Variation of the epochs to the target (V2 Table 2); None where a trial did not reach it."""
     search: SearchScore | None = None
-    """None: no search, an ensemble."""
-    trials: tuple[Score, ...] = ()
+    """Figures of an architecture search; None: the run trained an ensemble."""
+    trials: tuple[TrialScore, ...]
+
+    @property
+    def shown_trial(self) -> TrialScore:
+        """Trial whose curves and members reports show: the first complete one, else the first."""
+        return next((trial for trial in self.trials if trial.complete), self.trials[0])
 
 
 @dataclass(frozen=True, slots=True)

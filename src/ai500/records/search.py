@@ -31,7 +31,7 @@ class Search:
     """Of the blocks that are added; the first before TPE begins."""
     warmup_rounds: int = 4
     """TPE and the actual accuracy from the round after these on: the fifth."""
-    most_growth: float = 8.0
+    max_growth: float = 8.0
     """A model has at most so many times the initial one's operations per image."""
     kept_models: int = 10
     """Parents are drawn from the best so many; only their weights are kept on disk."""
@@ -60,37 +60,50 @@ class Improvement:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchScore:
-    """AIPerf's figures beside the final score, which is `Score.flops`; of a run, their means."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFigures:
+    """AIPerf's figures beside the final score, which is `flops` of the score they belong to."""
 
     at_seconds: float
-    """The final score is that of the time from the first batch until here."""
+    """End of the time, from the first batch, whose FLOPS is the final score."""
     least_seconds: float
-    """Only times of at least this length compete (AIPerf §IV-E: 1 hour)."""
+    """Least length of a time that competes (AIPerf §IV-E: 1 hour)."""
     mean_flops: float
-    """Over the whole search."""
+    """FLOPS over the whole search."""
     regulated_score: float
-    """The highest −ln(error) × FLOPS of the same times (AIPerf Eq. 3)."""
+    """Highest −ln(error) × FLOPS of the same times (AIPerf Eq. 3)."""
     regulated_at_seconds: float
     best_model: str
     initial_error: float | None
-    """Of the architecture that the search starts from; None: not validated."""
+    """Error of the architecture that the search starts from; None: not validated."""
     models: int
-    """Taken up by all workers; the initial one by each of them."""
+    """Models that the workers trained; the initial one counts once for each worker."""
     architectures: int
     tuned: int
     """Models whose hyper-parameters TPE chose."""
     lost: int
+    """Models whose training failed."""
     idle_between_trainings: float
-    """Share of the workers' time between the end of one training and the next one's start."""
+    """Fraction of the workers' time between the end of one training and the next one's start."""
     without_work: float
-    """Share of the workers' time without any training or validation, restarts included."""
+    """Fraction of the workers' time without any training or validation, restarts included."""
     unreadable_lines: int
-    """Of the histories; they are passed over."""
+    """Lines of the histories that were skipped."""
     operations_to_target: float | None
-    """Of all workers until the best error met the target; None: not reached."""
-    operations_to_target_variation: float | None = None
-    """Of a run: over its trials (V3 Fig. 2: a search's computation varies from run to run)."""
+    """Operations of all workers until the best error met the target; None: not reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSearchScore(SearchFigures):
+    """Figures of one trial's search."""
+
     improvements: tuple[Improvement, ...] = ()
-    """Of one trial: operations and time to every error that was reached."""
+    """Time and operations to every best error, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchScore(SearchFigures):
+    """Figures of a run's searches: means over the kept trials, sums of lost models and lines."""
+
+    operations_to_target_variation: float | None = None
+    """Variation over the trials (V3 Fig. 2: a search's computation varies from run to run)."""

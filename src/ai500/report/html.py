@@ -194,7 +194,7 @@ def learning_rate_figure(contents: Contents) -> Figure:
 def trials_figure(contents: Contents) -> Figure:
     """VFLOPS of every trial."""
     score, title = contents.score, "VFLOPS of every trial"
-    vflops = {one.trial or 0: one.vflops for one in score.trials}
+    vflops = {one.trial: one.vflops for one in score.trials}
     dropped = set(vflops) - set(score.kept_trials) if score.kept_trials else set()
     svg = figures.trials_figure(vflops, mean=score.vflops, title=title, dropped=dropped)
     return Figure(title, Markup(svg), "The axis need not begin at zero. Dashed: the run's score.")

@@ -10,7 +10,7 @@ from ai500.core.events import Event
 from ai500.meters.log import read_meters
 from ai500.metrics.energy import Energy, NotMeasured, Window, sample_times, trial_energy
 from ai500.metrics.meter_series import Curve, meter_curves
-from ai500.records import Plan, Score
+from ai500.records import Plan, TrialScore
 from ai500.report.history import MemberHistory
 
 
@@ -28,7 +28,7 @@ def read_meter_view(
     told: Sequence[Event],
     *,
     plan: Plan,
-    shown: Score,
+    shown: TrialScore,
     histories: Mapping[int, MemberHistory],
 ) -> MeterView:
     """From the trial's folder of meters; a trial without meters has no curves."""

@@ -31,6 +31,7 @@ from ai500.records import (
     Score,
     System,
     TrainRecord,
+    TrialScore,
     run_folder,
 )
 from ai500.records.findings import Finding, Judgement
@@ -63,7 +64,7 @@ class Contents:
     """Wall clock of the first trial's start."""
     missing: Mapping[int, Sequence[int]]
     """Trial → members that did not finish."""
-    shown: Score
+    shown: TrialScore
     """The trial whose curves, members and placement are shown."""
     histories: Mapping[int, MemberHistory]
     members: Mapping[int, TrainRecord]
@@ -87,8 +88,8 @@ def read_contents(run: RunFolder) -> Contents:
     """The records of a scored run."""
     score, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
     told = list(events.read(run.events))
-    shown = next((one for one in score.trials if one.complete), (score.trials or (score,))[0])
-    number = shown.trial or 1
+    shown = score.shown_trial
+    number = shown.trial
     trial = run.trial(number)
     folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
     histories = member_histories(on_one_clock(told, shown.clock), trial=number, clock=shown.clock)
@@ -131,7 +132,7 @@ def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:
     results = {
         one.trial: run_folder.read(EnsembleResult, run.trial(one.trial).ensemble)
         for one in score.trials
-        if one.trial is not None and not one.complete
+        if not one.complete
     }
     return {trial: result.missing for trial, result in results.items() if result.missing}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.parallel.sharing import describe_sharing
-from ai500.records import Hyperparameters, Mapping, Score, TrainRecord
+from ai500.records import Hyperparameters, Mapping, Score, TrainRecord, TrialScore
 from ai500.report.history import MemberHistory
 from ai500.report.run_data import Contents
 from ai500.report.section import Table
@@ -138,18 +138,18 @@ def trials_table(score: Score) -> Table:
     return Table(columns, rows, numbers=tuple(range(10)))
 
 
-def _to_target(one: Score) -> str:
+def _to_target(one: TrialScore) -> str:
     if one.time_to_target_seconds is None:
         return "not reached"
     epoch = "" if one.epochs_to_target is None else f", epoch {one.epochs_to_target}"
     return f"{human_seconds(one.time_to_target_seconds)}{epoch}"
 
 
-def _trial(one: Score, run: Score) -> str:
+def _trial(one: TrialScore, run: Score) -> str:
     """Its number, and whether it counts."""
     if not one.complete:
         return f"{one.trial}, INCOMPLETE"
-    kept = not run.kept_trials or one.trial in run.kept_trials
+    kept = one.trial in run.kept_trials
     return f"{one.trial}" if kept else f"{one.trial}, dropped"
 
 
@@ -181,9 +181,7 @@ def _trained(record: TrainRecord | None, history: MemberHistory | None) -> tuple
         reached = history.losses[-1][0] if history and history.losses else 0
         return f"{reached}", *[NOT_MEASURED] * 4
     seconds = history.seconds if history else None
-    count = record.operations
-    per_image = count.forward_per_image + count.backward_per_image
-    operations = record.images * per_image + record.steps * count.update_per_step
+    operations = record.operations.training(images=record.images, steps=record.steps)
     return (
         f"{record.epochs}",
         f"{record.images:,}",
@@ -306,13 +304,12 @@ def operations_table(contents: Contents) -> Table:
     if count is None:
         return Table(columns, [("per image", NOT_MEASURED, "no member finished")], numbers=(1,))
     batch = contents.plan.global_batch_size
-    per_image = count.forward_per_image + count.backward_per_image
     rows = [
         ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
         ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
         ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
-        ("one step of one member", flop(batch * per_image + count.update_per_step),
-         f"{batch:,} images × {flop(per_image)} + update"),
+        ("one step of one member", flop(count.per_step(batch)),
+         f"{batch:,} images × {flop(count.per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
     ]  # fmt: skip
     return Table(columns, rows, numbers=(1,))

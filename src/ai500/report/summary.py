@@ -57,7 +57,7 @@ def hardware_of(plan: Plan, system: System) -> str:
 
 def targets_met(score: Score) -> str:
     """Whether the quality is on the right side of the target, in words."""
-    trials = score.trials or (score,)
+    trials = score.trials
     met = sum(trial.penalty_coefficient >= 1 for trial in trials)
     if met in (0, len(trials)):
         return "meets" if met else "misses"
@@ -66,8 +66,8 @@ def targets_met(score: Score) -> str:
 
 def mean_of_which(score: Score) -> str:
     """Of which trials the figures are the mean, as a sentence; nothing of a single one."""
-    trials = len(score.trials) or 1
-    kept = len(score.kept_trials) or trials
+    trials = len(score.trials)
+    kept = len(score.kept_trials)
     which = "the trials" if kept == trials else f"{counted(kept, 'trial')} of them"
     return "" if trials == 1 else f" Every figure here is the mean of {which}."
 
@@ -75,7 +75,7 @@ def mean_of_which(score: Score) -> str:
 def sentences(contents: Contents) -> list[str]:
     """The paragraph at the top."""
     score, plan = contents.score, contents.plan
-    trials = len(score.trials) or 1
+    trials = len(score.trials)
     models = "one model" if score.ensemble_size == 1 else f"{score.ensemble_size:,} models"
     waves = f", in {counted(score.waves, 'wave')}" if score.waves > 1 else ""
     times = "once" if trials == 1 else f"{trials} times"

@@ -17,7 +17,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped
 from ai500.pipeline import scoring
-from ai500.records import Operations, Plan, Score, System, TrainRecord, run_folder
+from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import links, traffic
 from ai500.roofline.advice import advise
@@ -58,7 +58,7 @@ class Run:
     """What placing needs to know of a run."""
 
     plan: Plan
-    score: Score
+    score: TrialScore
     system: System
     members: list[TrainRecord]
     traffic: Traffic | None
@@ -111,8 +111,8 @@ def read(folder: RunFolder) -> Run:
     """From the run folder; a run without a finished trial has no point."""
     plan = run_folder.read(Plan, folder.plan)
     score = scoring.score_run(folder)
-    shown = next((one for one in score.trials if one.complete), score.trials[0])
-    trial = folder.trial(shown.trial or 1)
+    shown = score.shown_trial
+    trial = folder.trial(shown.trial)
     folders = [trial.member(member) for member in range(plan.ensemble_size)]
     there = [one for one in folders if one.record.exists()]
     members = [run_folder.read(TrainRecord, one.record) for one in there]
@@ -131,9 +131,9 @@ def read(folder: RunFolder) -> Run:
         analytical=traffic.analytical(plan, parameters=members[0].parameters),
         bytes=told[0][1],
         convention=used.convention,
-        operations_per_step=_total(used, images=images, steps=steps) / steps,
-        flops_factor=_total(used, images=images, steps=steps)
-        / _total(theirs, images=images, steps=steps),
+        operations_per_step=used.training(images=images, steps=steps) / steps,
+        flops_factor=used.training(images=images, steps=steps)
+        / theirs.training(images=images, steps=steps),
     )
 
 
@@ -141,11 +141,6 @@ def _mean(counts: list[Traffic]) -> Traffic:
     return Traffic(
         fmean(one.inside_node for one in counts), fmean(one.between_nodes for one in counts)
     )
-
-
-def _total(count: Operations, *, images: int, steps: int) -> int:
-    per_image = count.forward_per_image + count.backward_per_image
-    return images * per_image + steps * count.update_per_step
 
 
 def _matmul(plan: Plan, counted: Operations) -> Operations | None:

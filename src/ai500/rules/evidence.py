@@ -91,7 +91,7 @@ def evidence_of(
         reference=reference,
         plan=plan,
         score=score,
-        trials=[read(run, one.trial) for one in score.trials if one.trial is not None],
+        trials=[read(run, one.trial) for one in score.trials],
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),

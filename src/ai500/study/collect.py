@@ -59,9 +59,9 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
 
 
 def _members(told: list[events.Event], plan: Plan, score: Score) -> tuple[MemberTime, ...]:
-    shown = next((one for one in score.trials if one.complete), score)
+    shown = score.shown_trial
     mine = on_one_clock(told, shown.clock)
-    histories = member_histories(mine, trial=shown.trial or 1, clock=shown.clock)
+    histories = member_histories(mine, trial=shown.trial, clock=shown.clock)
     zero = window_start(histories)
     return tuple(
         MemberTime(

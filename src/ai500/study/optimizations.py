@@ -116,7 +116,7 @@ def sentences(
 ) -> list[str]:
     """Which one VFLOPS favours, which one costs most, and how sure that is."""
     best = max(compared, key=lambda one: one.score.vflops)
-    trials = min(len(one.score.trials) or 1 for one in (baseline, *compared))
+    trials = min(len(one.score.trials) for one in (baseline, *compared))
     said = []
     gain = ratio(best.score.vflops, baseline.score.vflops)
     if baseline.trusted and best.trusted and gain is not None:
@@ -196,7 +196,7 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
 
 
 def _qualities(one: PointResult) -> list[float]:
-    return [trial.ensemble_quality for trial in one.score.trials] or [one.score.ensemble_quality]
+    return [trial.ensemble_quality for trial in one.score.trials]
 
 
 def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:

@@ -38,7 +38,7 @@ def render(result: StudyResult, study: Study) -> str:
             points=points_table(result.points),
             size=common_size(result.points),
             took=took(result.points),
-            trials=counted(sum(len(one.score.trials) or 1 for one in result.points), "trial"),
+            trials=counted(sum(len(one.score.trials) for one in result.points), "trial"),
             decisions=DECISIONS,
         )
     )
@@ -74,7 +74,7 @@ def unknown_load(points: Sequence[PointResult]) -> str | None:
 def took(points: Sequence[PointResult]) -> str:
     """What all runs cost together, as far as it is known of each."""
     walls = [one.wall_seconds for one in points if one.wall_seconds is not None]
-    joules = [trial.energy_joules for one in points for trial in one.score.trials or (one.score,)]
+    joules = [trial.energy_joules for one in points for trial in one.score.trials]
     known = [value for value in joules if value is not None]
     whole = len(walls) == len(points)
     time = f"took {human_seconds(sum(walls))}" if whole else "took a time that is not known"

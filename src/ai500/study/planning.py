@@ -198,7 +198,7 @@ def chosen(points: Sequence[Point], only: Sequence[str]) -> Sequence[Point]:
 def estimate(plan: Plan, similar: Sequence[Finished]) -> Estimate:
     """From finished runs of the same work; else from where the class was measured; else nothing."""
     if similar:
-        per_trial = [wall / max(1, len(one.score.trials)) for one in similar
+        per_trial = [wall / len(one.score.trials) for one in similar
                      if (wall := wall_seconds(one.run)) is not None]  # fmt: skip
         joules = [trial.energy_joules for one in similar for trial in one.score.trials]
         known = [value for value in joules if value is not None]

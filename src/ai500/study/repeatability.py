@@ -178,7 +178,7 @@ def common_error(found: Sequence[PointResult]) -> float | None:
 
 def _improvements(one: PointResult) -> tuple[Improvement, ...]:
     """Of its first trial: when the best error fell, and after how many operations."""
-    search = next(iter(one.score.trials), one.score).search
+    search = one.score.trials[0].search
     return search.improvements if search else ()
 
 

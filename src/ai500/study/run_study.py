@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ai500.config_toml import to_toml
+from ai500.config import to_toml
 from ai500.core import __version__
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.errors import (

@@ -22,7 +22,7 @@ COLUMNS: dict[str, Callable[[PointResult], Value]] = {
     "parallel_degree": lambda one: one.score.parallel_degree,
     "system_scale": lambda one: one.score.system_scale,
     "waves": lambda one: one.score.waves,
-    "trials": lambda one: len(one.score.trials) or 1,
+    "trials": lambda one: len(one.score.trials),
     "seed": lambda one: one.seed,
     "precision": lambda one: one.precision,
     "communication_precision": lambda one: one.communication_precision,

@@ -39,6 +39,7 @@ from ai500.records import (
     Task,
     TrainRecord,
     TrialRecord,
+    TrialScore,
 )
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
@@ -341,7 +342,8 @@ _KINDS: list[tuple[re.Pattern[str], Any]] = [
     for pattern, kind in (
         (r"run\.json", RunState),
         (r"system\.json", System),
-        (r"(trials/\d+/)?score\.json", Score),
+        (r"score\.json", Score),
+        (r"trials/\d+/score\.json", TrialScore),
         (r"findings\.json", list[Finding]),
         (r"judgement\.json", Judgement),
         (r"trials/\d+/trial\.json", TrialRecord),

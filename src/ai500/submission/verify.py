@@ -104,7 +104,7 @@ def judged_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
         "judgement.json": judgement,
         "findings.json": judgement.findings,
     }
-    records |= {f"trials/{one.trial or 0:02d}/score.json": one for one in score.trials}
+    records |= {f"trials/{one.trial:02d}/score.json": one for one in score.trials}
     return {name: json_text(schema.encode(one)).encode() for name, one in records.items()}
 
 

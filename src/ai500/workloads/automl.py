@@ -108,7 +108,7 @@ CLASSES = {
             initial=Initial("bottleneck", (3, 4, 6, 3), width=64),
             patience=10,
             batch_sizes=(256, 320, 384, 448),
-            most_growth=3.0,
+            max_growth=3.0,
             needs_accelerator=True,
         ),
         # AIPerf Table IV; its rate of 0.1 is for its nodes of eight V100.

@@ -153,8 +153,8 @@ class ImageClassification:
         _, height, width = problem_class.input_shape
         crops = images.shape[1:3] != (height, width)
         statistics = {"mean": CHANNEL_MEAN, "deviation": CHANNEL_DEVIATION}
-        if crops and crop_kernel.usable(images):
-            fused = crop_kernel.cropped(images, draws, height=height, width=width, **statistics)
+        if crops and crop_kernel.supports(images):
+            fused = crop_kernel.crop_images(images, draws, height=height, width=width, **statistics)
             return fused, labels
         inputs = normalized(images, **statistics)
         if crops:

@@ -31,7 +31,7 @@ SMALL = Search(
     initial=Initial("basic", (1, 1), 4),
     patience=2,
     batch_sizes=(16, 32),
-    most_growth=6.0,
+    max_growth=6.0,
 )
 
 
@@ -182,9 +182,9 @@ def test_a_parent_whose_weights_can_not_be_read_is_passed_over(
 
 
 def test_a_space_too_small_to_move_in_is_told(tmp_path: Path) -> None:
-    room = Room(tmp_path, search=dataclasses.replace(SMALL, most_growth=1.0))
+    room = Room(tmp_path, search=dataclasses.replace(SMALL, max_growth=1.0))
     room.trained(room.candidates.first(), 0.3)
-    with pytest.raises(SearchSpaceError, match=r"round 2.*Set a larger automl\.most_growth"):
+    with pytest.raises(SearchSpaceError, match=r"round 2.*Set a larger automl\.max_growth"):
         room.candidates.next(2)
 
 
@@ -200,7 +200,7 @@ def test_no_child_without_a_parents_weights(told: str, room: Room) -> None:
 
 def test_parents_beyond_the_best_have_children_when_those_have_none_left(tmp_path: Path) -> None:
     """The best model is as large as it may be: its children are too large, the second one's not."""
-    room = Room(tmp_path, search=dataclasses.replace(SMALL, kept_models=1, most_growth=1.4))
+    room = Room(tmp_path, search=dataclasses.replace(SMALL, kept_models=1, max_growth=1.4))
     room.trained(room.candidates.first(), 0.1)
     parents = []
     for number in range(2, 5):

@@ -126,7 +126,7 @@ def test_what_another_worker_took_up_meanwhile_is_not_taken(desk: Desk) -> None:
 
 
 def test_an_exhausted_space_ends_the_search(desk: Desk) -> None:
-    head = desk.head(dataclasses.replace(SMALL, most_growth=1.01))
+    head = desk.head(dataclasses.replace(SMALL, max_growth=1.01))
     prepared: Prepared | None = taken(head)
     for _ in range(200):
         if prepared is None:
@@ -135,7 +135,7 @@ def test_an_exhausted_space_ends_the_search(desk: Desk) -> None:
         prepared = head.take()
     assert prepared is None
     (told,) = desk.told("search_space_exhausted")
-    assert "Set a larger automl.most_growth" in told["reason"]
+    assert "Set a larger automl.max_growth" in told["reason"]
 
 
 def spoil(path: Path, event: str) -> None:

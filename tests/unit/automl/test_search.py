@@ -253,7 +253,7 @@ def test_the_users_changes_stand_over_the_class() -> None:
         ({"automl__kernel_sizes": [4]}, "automl.kernel_sizes = .* odd"),
         ({"automl__kernel_sizes": [99]}, "automl.kernel_sizes = .* at most 7 × 7"),
         ({"automl__batch_sizes": [32, 32]}, "automl.batch_sizes = .* State each once"),
-        ({"automl__most_growth": 1}, "automl.most_growth = 1: .* more than 1"),
+        ({"automl__max_growth": 1}, "automl.max_growth = 1: .* more than 1"),
         ({"parallel__mode": "tensor"}, "parallel.mode"),
         ({"parallel__sharded": True}, "parallel.sharded"),
         ({"ensemble__sampler": "poisson"}, "ensemble.sampler"),

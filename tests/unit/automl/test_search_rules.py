@@ -172,7 +172,7 @@ def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evi
     short = on_trials(seconds=60.0)(clean)
     ended = replace(short, trials=[replace(first, lines=[*first.lines, end]), *others])
     advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
-    assert "automl.most_growth" in advice[0]
+    assert "automl.max_growth" in advice[0]
     assert all("automl.minutes" in one for one in advice[1:])
 
 

@@ -175,7 +175,7 @@ def test_plan_json_of_the_default(ai500: Run) -> None:
         ),
         (["run", "--runs", "0"], "--runs 0: a whole number from 1 on, or 'valid'"),
         (["plan", "--runs", "many"], "--runs many"),
-        (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; at least 1"),
+        (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; it must be at least 1"),
         (["plan", "--set", "run.trials=all"], "run.trials: expected a whole number or"),
         (["status", "nowhere"], "not a run folder"),
         (["resume", "nowhere"], "not a run folder"),

@@ -66,4 +66,4 @@ def test_no_permission_is_explained(tmp_path: Path) -> None:
             print(error.exit_code, error)
         """,
     )
-    assert "x.txt (EACCES): you may not write there" in done.stdout, done.stderr
+    assert "x.txt (EACCES)" in done.stdout, done.stderr

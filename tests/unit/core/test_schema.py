@@ -1,4 +1,4 @@
-"""Strict decoding: every wrong value is named with its path."""
+"""Strict decoding: every wrong value is an error with its key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.core.schema import SchemaError, decode, encode, option
+from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, option
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,45 @@ def test_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "key", "value", "expected"),
     [
-        ({"count": "3"}, "count: expected a whole number, found '3'"),
-        ({"count": True}, "count: expected a whole number, found True"),
-        ({"count": 1.5}, "count: expected a whole number, found 1.5"),
-        ({"count": 0}, "count: 0 is too small; at least 1"),
-        ({"flag": 1}, "flag: expected true or false, found 1"),
-        ({"mode": "c"}, "mode: 'c' is not one of 'a', 'b'"),
-        ({"inner": {"rate": 0}}, "inner.rate: 0.0 is too small; it must be more than 0"),
-        ({"inner": {"rate": math.inf}}, "inner.rate: expected a finite number, found inf"),
-        ({"inner": {"names": ["x", 2]}}, "inner.names[1]: expected text in quotes, found 2"),
-        ({"inner": 5}, "inner: expected a table, found 5"),
-        ({"coutn": 5}, "coutn: unknown key; did you mean 'count'?"),
-        ({"inner": {"zzz": 5}}, "inner.zzz: unknown key; known: names, rate"),
-        ({"table": {"k": "v"}}, "table.k: expected a whole number, found 'v'"),
-        ([], "expected a table, found a list"),
+        ({"count": "3"}, "count", "3", "a whole number"),
+        ({"count": True}, "count", True, "a whole number"),
+        ({"count": 1.5}, "count", 1.5, "a whole number"),
+        ({"count": 0}, "count", 0, "at least 1"),
+        ({"flag": 1}, "flag", 1, "true or false"),
+        ({"mode": "c"}, "mode", "c", "'a', 'b'"),
+        ({"inner": {"rate": 0}}, "inner.rate", 0.0, "more than 0"),
+        ({"inner": {"rate": math.inf}}, "inner.rate", math.inf, "a finite number"),
+        ({"inner": {"names": ["x", 2]}}, "inner.names[1]", 2, "text in quotes"),
+        ({"inner": 5}, "inner", 5, "a table"),
+        ({"table": {"k": "v"}}, "table.k", "v", "a whole number"),
+        ([], "", [], "a table"),
     ],
 )
-def test_a_wrong_value_is_named(data: Any, says: str) -> None:
+def test_a_wrong_value_is_an_error_with_its_key(
+    data: Any, key: str, value: object, expected: str
+) -> None:
     with pytest.raises(SchemaError) as error:
         decode(Outer, data)
-    assert str(error.value) == says
+    assert (error.value.key, error.value.value) == (key, value)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "suggestion"),
+    [
+        ({"coutn": 5}, "coutn", "did you mean 'count'?"),
+        ({"inner": {"zzz": 5}}, "inner.zzz", "known: names, rate"),
+    ],
+)
+def test_an_unknown_key_is_an_error_with_the_nearest_key(
+    data: Any, key: str, suggestion: str
+) -> None:
+    with pytest.raises(UnknownKeyError) as error:
+        decode(Outer, data)
+    assert (error.value.key, error.value.value) == (key, 5)
+    assert str(error.value).endswith(suggestion)
 
 
 plain = st.recursive(

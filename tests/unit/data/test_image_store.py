@@ -237,7 +237,7 @@ except EnvironmentLacksError as error:
 """
     done = hostile_disk.run(tmp_path, GENERATE + body)
     assert done.stdout.startswith("3 cannot write"), done.stderr
-    assert "(EACCES): you may not write there" in done.stdout
+    assert "(EACCES)" in done.stdout
 
 
 @pytest.mark.parametrize("file", ["train.images.npy", "validation.labels.npy", "train.digests.npy"])

@@ -266,7 +266,7 @@ except AI500Error as error:
     print(error.exit_code, error)
 """
     done = hostile_disk.run(tmp_path, PACK + body)
-    assert "(EACCES): you may not write there" in done.stdout, done.stderr
+    assert "(EACCES)" in done.stdout, done.stderr
     assert done.stdout.startswith("3 ")
     assert source.exists()
 

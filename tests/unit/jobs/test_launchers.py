@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.config import Config, ContainerConfig, load
-from ai500.config_toml import to_toml
+from ai500.config import Config, ContainerConfig, load, to_toml
 from ai500.core import plugins
 from ai500.core.errors import ConfigError
 from ai500.jobs.launchers import Container, apptainer, bare, docker, podman, pyxis

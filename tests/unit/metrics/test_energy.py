@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ai500.bagging.score import score_trial
 from ai500.cli import terminal
 from ai500.core import events
 from ai500.meters.log import read_meters
@@ -24,8 +25,8 @@ from ai500.metrics.energy import (
     trial_energy,
 )
 from ai500.metrics.meter_series import MOST_POINTS, meter_curves
-from ai500.metrics.trials import mean_of_trials, score_trial
-from ai500.records import Plan, Score, run_folder
+from ai500.metrics.trials import mean_of_trials
+from ai500.records import Plan, Score, TrialScore, run_folder
 from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, seconds, write_log
 from tests.support.synthetic_run import BEGAN, Shape, write_synthetic_run
 
@@ -272,7 +273,7 @@ def test_the_integral_of_a_gauge_ends_with_its_samples() -> None:
     assert integral([(0.0, 10.0)], 0, 10) == (0.0, 0.0)
 
 
-def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Score, Score]:
+def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[TrialScore, Score]:
     """A synthetic run whose trials in `metered` have a counter of 300 W: a trial, and the mean."""
     run = write_synthetic_run(path, Shape(trials=trials))
     plan, told = run_folder.read(Plan, run.plan), list(events.read(run.events))
@@ -310,8 +311,9 @@ def test_a_trial_without_energy_leaves_the_run_without(tmp_path: Path) -> None:
 def test_the_terminal_names_the_coverage_or_says_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
-    for score, words in ((one, "300 W of accelerators; "), (run, "not measured (the report")):
+    _, measured = metered_run(tmp_path / "measured", trials=1, metered=(1,))
+    _, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
+    for score, words in ((measured, "300 W of accelerators; "), (run, "not measured (the report")):
         narrow = Console(width=80, record=True, file=io.StringIO())
         monkeypatch.setattr(terminal, "console", narrow)
         terminal.show_score(score, [])

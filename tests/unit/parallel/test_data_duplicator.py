@@ -265,7 +265,7 @@ except EnvironmentLacksError as error:
     print(error.exit_code, error)
 """
     done = hostile_disk.run(tmp_path, DUPLICATE + body)
-    assert "(EACCES): you may not write there" in done.stdout, done.stderr
+    assert "(EACCES)" in done.stdout, done.stderr
 
 
 def test_a_pickled_split_carries_no_pixels(store: Store, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ai500.bagging.member_views import MemberView
-from ai500.config_toml import to_toml
+from ai500.config import to_toml
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError, RunFolderError
 from ai500.records import run_folder

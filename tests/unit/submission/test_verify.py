@@ -211,7 +211,7 @@ def test_members_that_were_not_planned(files: dict[str, bytes], tmp_path: Path) 
     logs = in_all_logs({"events.jsonl": files["events.jsonl"]}, more)
     result = verified(files, tmp_path, **logs)
     assert result.score is None
-    assert "is not one of the 2 members that were planned" in result.problems[0]
+    assert "does not list the 2 planned members" in result.problems[0]
 
     def silent(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield event

@@ -7,8 +7,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from ai500.core.errors import ConfigError
-from ai500.parallel.collectives import Collective, Ranks, Traffic
+from ai500.api import Collective, ConfigError, Ranks, Traffic
 
 
 class ThroughOne:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ai500.core.errors import ConfigError
-from ai500.jobs.launchers import Container, Launcher, Wrap
+from ai500.api import ConfigError, Container, Launcher, Wrap
 
 
 def gently(container: Container | None) -> Launcher:

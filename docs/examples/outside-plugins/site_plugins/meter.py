@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ai500.meters import Absent, Part, Reading
+from ai500.api import Absent, Part, Reading
 
 
 class Battery:

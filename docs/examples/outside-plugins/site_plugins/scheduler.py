@@ -6,9 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from ai500.config import Config
-from ai500.jobs.schedulers import JobSpec, JobStatus, Setting
-from ai500.records import Cluster
+from ai500.api import Cluster, Config, JobSpec, JobStatus, Setting
 
 
 class OneByOne:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ai500.records import Hyperparameters
+from ai500.api import Hyperparameters
 
 
 def adamw(

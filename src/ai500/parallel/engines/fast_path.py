@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ai500.parallel.cuda_graph import CALLS_BEFORE, Graphed, Step
 from ai500.parallel.sharing import RECORDABLE_PRECISIONS
-from ai500.workloads.kernels.fused import Fused, available, fused_for
-from ai500.workloads.kernels.plain import Plain
-from ai500.workloads.models.fast_resnet import FastResNet, fast, why_not
+from ai500.workloads.kernels.fused import FusedKernels, available, fused_kernels
+from ai500.workloads.kernels.reference import ReferenceKernels
+from ai500.workloads.models.fast_resnet import FastResNet, make_fast, unsupported_reason
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
 WORKING = {"mixed-bf16": torch.bfloat16, "mixed-fp16": torch.float16}
@@ -26,20 +26,20 @@ def quicken(module: nn.Module, *, precision: str, device: torch.device) -> None:
     """In place, where there is a fast form: a ResNet v1.5 in mixed precision, a GPU with Triton."""
     if precision not in WORKING or not available(device) or not isinstance(module, ResNet):
         return
-    if not why_not(module):
+    if not unsupported_reason(module):
         working = WORKING[precision]
         kernels, module.failed_kernels = _that_run(device, working)  # type: ignore[assignment]
         if kernels is not None:
-            fast(module, kernels, working=working)
+            make_fast(module, kernels, compute_dtype=working)
 
 
 @functools.cache
-def _that_run(device: torch.device, working: torch.dtype) -> tuple[Fused | None, str]:
+def _that_run(device: torch.device, working: torch.dtype) -> tuple[FusedKernels | None, str]:
     """The fastest kernels that do a small step there, and what the others lack: Triton needs a
     compiler, a chip has less memory than the one they were written on, a version no such operator.
     """
     errors = []
-    for kernels in dict.fromkeys((fused_for(device), Fused())):
+    for kernels in dict.fromkeys((fused_kernels(device), FusedKernels())):
         try:
             with torch.random.fork_rng(devices=[device]):
                 small_step(kernels, device, working=working)
@@ -52,10 +52,10 @@ def _that_run(device: torch.device, working: torch.dtype) -> tuple[Fused | None,
     return None, "; ".join(errors)
 
 
-def small_step(kernels: Plain, device: torch.device, *, working: torch.dtype) -> None:
+def small_step(kernels: ReferenceKernels, device: torch.device, *, working: torch.dtype) -> None:
     """Gradients and an evaluation of a small fast model, under autocast as an engine's are."""
     model = ResNet(Bottleneck, (1, 1), width=64, classes=2).to(device)
-    small = fast(model, kernels, working=working)
+    small = make_fast(model, kernels, compute_dtype=working)
     images = torch.randn(2, 3, 32, 32, device=device)
     with torch.autocast(device.type, working):
         loss = small(images).float().sum()

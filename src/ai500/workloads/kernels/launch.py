@@ -1,4 +1,4 @@
-"""How the Triton kernels are cut and started."""
+"""Tiling and launch of the Triton kernels."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-WALK = 4096
-"""Numbers of one tile of a kernel that walks over rows and keeps sums."""
-TILE = 8192
-"""Numbers of one tile of an element-wise kernel: enough rows to make up for loading γ and β."""
-_PROGRAMS = 4
-"""Programs per multiprocessor, of those that walk over rows."""
+# Elements of a tile of a kernel that loops over rows and keeps sums.
+REDUCTION_TILE = 4096
+# Elements of a tile of an element-wise kernel: enough rows to amortize loading γ and β.
+ELEMENTWISE_TILE = 8192
+# Programs per multiprocessor, of kernels that loop over rows.
+PROGRAMS_PER_PROCESSOR = 4
 
 
 class Tile(NamedTuple):
-    """How a matrix product is cut."""
+    """Tile of a matrix product."""
 
     rows: int
     columns: int
@@ -25,22 +25,23 @@ class Tile(NamedTuple):
     warps: int
     stages: int
 
-    def options(self) -> dict[str, int]:
-        """For Triton."""
-        found = {"BM": self.rows, "BN": self.columns, "BK": self.depth}
-        return found | {"num_warps": self.warps, "num_stages": self.stages}
+    def launch_options(self) -> dict[str, int]:
+        """Return the keyword arguments of a Triton launch."""
+        sizes = {"BM": self.rows, "BN": self.columns, "BK": self.depth}
+        return sizes | {"num_warps": self.warps, "num_stages": self.stages}
 
 
 class Kernels:
-    """All kernels under one name."""
+    """All Triton kernels as attributes."""
 
     def __init__(self) -> None:
         from ai500.workloads.kernels import products, rows, stem
 
         for module, names in (
-            (rows, ("statistics", "normal", "slopes", "apply", "apply_summed", "totals", "join",
-                    "reduce", "join_masked", "spread")),
-            (stem, ("pool", "pool_spread", "space_to_depth")),
+            (rows, ("partial_statistics", "fold_norm", "norm_backward_terms", "norm_relu",
+                    "norm_relu_sum", "column_sums", "norm_add_relu", "norm_backward_sums",
+                    "add_relu_backward", "norm_backward")),
+            (stem, ("norm_relu_max_pool", "norm_max_pool_backward", "space_to_depth")),
             (products, products.__all__),
         ):  # fmt: skip
             for name in names:
@@ -52,47 +53,49 @@ class Kernels:
 
 @functools.cache
 def kernels() -> Kernels:
-    """Compiled when first used; an ImportError where Triton is missing."""
+    """Import the kernels on first use; raise ImportError where Triton is missing."""
     return Kernels()
 
 
-def over(numerator: int, denominator: int) -> int:
-    """Divided, rounded up."""
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Divide, rounded up."""
     return -(-numerator // denominator)
 
 
-def tile(channels: int, numbers: int) -> tuple[int, int]:
-    """Rows and channels of a tile: whole rows where they are short."""
+def tile_shape(channels: int, numbers: int) -> tuple[int, int]:
+    """Return rows and channels of a tile: whole rows where they are short."""
     wide = min(256, max(8, 1 << (channels - 1).bit_length()))
     return numbers // wide, wide
 
 
 def grid(rows: int, channels: int, bm: int, bc: int) -> tuple[int, int]:
-    """A program for each tile."""
-    return over(rows, bm), over(channels, bc)
+    """Return the grid of one program per tile."""
+    return ceil_div(rows, bm), ceil_div(channels, bc)
 
 
-def split(x: Tensor, bm: int, bc: int) -> tuple[int, int]:
-    """How many programs share the rows, and how many rows each walks over."""
+def split_rows(x: Tensor, bm: int, bc: int) -> tuple[int, int]:
+    """Return how many programs share the rows, and how many rows each processes."""
     rows, channels = x.shape
-    wanted = max(1, _PROGRAMS * processors(x.device) // over(channels, bc))
-    per_split = over(over(rows, wanted), bm) * bm
-    return over(rows, per_split), per_split
+    programs = max(
+        1, PROGRAMS_PER_PROCESSOR * multiprocessor_count(x.device) // ceil_div(channels, bc)
+    )
+    per_split = ceil_div(ceil_div(rows, programs), bm) * bm
+    return ceil_div(rows, per_split), per_split
 
 
-def product_grid(out: Tensor, way: Tile) -> tuple[int, int]:
-    """Programs across the columns, and along the rows; those of the same rows run together."""
-    return over(out.shape[1], way.columns), over(len(out), way.rows)
+def product_grid(out: Tensor, tile: Tile) -> tuple[int, int]:
+    """Return programs across columns and along rows; programs of the same rows run together."""
+    return ceil_div(out.shape[1], tile.columns), ceil_div(len(out), tile.rows)
 
 
-def described(matrix: Tensor, rows: int, columns: int) -> Any:
-    """A matrix as the copy engine takes it, tile by tile."""
+def tensor_descriptor(matrix: Tensor, rows: int, columns: int) -> Any:
+    """Describe a matrix for tiled loads and stores (TMA)."""
     return kernels().TensorDescriptor.from_tensor(matrix, [rows, columns])
 
 
 @functools.cache
-def processors(device: torch.device) -> int:
-    """Multiprocessors of a GPU."""
+def multiprocessor_count(device: torch.device) -> int:
+    """Return the number of multiprocessors of a GPU."""
     if device.type == "cpu":  # Triton's interpreter
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,7 +1,7 @@
-"""Triton: 1×1 convolutions with their batch norm: `Plain.linear` and what follows from it.
+"""Triton kernels of 1×1 convolutions with their batch norm (`ReferenceKernels.pointwise_norm`).
 
-The products are matrix products with what stands behind them fused: a program has one tile, and the
-copy engine moves it (past a matrix's edge it reads zeros and writes nothing).
+Matrix products with their epilogue fused: a program computes one tile, loaded and stored through
+tensor descriptors (TMA), which read zeros and write nothing beyond a matrix's edge.
 """
 
 # mypy: ignore-errors
@@ -12,17 +12,23 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ai500.workloads.kernels.rows import SIZES, affine, decide, passed
+from ai500.workloads.kernels.rows import SIZES, affine, pack_relu_mask, unpack_relu_mask
 
-__all__ = ["TensorDescriptor", "join_gradient", "linear_join", "linear_normal", "linear_slopes"]
+__all__ = [
+    "TensorDescriptor",
+    "pointwise_add_relu",
+    "pointwise_add_relu_backward",
+    "pointwise_backward_terms",
+    "pointwise_fold_norm",
+]
 
 
 @triton.jit(do_not_specialize=SIZES)
-def linear_normal(
+def pointwise_fold_norm(
     moments, weight, totals, gamma, beta, running_mean, running_var, out, covariance,
     rows, C, K, momentum, eps, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Mean, rstd, scale, shift of y Wᵀ and W Cov(y) from W yᵀy (`moments`) and Σ y."""
+    """Compute mean, rstd, scale, shift of y Wᵀ, and W Cov(y), from W yᵀy (`moments`) and Σ y."""
     c, k = tl.program_id(0) * BC + tl.arange(0, BC), tl.arange(0, BK)
     inside, ok = c < C, (c < C)[:, None] & (k < K)[None, :]
     at = c[:, None] * K + k[None, :]
@@ -47,13 +53,15 @@ def linear_normal(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def linear_slopes(
+def pointwise_backward_terms(
     product, weight, covariance, totals, g_totals, normals, gamma,
     dweight, a_weight, b_weight, out, constant, rows, boost, C, K,
     BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """`Plain.linear_backward` but for its large products: dW, a W, dγ, dβ, and `boost` times b W
-    and c − b · mean."""
+    """Compute the small terms of `ReferenceKernels.pointwise_backward`: dW, a W, dγ, dβ.
+
+    b W and c − b · mean are stored multiplied by `boost`.
+    """
     c, k = tl.program_id(0) * BC + tl.arange(0, BC), tl.arange(0, BK)
     inside, ok = c < C, (c < C)[:, None] & (k < K)[None, :]
     at = c[:, None] * K + k[None, :]
@@ -76,11 +84,11 @@ def linear_slopes(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def linear_join(
+def pointwise_add_relu(
     y, weight, skip, out, bits, normals, rows, C, K,
     SKIP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """relu(scale · y Wᵀ + shift + skip), and where it passes."""
+    """Compute relu(scale · y Wᵀ + shift + skip), and pack its mask."""
     column, row = tl.program_id(0) * BN, tl.program_id(1) * BM
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, K, BK):
@@ -90,21 +98,23 @@ def linear_join(
     if SKIP:
         z += skip.load([row, column]).to(tl.float32)
     out.store([row, column], tl.maximum(z, 0.0).to(out.dtype))
-    decide(z, bits, row + tl.arange(0, BM), rows, C, column, BM, BN)
+    pack_relu_mask(z, bits, row + tl.arange(0, BM), rows, C, column, BM, BN)
 
 
 @triton.jit(do_not_specialize=SIZES)
-def join_gradient(
+def pointwise_add_relu_backward(
     dx, weight, extra, bits, g_out, out, rows, C, K,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """g = (dx W + extra) where ReLU passes, and the sums of a tile's columns."""
+    """Compute g = (dx W + extra) where ReLU passes, and the column sums of a tile."""
     column, row = tl.program_id(0) * BN, tl.program_id(1) * BM
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, K, BK):
         acc = tl.dot(dx.load([row, start]), weight.load([start, column]), acc)
     r = row + tl.arange(0, BM)
-    g = (acc + extra.load([row, column]).to(tl.float32)) * passed(bits, r, rows, C, column, BM, BN)
+    g = (acc + extra.load([row, column]).to(tl.float32)) * unpack_relu_mask(
+        bits, r, rows, C, column, BM, BN
+    )
     rounded = g.to(g_out.dtype)
     g_out.store([row, column], rounded)
     c = column + tl.arange(0, BN)

@@ -1,7 +1,7 @@
-"""Triton: statistics, batch norm with ReLU and skip, and their gradients, over rows × channels.
+"""Triton kernels over matrices of rows × channels: statistics, batch norm, ReLU, skip, gradients.
 
-Sums are FP32, split over programs in a fixed way and joined in a fixed order: the same input gives
-the same bits. `C` is the number of channels; tiles are BM rows × BC channels.
+Sums are FP32, split over programs and merged in a fixed order, so the same input gives the same
+bits. `C` is the number of channels; a tile is BM rows × BC channels.
 """
 
 # mypy: ignore-errors
@@ -11,13 +11,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# Triton does not compile a kernel again for other values of these arguments.
 SIZES = ("rows", "per_split", "splits", "H", "W", "HO", "WO", "HC", "WC")
-"""A kernel is not compiled again for other values of these."""
 
 
 @triton.jit(do_not_specialize=SIZES)
-def statistics(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
-    """Mean, squared deviations and count of one split, shifted by its first row."""
+def partial_statistics(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
+    """Store mean, sum of squared deviations and count of one split, shifted by its first row."""
     split = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -43,11 +43,11 @@ def statistics(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=SIZES)
-def normal(
+def fold_norm(
     parts, weight, bias, running_mean, running_var, out, splits, C, rows, momentum, eps,
     BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Parts joined; out holds mean, rstd, scale, shift; running statistics move."""
+    """Merge partial statistics into mean, rstd, scale, shift; update the running statistics."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     inside = c < C
     sums = tl.zeros((BP, BC), tl.float32)
@@ -82,8 +82,10 @@ def normal(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def slopes(sums, normals, weight, out, splits, C, rows, BP: tl.constexpr, BC: tl.constexpr):
-    """Parts of Σ g and Σ g (x − mean) joined; out holds a, b, c, dγ, dβ."""
+def norm_backward_terms(
+    sums, normals, weight, out, splits, C, rows, BP: tl.constexpr, BC: tl.constexpr
+):
+    """Merge the parts of Σ g and Σ g (x − mean) into a, b, c, dγ, dβ."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     inside = c < C
     plain = tl.zeros((BP, BC), tl.float32)
@@ -107,15 +109,15 @@ def slopes(sums, normals, weight, out, splits, C, rows, BP: tl.constexpr, BC: tl
 
 @triton.jit
 def affine(value, normals, C, c, inside):
-    """scale · x + shift of a tile."""
+    """Return scale · x + shift of a tile."""
     scale = tl.load(normals + 2 * C + c, mask=inside, other=0.0)
     shift = tl.load(normals + 3 * C + c, mask=inside, other=0.0)
     return value * scale[None, :] + shift[None, :]
 
 
 @triton.jit(do_not_specialize=SIZES)
-def apply(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
-    """Batch norm and ReLU, last rows first: these are still in the cache."""
+def norm_relu(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
+    """Apply batch norm and ReLU, last rows first: these are still in the cache."""
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -127,10 +129,10 @@ def apply(x, normals, y, rows, C, BM: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=SIZES)
-def apply_summed(
+def norm_relu_sum(
     x, normals, y, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """The same, and the sums of its columns in one split."""
+    """Apply batch norm and ReLU, last rows first; sum the columns of one split."""
     split = tl.num_programs(0) - 1 - tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -149,8 +151,8 @@ def apply_summed(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def totals(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
-    """The sums of columns in one split."""
+def column_sums(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
+    """Sum the columns of one split."""
     split = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -166,11 +168,11 @@ def totals(x, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=SIZES)
-def join(
+def norm_add_relu(
     x, normals, other, other_normals, y, bits, rows, C,
     SKIP: tl.constexpr, DUAL: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Batch norm, plus a skip or a second batch norm, ReLU; eight of its decisions to a byte."""
+    """Apply batch norm, add a skip or a second batch norm, apply ReLU; pack its mask into bits."""
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -184,12 +186,12 @@ def join(
     if SKIP:
         z += tl.load(other + at, mask=ok, other=0.0).to(tl.float32)
     tl.store(y + at, tl.maximum(z, 0.0).to(y.dtype.element_ty), mask=ok)
-    decide(z, bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
+    pack_relu_mask(z, bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
 
 
 @triton.jit
-def decide(z, bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
-    """Where ReLU passes, eight channels to a byte."""
+def pack_relu_mask(z, bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
+    """Store where ReLU passes, eight channels to a byte."""
     places = tl.arange(0, 8)[None, None, :]
     eight = tl.reshape((z > 0).to(tl.int32), (BM, BC // 8, 8)) << places
     c8 = first_channel // 8 + tl.arange(0, BC // 8)
@@ -199,8 +201,8 @@ def decide(z, bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexp
 
 
 @triton.jit
-def passed(bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
-    """The decisions of a tile, as 0 and 1."""
+def unpack_relu_mask(bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
+    """Load the ReLU mask of a tile as 0 and 1."""
     c8 = first_channel // 8 + tl.arange(0, BC // 8)
     at8 = r.to(tl.int64)[:, None] * (C // 8) + c8[None, :]
     ok8 = (r < rows)[:, None] & (c8 < C // 8)[None, :]
@@ -211,28 +213,28 @@ def passed(bits, r, rows, C, first_channel, BM: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit
-def more(
+def load_skip_gradient(
     extra, r, end, c, inside, C, H, W, STRIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr
 ):
-    """A tile of another gradient. STRIDE 0: there is none; 2: it has the even pixels only."""
-    found = tl.zeros((BM, BC), tl.float32)
+    """Load a tile of the skip's gradient. STRIDE 0: none; 2: it has the even pixels only."""
+    gradient = tl.zeros((BM, BC), tl.float32)
     if STRIDE == 1:
         ok = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * C + c[None, :]
-        found = tl.load(extra + at, mask=ok, other=0.0).to(tl.float32)
+        gradient = tl.load(extra + at, mask=ok, other=0.0).to(tl.float32)
     if STRIDE == 2:
         n, h, w = r // (H * W), (r // W) % H, r % W
         even = (r < end) & (h % 2 == 0) & (w % 2 == 0)
         small = (n * ((H + 1) // 2) + h // 2) * ((W + 1) // 2) + w // 2
         at = small.to(tl.int64)[:, None] * C + c[None, :]
         ok = even[:, None] & inside[None, :]
-        found = tl.load(extra + at, mask=ok, other=0.0).to(tl.float32)
-    return found
+        gradient = tl.load(extra + at, mask=ok, other=0.0).to(tl.float32)
+    return gradient
 
 
 @triton.jit(do_not_specialize=SIZES)
-def reduce(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
-    """Σ g and Σ g (x − mean) of one split; g is dy where ReLU passes."""
+def norm_backward_sums(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.constexpr):
+    """Compute Σ g and Σ g (x − mean) of one split; g is dy where ReLU passes."""
     split = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -258,11 +260,11 @@ def reduce(dy, x, normals, out, rows, C, per_split, BM: tl.constexpr, BC: tl.con
 
 
 @triton.jit(do_not_specialize=SIZES)
-def join_masked(
+def add_relu_backward(
     dy, extra, bits, g_out, out, rows, C, H, W, per_split,
     STRIDE: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """g = (dy + extra) where a join's ReLU passes, and Σ g of one split."""
+    """Store g = (dy + extra) where ReLU passes, and Σ g of one split."""
     split = tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -274,8 +276,8 @@ def join_masked(
         ok = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * C + c[None, :]
         g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
-        g += more(extra, r, end, c, inside, C, H, W, STRIDE, BM, BC)
-        g = g * passed(bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
+        g += load_skip_gradient(extra, r, end, c, inside, C, H, W, STRIDE, BM, BC)
+        g = g * unpack_relu_mask(bits, r, rows, C, tl.program_id(1) * BC, BM, BC)
         rounded = tl.where(ok, g, 0.0).to(g_out.dtype.element_ty)
         tl.store(g_out + at, rounded, mask=ok)
         total += rounded.to(tl.float32)
@@ -283,18 +285,18 @@ def join_masked(
 
 
 @triton.jit
-def linear(g, value, normals, slope, C, c, inside):
-    """a · g + b · (x − mean) + c of a tile."""
+def norm_input_gradient(g, value, normals, terms, C, c, inside):
+    """Return a · g + b · (x − mean) + c of a tile."""
     mean = tl.load(normals + c, mask=inside, other=0.0)
-    a = tl.load(slope + c, mask=inside, other=0.0)
-    b = tl.load(slope + C + c, mask=inside, other=0.0)
-    constant = tl.load(slope + 2 * C + c, mask=inside, other=0.0)
+    a = tl.load(terms + c, mask=inside, other=0.0)
+    b = tl.load(terms + C + c, mask=inside, other=0.0)
+    constant = tl.load(terms + 2 * C + c, mask=inside, other=0.0)
     return a[None, :] * g + b[None, :] * (value - mean[None, :]) + constant[None, :]
 
 
 @triton.jit(do_not_specialize=SIZES)
-def spread(dy, x, normals, slope, dx, rows, C, BM: tl.constexpr, BC: tl.constexpr):
-    """Gradient of the input of batch norm and ReLU, last rows first."""
+def norm_backward(dy, x, normals, terms, dx, rows, C, BM: tl.constexpr, BC: tl.constexpr):
+    """Compute the input gradient of batch norm and ReLU, last rows first."""
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < C
@@ -303,5 +305,5 @@ def spread(dy, x, normals, slope, dx, rows, C, BM: tl.constexpr, BC: tl.constexp
     g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
     value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
     g = tl.where(affine(value, normals, C, c, inside) > 0, g, 0.0)
-    found = linear(g, value, normals, slope, C, c, inside)
-    tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
+    gradient = norm_input_gradient(g, value, normals, terms, C, c, inside)
+    tl.store(dx + at, gradient.to(dx.dtype.element_ty), mask=ok)

@@ -1,4 +1,4 @@
-"""Triton: the stem's pooling fused with its batch norm and ReLU, and its input as 2×2 cells."""
+"""Triton kernels of the stem: batch norm, ReLU and max pooling in one, and 2×2 space-to-depth."""
 
 # mypy: ignore-errors
 # ruff: noqa: N803 - Triton's constants are upper case, as everywhere
@@ -7,16 +7,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ai500.workloads.kernels.rows import SIZES, linear
+from ai500.workloads.kernels.rows import SIZES, norm_input_gradient
 
 
 @triton.jit(do_not_specialize=SIZES)
-def pool(
+def norm_relu_max_pool(
     x, normals, y, taps, where, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """3×3 maximum of stride 2 of relu(scale · x + shift); the tap and the x it was.
+    """Compute the 3×3 maximum of stride 2 of relu(scale · x + shift); store the tap and its x.
 
-    The largest is where x is largest, or smallest where the scale is negative: one sum at the end.
+    The maximum is where x is largest, or smallest where the scale is negative, so batch norm is
+    applied once per window.
     """
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -46,12 +47,12 @@ def pool(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def pool_spread(
-    dy, taps, x, normals, slope, dx, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
+def norm_max_pool_backward(
+    dy, taps, x, normals, terms, dx, rows, C, H, W, HO, WO, BM: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """Gradient of the batch norm's input before the pooling, last rows first.
+    """Compute the gradient of the batch norm's input before the pooling, last rows first.
 
-    A program has pixels of one parity of row and column: 1, 2 or 4 windows see such a pixel.
+    A program handles pixels of one parity of row and column: 1, 2 or 4 windows cover such a pixel.
     """
     program = tl.num_programs(0) - 1 - tl.program_id(0)
     odd_h, odd_w = (program // 2) % 2, program % 2
@@ -74,8 +75,8 @@ def pool_spread(
     ok = real[:, None] & inside[None, :]
     at = ((n * H + h) * W + w).to(tl.int64)[:, None] * C + c[None, :]
     value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
-    found = linear(g, value, normals, slope, C, c, inside)
-    tl.store(dx + at, found.to(dx.dtype.element_ty), mask=ok)
+    gradient = norm_input_gradient(g, value, normals, terms, C, c, inside)
+    tl.store(dx + at, gradient.to(dx.dtype.element_ty), mask=ok)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -83,7 +84,8 @@ def space_to_depth(
     images, out, rows, H, W, HC, WC, stride_n, stride_c, stride_h, stride_w,
     CHANNELS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Cells of 2×2 pixels as channels (row, column, channel), three pixels of zeros around."""
+    """Store cells of 2×2 pixels as channels (row, column, channel), padded by three pixels of
+    zeros."""
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     c = tl.arange(0, BC)
     n, p, q = r // (HC * WC), (r // WC) % HC, r % WC

@@ -1,0 +1,32 @@
+"""docs/architecture.md draws the layers of import-linter's contract; every package is in one."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.support.docs_examples import ROOT
+
+
+def contract() -> list[set[str]]:
+    """Return the layers of pyproject.toml that exist, top to bottom."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = settings["tool"]["importlinter"]["contracts"]
+    assert "ignore_imports" not in layers  # no exceptions
+    assert layers["exhaustive"] is True
+    rows = [set(re.findall(r"\w+", re.sub(r"\(\w+\)", "", row))) for row in layers["layers"]]
+    return [row for row in rows if row]
+
+
+def test_the_page_draws_the_contract() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page[page.index("| layer | packages |") :]
+    rows = [line.split("|")[2] for line in table.splitlines()[2:] if line.startswith("|")]
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == contract()
+
+
+def test_every_package_is_in_a_layer() -> None:
+    package = ROOT / "src" / "ai500"
+    found = {path.parent.name for path in package.glob("*/__init__.py")}
+    found |= {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    assert found == set.union(*contract())
