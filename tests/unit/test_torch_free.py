@@ -52,7 +52,7 @@ TORCH_FREE_ROOMS = [
     "ai500.workloads.climate.writer",
     "ai500.bagging.illustrate",
     "ai500.workloads.climate.illustrations",
-    "ai500.report.html",
+    "ai500.pipeline.reporting",
     "ai500.data.image_store",
     "ai500.workloads.image_classification",
     "ai500.operations",

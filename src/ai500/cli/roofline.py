@@ -19,10 +19,10 @@ from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import nearest
+from ai500.pipeline.reporting import write_report
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import standalone
-from ai500.report.html import write_report
 from ai500.report.section import Table
 from ai500.roofline import cluster, measure, place_run
 from ai500.roofline import page as pages
@@ -151,6 +151,7 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     placement = place_run.place(folder, place_run.read_record(file))
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
+    pages.write_report_section(folder)
     write_report(folder)
     if as_json:
         print(json.dumps(schema.encode(placement), indent=2))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ai500.core.errors import InputError
+from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
 from ai500.report.section import Figure, Table
-from ai500.report.charts.line_chart import LineChart, Level, Series, Value
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
@@ -85,6 +85,9 @@ def efficiency(one: PointResult, first: PointResult, *, size: int) -> float:
     return one.score.flops / (size * first.score.flops)
 
 
+COMPARED: tuple[tuple[str, Style], ...] = (("ensemble", "ensemble"), ("one model", "mean"))
+
+
 def sentences(found: Sequence[Pair], first: PointResult) -> list[str]:
     """The two ways at the largest size."""
     size, ensemble, single = found[-1]
@@ -156,9 +159,9 @@ def quality_figure(found: Sequence[Pair], first: PointResult) -> Figure:
             label,
             [Value(n, one.score.ensemble_quality) for n, *both in found
              if (one := both[at]) is not None],
-            css,
+            style,
         )
-        for at, (label, css) in enumerate((("ensemble", "ensemble"), ("one model", "mean")))
+        for at, (label, style) in enumerate(COMPARED)
     ]  # fmt: skip
     chart = LineChart(
         series,

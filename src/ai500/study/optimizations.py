@@ -11,9 +11,9 @@ from typing import Any
 
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
-from ai500.report.section import Figure, Table
 from ai500.report.charts.dot_chart import DotRow, DotRows
-from ai500.report.charts.line_chart import LineChart, Series, Value
+from ai500.report.charts.line_chart import LineChart, Series, Style, Value
+from ai500.report.section import Figure, Table
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
@@ -31,7 +31,7 @@ POLICY = {
     "large-batch-unscaled": "unscaled, warm-up",
     "large-batch-neither": "unscaled, no warm-up",
 }
-STYLES = ("ensemble", "mean", "target", "theoretical")
+STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
 
 def points(ground: Ground, choices: Choices) -> list[Point]:

@@ -11,10 +11,9 @@ from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
 from ai500.records import Improvement, SearchScore
-from ai500.report.section import Figure, Table
-from ai500.report.sections import flop, share
-from ai500.report.summary import flops, quality
 from ai500.report.charts.dot_chart import DotRow, DotRows
+from ai500.report.formats import flop, flops, quality, variation_percent
+from ai500.report.section import Figure, Table
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
@@ -108,8 +107,9 @@ def sentences(workload: str, found: Sequence[PointResult]) -> list[str]:
     if is_search(found):
         return _words_of_a_search(name, found)
     return [
-        f"{name}: the amount of computation varies by {share(varies(found, OPERATIONS))}, the "
-        f"quality by {share(varies(found, QUALITY))}.",
+        f"{name}: the amount of computation varies by "
+        f"{variation_percent(varies(found, OPERATIONS))}, the quality by "
+        f"{variation_percent(varies(found, QUALITY))}.",
         "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
         "run; every member of a bagged ensemble computes the same, whatever it draws. ai500 study "
         "repeatability --workload automl measures it of a search.",
@@ -126,11 +126,11 @@ def _words_of_a_search(name: str, found: Sequence[PointResult]) -> list[str]:
     if error is None:
         return [*said, f"{name}: one of them validated no model, so there is no common error."]
     operations, seconds = to_common_error(found)
-    spread = f"{share(varies(found, seconds))}{_doubt(found, seconds)}"
+    spread = f"{variation_percent(varies(found, seconds))}{_doubt(found, seconds)}"
     return [
         *said,
         f"{name}: all reached an error of {error:.4f}. The operations until then vary by "
-        f"{share(varies(found, operations))}, the time by {spread}.",
+        f"{variation_percent(varies(found, operations))}, the time by {spread}.",
     ]
 
 
@@ -231,7 +231,7 @@ def variation_table(workload: str, found: Sequence[PointResult]) -> Table:
             quantity.name,
             f"{len(known)} of {len(found)}",
             quantity.written(fmean(known)) if known else "none",
-            share(varies(found, quantity)) + _doubt(found, quantity),
+            variation_percent(varies(found, quantity)) + _doubt(found, quantity),
             f"{100 * paper:.3g} %" if paper is not None and quantity is EPOCHS else "",
         ))  # fmt: skip
     columns = ("quantity", "seeds that got there", "mean", "variation", "V2 Table 2")

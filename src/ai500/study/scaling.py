@@ -7,10 +7,10 @@ from statistics import median
 
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
+from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
+from ai500.report.formats import flops
 from ai500.report.section import Figure, Table
-from ai500.report.summary import flops
-from ai500.report.charts.line_chart import LineChart, Level, Series, Value
 from ai500.study.definition import Choices, Ground, Point, Study, View, doubling
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult

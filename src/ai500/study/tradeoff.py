@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ai500.parallel.parallelism_controller import divisors
-from ai500.report.section import Figure
 from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
+from ai500.report.section import Figure
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult

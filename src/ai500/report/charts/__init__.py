@@ -14,6 +14,5 @@ from ai500.report.charts.roofline import RooflineChart
 from ai500.report.charts.timeline import Timeline
 from ai500.report.charts.tree import Tree
 
-Chart = (
-    DotRows | LineChart | MeanBars | PictureChart | RooflineChart | Scatter | StackedBars | Timeline | Tree
-)
+XYChart = LineChart | DotRows | Scatter | Tree | RooflineChart
+Chart = XYChart | MeanBars | StackedBars | Timeline | PictureChart

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ai500.report.charts import svg
 from ai500.report.charts.svg import Frame, Scale, Ticks
+from ai500.report.formats import percent
 
 BAR, GAP = 46, 34
 ROW = 30.0
@@ -103,11 +104,6 @@ class MeanBars:
                 parts.append(bar)
             parts += [svg.dot((frame.x(value), middle), "mean") for value in row.values]
         return svg.document(parts, height=bottom + 54, title=title)
-
-
-def percent(share: float) -> str:
-    """Format a share with two decimals, and never a small one as zero."""
-    return "<0.01%" if 0 < share < 0.00005 else f"{share:.2%}"
 
 
 def _segment_class(index: int) -> str:

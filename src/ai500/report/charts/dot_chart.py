@@ -63,8 +63,10 @@ class DotRows:
                 last_label = y
             parts.append(svg.line((frame.left, y), (frame.right, y), "grid"))
             hollow = "" if row.trusted else " hollow"
-            parts += [svg.dot((frame.x(x), y), f"mean{hollow}", radius=4) for x in row.secondary]
-            parts += [svg.dot((frame.x(x), y), f"{row.style}{hollow}", radius=5) for x in row.values]
+            for x in row.secondary:
+                parts.append(svg.dot((frame.x(x), y), f"mean{hollow}", radius=4))
+            for x in row.values:
+                parts.append(svg.dot((frame.x(x), y), f"{row.style}{hollow}", radius=5))
         return svg.document(parts, height=bottom + 54, title=title)
 
 

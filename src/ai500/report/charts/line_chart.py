@@ -88,6 +88,8 @@ class LineChart:
     x_ticks: Ticks | None = None
     """None: round values that enclose the data."""
     y_ticks: Ticks | None = None
+    x_start: float | None = None
+    """Start of the x axis; None: its first tick."""
     x_end: float | None = None
     """End of the x axis; None: its last tick."""
     from_zero: bool = True
@@ -134,11 +136,12 @@ class LineChart:
         )
         named = self.levels or self.legend or any(series.name for series in drawn)
         right = svg.WIDTH - (ROOM_FOR_LABELS if named else 40)
+        x_start = x_ticks.low if self.x_start is None else self.x_start
         x_end = x_ticks.high if self.x_end is None else self.x_end
         top = 64 if any(mark.text for mark in self.marks) else 40
         return (
             Frame(
-                x=Scale(x_ticks.low, x_end, svg.room_for(y_ticks), right),
+                x=Scale(x_start, x_end, svg.room_for(y_ticks), right),
                 y=Scale(y_ticks.low, y_ticks.high, BOTTOM, top),
             ),
             x_ticks,
