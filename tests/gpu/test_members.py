@@ -18,7 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.train.loop import Member, prepare, take_step, train
 from ai500.train.shared_process import Group, feed_from_device
 from ai500.train.step_strategies import Way, all_ways
-from tests.conftest import Start
+from tests.support.commands import Start
 
 GPU = torch.device("cuda", 0)
 SHAPES = {

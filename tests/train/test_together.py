@@ -29,7 +29,7 @@ from ai500.train.optimizers import LAMB
 from ai500.train.shared_process import Group
 from ai500.train.step_strategies import all_ways, choose
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 SETTINGS = {

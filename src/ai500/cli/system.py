@@ -59,7 +59,7 @@ def system(
 
 def _of_run(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
     folder = RunFolder.open(path)
-    nodes = summary.recorded_nodes(folder)
+    nodes = node.recorded_nodes(folder)
     if not nodes:
         raise EnvironmentLacksError(
             f"{path} has no description of a node yet: each is left when training begins there."

@@ -17,7 +17,7 @@ from ai500.core.clocks import on_one_clock
 from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
 from ai500.inventory.description import NodeDescription
-from ai500.inventory.summary import recorded_nodes
+from ai500.inventory.node import recorded_nodes
 from ai500.parallel.sharing import describe_strategies
 from ai500.records import (
     BootstrapRecord,

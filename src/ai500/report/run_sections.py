@@ -14,8 +14,7 @@ from ai500.report.formats import NOT_MEASURED, counted, ranges
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
 from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
-from ai500.rules import checks  # noqa: F401 - registers the rules
-from ai500.rules.layers import ASPECTS, LAYERS, RULES
+from ai500.rules.layers import ASPECTS, LAYERS
 
 EFFECTIVE_SHOWN = (
     "optimizer", "batch_size", "global_batch_size", "accumulation", "dtype", "threads", "groups",
@@ -271,10 +270,9 @@ def findings_section(run: RunData) -> Section:
 
 def findings_by_layer(run: RunData) -> list[Items]:
     """Group the findings by layer; those about the procedure come first."""
-    texts = {rule.name: rule.text for rule in RULES}
     groups: dict[int | None, list[Item]] = {}
     for finding in run.findings:
-        rule = f"Rule: {texts.get(finding.rule, finding.rule)} {finding.source}"
+        rule = f"Rule: {finding.rule_text or finding.rule} {finding.source}"
         item = Item(finding.message, finding.severity, finding.severity, rule)
         groups.setdefault(finding.layer, []).append(item)
     return [
