@@ -37,10 +37,12 @@ from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.reporting import write_report
+from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
+from ai500.roofline import page as roofline_page
 
 CANCEL_SECONDS = 240.0
 Detach = Annotated[
@@ -252,6 +254,8 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     """
     folder = RunFolder.open(path)
     scoring.score_run(folder)
+    profile_page.write_report_section(folder)
+    roofline_page.write_report_section(folder)
     write_report(folder)
     where = str(folder.report.resolve())
     print(json.dumps({"report": where}) if as_json else where)

@@ -50,6 +50,7 @@ from ai500.pipeline.data_stages import (
     remove_staged,
     sample,
 )
+from ai500.pipeline.reporting import write_report
 from ai500.pipeline.scoring import score_of_trial, score_run
 from ai500.pipeline.session import Observer, Session
 from ai500.records import (
@@ -64,7 +65,6 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
-from ai500.report.html import write_report
 from ai500.workloads.class_data import class_source
 from ai500.workloads.protocol import load_workload
 
