@@ -24,8 +24,8 @@ from ai500.core.errors import ConfigError, EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
 from ai500.inventory import machine as system
 from ai500.jobs.node_agent import DIE_WITH_PARENT
-from ai500.jobs.scheduler_context import python_of
 from ai500.jobs.schedulers.slurm import SLURM
+from ai500.jobs.trial_jobs import python_of
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
