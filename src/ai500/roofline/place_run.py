@@ -15,7 +15,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
 from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
 from ai500.records.run_folder import RunFolder
@@ -149,10 +149,10 @@ def _matmul(plan: Plan, counted: Operations) -> Operations | None:
     The shipped count is of this model if it agrees with what the members counted; else the model
     is traced again, where torch is.
     """
-    official = shipped(plan.workload, plan.problem_class, counted.convention)
-    known = shipped(plan.workload, plan.problem_class, "matmul")
-    if official and known and official.forward == counted.forward_per_image:
-        return Operations("matmul", known.forward, known.backward, known.update, known.parameters)
+    official = shipped_operations(plan.workload, plan.problem_class, counted.convention)
+    known = shipped_operations(plan.workload, plan.problem_class, "matmul")
+    if official and known and official.forward_per_image == counted.forward_per_image:
+        return known
     try:
         from ai500.operations import count
 
@@ -167,13 +167,7 @@ def _matmul(plan: Plan, counted: Operations) -> Operations | None:
         return None
     if traced.parameters != counted.parameters:
         return None
-    return Operations(
-        "matmul",
-        traced.forward_per_image,
-        traced.backward_per_image,
-        traced.update,
-        traced.parameters,
-    )
+    return traced.per_image
 
 
 def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) -> Placed:
