@@ -35,6 +35,7 @@ from ai500.jobs import scheduler_context as setting
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -158,7 +159,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """The members from what is on disk; nothing is written."""
     trial = folder.trial(number)
     views = {member: MemberView(member) for member in range(plan.ensemble_size)}
-    Collector(folder, trial=number, members=list(views)).show_all(views)
+    Collector(
+        folder,
+        trial=number,
+        members=list(views),
+        read_details=program_of(plan).details_reader(trial),
+    ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         view = views[job.member]

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.progress import WorkerView
+from ai500.automl.progress import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView
 from ai500.core.units import human_seconds, human_si
 from ai500.records import Score, SearchScore
@@ -34,7 +34,7 @@ def workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> R
     for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
         table.add_column(name, justify="right")
     for view in shown:
-        worker = view.worker or WorkerView()
+        worker = worker_view(view) or WorkerView()
         table.add_row(
             str(view.member),
             view.state,
@@ -49,7 +49,7 @@ def workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> R
 
 
 def _together(views: Sequence[MemberView]) -> str:
-    known = [view.worker for view in views if view.worker is not None]
+    known = [worker for view in views if (worker := worker_view(view)) is not None]
     errors = [one.best_error for one in known if one.best_error is not None]
     rates = [one.flops for one in known if one.flops is not None]
     done = sum(view.state == "done" for view in views)

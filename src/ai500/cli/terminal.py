@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ai500.automl.progress import worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_the_end
 from ai500.cli import searching
 from ai500.core.units import human_seconds, human_si
@@ -124,8 +125,9 @@ class Terminal:
         for view in views:
             waits = view.reason if view.state == "pending" else None
             now = (view.state, view.epoch, waits)
-            if view.worker is not None:
-                now = (view.state, view.worker.models, waits)
+            worker = worker_view(view)
+            if worker is not None:
+                now = (view.state, worker.models, waits)
             if self._told.get(view.member) != now and (waits or view.state != "pending"):
                 self._told[view.member] = now
                 console.print("  " + _line(view), markup=False, soft_wrap=True)
@@ -133,8 +135,9 @@ class Terminal:
 
 def _line(view: MemberView) -> str:
     """Within 80 columns; `ai500 status` has the rate, too."""
-    if view.worker is not None:
-        return searching.line(view, view.worker)
+    worker = worker_view(view)
+    if worker is not None:
+        return searching.line(view, worker)
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -158,7 +161,7 @@ def _active(views: Sequence[MemberView]) -> list[MemberView]:
 
 def members_table(views: Sequence[MemberView]) -> RenderableType:
     """Each member: state, epoch, loss, quality, images/s, time left."""
-    if any(view.worker is not None for view in views):
+    if any(worker_view(view) is not None for view in views):
         return searching.workers_table(_active(views), of=views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("member", justify="right")

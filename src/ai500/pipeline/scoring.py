@@ -7,15 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ai500.automl.history import History
-from ai500.automl.search_score import mean_of_searches
-from ai500.automl.trial_score import score_search
-from ai500.bagging.score import score_trial
 from ai500.core import events
 from ai500.core.errors import JobError
 from ai500.core.events import Event
-from ai500.meters.log import read_meters
-from ai500.metrics.trials import kept_trials, mean_of_trials, variation
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
@@ -54,33 +49,14 @@ def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
         raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
     try:
         numbers = _numbers(results, planned=plan.trials)
-        trials = [score_of_trial(run, plan, told, number) for number in numbers]
+        program = program_of(plan)
+        trials = [
+            program.score_trial(plan, told, run.trial(number), number=number) for number in numbers
+        ]
         _check_finite(trials)
-        return plan, told, _of_run(plan, trials, least_runs=reference_class(plan).least_runs)
+        return plan, told, program.score_run(trials, least_runs=reference_class(plan).least_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
-
-
-def score_of_trial(run: RunFolder, plan: Plan, told: Sequence[Event], number: int) -> TrialScore:
-    """One trial's score: of an ensemble from its events, of a search also from its histories."""
-    trial = run.trial(number)
-    meters = read_meters(trial.meters)
-    if plan.search is None:
-        return score_trial(plan, told, trial=number, meters=meters)
-    history = History(trial.members)
-    return score_search(plan, told, history=history, trial=number, meters=meters)
-
-
-def _of_run(plan: Plan, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
-    """The mean of the kept trials, and of a search's own figures."""
-    score = mean_of_trials(trials, least_runs=least_runs)
-    if plan.search is None:
-        return score
-    kept = [one.search for one in kept_trials(trials, least_runs=least_runs) if one.search]
-    all_of_them = [one.search.operations_to_target for one in trials if one.search]
-    return dataclasses.replace(
-        score, search=mean_of_searches(kept, variation=variation(all_of_them))
-    )
 
 
 def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:

@@ -27,6 +27,7 @@ from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
+from ai500.pipeline.programs import program_of
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -61,7 +62,6 @@ NEEDED = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json", "syste
 TRIAL_NEEDS = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
 MEMBER_NEEDS = ("task.json", "events.jsonl", "record.json")
-HISTORY = "history.jsonl"
 """Of each worker of a search besides: its score is computed from it."""
 MAX_TEXT = 200
 
@@ -319,7 +319,7 @@ def needed_files(plan: Plan) -> Iterator[str]:
     for trial in range(1, plan.trials + 1):
         yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_NEEDS)
         for member in range(plan.ensemble_size):
-            needs = MEMBER_NEEDS if plan.search is None else (*MEMBER_NEEDS, HISTORY)
+            needs = (*MEMBER_NEEDS, *program_of(plan).member_files)
             yield from (f"trials/{trial:02d}/members/{member:03d}/{n}" for n in needs)
 
 
