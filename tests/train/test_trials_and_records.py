@@ -127,7 +127,7 @@ def test_a_killed_run_of_three_trials_repeats_only_what_is_missing(
         one["rule"] for one in judged(start, run)["findings"] if one["severity"] == "violation"
     }
     assert broken == {
-        "least ensemble", "same data", "same epochs", "same evaluations", "whole epochs",
+        "minimum ensemble size", "same data", "same epochs", "same evaluations", "whole epochs",
     }  # fmt: skip
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ai500.jobs.schedulers import JobSpec as JobSpec
     from ai500.jobs.schedulers import JobStatus as JobStatus
     from ai500.jobs.schedulers import Scheduler as Scheduler
+    from ai500.jobs.schedulers import SchedulerContext as SchedulerContext
     from ai500.jobs.schedulers import SchedulerKind as SchedulerKind
-    from ai500.jobs.schedulers import Setting as Setting
     from ai500.meters import Absent as Absent
     from ai500.meters import Meter as Meter
     from ai500.meters import Part as Part
@@ -81,7 +81,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "ai500.data.image_store": ("Samples",),
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
-    "ai500.jobs.schedulers": ("JobSpec", "JobStatus", "Scheduler", "SchedulerKind", "Setting"),
+    "ai500.jobs.schedulers": (
+        "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
+    ),
     "ai500.meters": ("Absent", "Meter", "Part", "Reading"),
     "ai500.operations": ("count",),
     "ai500.parallel.collectives": ("Collective", "Ranks", "Traffic"),

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ai500.automl.history import FILE, History
 from ai500.automl.progress import Watch
+from ai500.automl.rules import (
+    SEARCH_RULES,
+    SearchEvidence,
+    read_search_evidence,
+    search_facts,
+)
 from ai500.automl.search_plan import planned_search
 from ai500.automl.search_score import mean_of_searches, search_result
 from ai500.automl.trial_score import score_search
@@ -27,6 +33,8 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.rules.evidence import Evidence, Fact
+from ai500.rules.rule import Rule
 
 
 class ArchitectureSearch:
@@ -38,6 +46,7 @@ class ArchitectureSearch:
     aggregation = "reading the workers' histories and scoring"
     entry_point = "ai500.automl.worker:run"
     member_files: Sequence[str] = (FILE,)
+    rules: Sequence[Rule] = SEARCH_RULES
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree, else the class's, unless the workers' number is set."""
@@ -98,6 +107,14 @@ class ArchitectureSearch:
             mean_of_trials(trials, least_runs=least_runs),
             search=mean_of_searches(searches, variation=variation(spent)),
         )
+
+    def evidence(self, run: RunFolder, trial: int) -> SearchEvidence:
+        """Read the histories of a trial's workers."""
+        return read_search_evidence(run, trial)
+
+    def facts(self, evidence: Evidence) -> Iterable[Fact]:
+        """Yield the facts of a search."""
+        return search_facts(evidence)
 
 
 SEARCH = ArchitectureSearch()

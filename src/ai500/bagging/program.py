@@ -8,7 +8,7 @@ run is, `pipeline/programs.py` knows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,10 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.rules.evidence import Evidence, Fact
+from ai500.rules.facts import ensemble_facts
+from ai500.rules.registry import ENSEMBLE_RULES
+from ai500.rules.rule import Rule
 from ai500.workloads.protocol import load_workload
 
 
@@ -69,6 +73,8 @@ class Program(Protocol):
     """`module:function` that a member's process calls."""
     member_files: Sequence[str]
     """Files that each member leaves beside its record and events."""
+    rules: Sequence[Rule]
+    """Rules that a run of the program is judged by."""
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return P_degree of a member; None: Eq. 5 decides."""
@@ -110,6 +116,12 @@ class Program(Protocol):
     def score_run(self, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
         """Combine the scores of the trials."""
 
+    def evidence(self, run: RunFolder, trial: int) -> object | None:
+        """Read what only this program's rules need of a trial."""
+
+    def facts(self, evidence: Evidence) -> Iterable[Fact]:
+        """Yield the facts of a run that are compared with the reference."""
+
 
 class Ensemble:
     """A bagged ensemble: every member trains the class's model on its own bootstrap."""
@@ -120,6 +132,7 @@ class Ensemble:
     aggregation = "aggregating predictions and scoring"
     entry_point = "ai500.train.member:run"
     member_files: Sequence[str] = ()
+    rules: Sequence[Rule] = ENSEMBLE_RULES
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree."""
@@ -210,6 +223,13 @@ class Ensemble:
     def score_run(self, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
         """Average the kept trials."""
         return mean_of_trials(trials, least_runs=least_runs)
+
+    def evidence(self, run: RunFolder, trial: int) -> None:
+        """Read nothing: the members' records suffice."""
+
+    def facts(self, evidence: Evidence) -> Iterable[Fact]:
+        """Yield the facts of an ensemble."""
+        return ensemble_facts(evidence)
 
 
 def _not_measured(plan: Plan) -> str:

@@ -23,8 +23,8 @@ from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
 from ai500.rules.comparison import Comparison, Difference, compare
-from ai500.rules.evidence import Evidence, evidence_of
-from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level, judge
+from ai500.rules.evidence import Evidence
+from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
 
 SubjectPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a submission's file.")
@@ -62,8 +62,7 @@ class Subject:
 
     def evidence(self) -> Evidence:
         """All it recorded, with the score recomputed from its events."""
-        plan, told, score = scoring.computed(self.run)
-        return evidence_of(self.run, plan=plan, score=score, events=told)
+        return scoring.run_evidence(self.run)
 
 
 @contextlib.contextmanager
@@ -110,7 +109,9 @@ def check(
             _show_problems(subject, as_json=as_json)
             raise typer.Exit(1)
         evidence = subject.evidence()
-        judgement = judge(evidence, level=wanted or subject.level or "hardware", rules=rules)
+        judgement = scoring.judge_evidence(
+            evidence, level=wanted or subject.level or "hardware", version=rules
+        )
     if as_json:
         print(json.dumps(_judgement_json(subject, judgement), indent=2))
     else:
@@ -136,9 +137,9 @@ def diff(
             if subject.problems:
                 raise RuleError(f"{subject.path}: " + "; ".join(subject.problems))
         evidence = one.evidence(), other.evidence()
-        found = compare(
-            *evidence, level=wanted or one.level or other.level or "hardware", rules=rules
-        )
+        at = wanted or one.level or other.level or "hardware"
+        judged = [scoring.judge_evidence(each, level=at, version=rules) for each in evidence]
+        found = compare(*evidence, level=at, judgements=judged)
     if as_json:
         told = _comparison_json((first, second), [each.score for each in evidence], found)
         print(json.dumps(told, indent=2))

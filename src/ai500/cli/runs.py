@@ -31,7 +31,7 @@ from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, Disconnected, InputError
 from ai500.core.interrupts import as_interrupt
-from ai500.jobs import scheduler_context as setting
+from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
@@ -174,7 +174,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
         # Records that nobody keeps up to date, or jobs that wait: the scheduler knows more.
         try:
-            states = setting.known_states(folder, number)
+            states = trial_jobs.active_jobs(folder, number)
         except AI500Error as error:
             print(f"states as last recorded: {error}", file=sys.stderr)
             states = {}
@@ -198,7 +198,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     number = _current_trial(folder, plan)
     was_running = _end_controller(folder)
     if number and load_scheduler(plan.scheduler).outlives_controller:
-        was_running |= setting.cancel_left_behind(folder, number) > 0
+        was_running |= trial_jobs.cancel_orphaned_jobs(folder, number) > 0
     if as_json:
         print(json.dumps({"run": str(path), "was_running": was_running}))
     elif was_running:

@@ -16,7 +16,7 @@ from ai500.core import __version__, schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.jobs.scheduler_context import preview
+from ai500.jobs.trial_jobs import preview
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan

@@ -178,8 +178,9 @@ def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
 
 
 def _mismatch(at: str, expected: str, value: object) -> SchemaError:
-    found = {dict: "a table", list: "a list"}.get(type(value), f"{value!r}")
-    return SchemaError(at, f"expected {expected}, found {found}", value)
+    names: dict[type, str] = {dict: "a table", list: "a list"}
+    shown = names.get(type(value), f"{value!r}")
+    return SchemaError(at, f"expected {expected}, found {shown}", value)
 
 
 def _describe_type(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""The run folder's scores and findings, recomputed from its events at any time. Needs no torch."""
+"""Score and findings of a run folder, recomputed from its events at any time. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any, Literal
 from ai500.core import events
 from ai500.core.errors import JobError
 from ai500.core.events import Event
-from ai500.pipeline.programs import program_of
+from ai500.pipeline.programs import program_of, program_of_class
 from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
-from ai500.rules import checks as checks  # registers the rules
-from ai500.rules.evidence import evidence_of, reference_class
-from ai500.rules.layers import Level, judge
+from ai500.rules.evidence import Evidence, evidence_of, reference_class
+from ai500.rules.judgement import judge
+from ai500.rules.layers import Level
 
 
 def score_run(run: RunFolder) -> Score:
-    """The run's score and findings, recomputed from the events and written down."""
-    plan, told, score = computed(run)
-    for one in score.trials:
-        run_folder.write(run.trial(one.trial).score, one)
+    """Recompute the run's score and findings from its events, and write them."""
+    evidence = run_evidence(run)
+    score = evidence.score
+    for trial in score.trials:
+        run_folder.write(run.trial(trial.trial).score, trial)
     run_folder.write(run.score, score)
-    judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
+    judgement = judge_evidence(evidence)
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
     return score
@@ -34,33 +35,63 @@ def score_run(run: RunFolder) -> Score:
 def judge_run(
     run: RunFolder, *, level: Level = "hardware", rules: str | None = None
 ) -> tuple[Score, Judgement]:
-    """The score recomputed, and what a rule set says at a level; nothing is written."""
-    plan, told, score = computed(run)
-    evidence = evidence_of(run, plan=plan, score=score, events=told)
-    return score, judge(evidence, level=level, rules=rules)
+    """Recompute the score and judge the run by a version of the rule set; write nothing."""
+    evidence = run_evidence(run)
+    return evidence.score, judge_evidence(evidence, level=level, version=rules)
 
 
-def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:
-    """The run's score from its events; nothing is written."""
+def judge_evidence(
+    evidence: Evidence, *, level: Level = "hardware", version: str | None = None
+) -> Judgement:
+    """Judge a run by the rules of its program."""
+    rules = program_of_class(evidence.reference).rules
+    return judge(evidence, rules=rules, level=level, version=version)
+
+
+def run_evidence(run: RunFolder) -> Evidence:
+    """Read the evidence of a run, with the score recomputed from its events."""
+    plan, recorded, score = score_from_events(run)
+    program = program_of(plan)
+    return evidence_of(
+        run,
+        plan=plan,
+        score=score,
+        events=recorded,
+        read_facts=program.facts,
+        read_program_evidence=program.evidence,
+    )
+
+
+def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
+    """Compute the run's score from its events; write nothing."""
     plan = run_folder.read(Plan, run.plan)
-    told = list(events.read(run.events))
-    results = [event.get("trial") for event in told if event["event"] == "aggregate"]
+    recorded = list(events.read(run.events))
+    results = [event.get("trial") for event in recorded if event["event"] == "aggregate"]
     if not results:
-        raise JobError(f"{run.path} has no finished trial yet: `ai500 resume {run.path}`.")
+        raise JobError(
+            f"{run.path} has no finished trial yet.",
+            path=run.path,
+            remedy=f"Run `ai500 resume {run.path}`.",
+        )
+    program = program_of(plan)
     try:
-        numbers = _numbers(results, planned=plan.trials)
-        program = program_of(plan)
         trials = [
-            program.score_trial(plan, told, run.trial(number), number=number) for number in numbers
+            program.score_trial(plan, recorded, run.trial(number), number=number)
+            for number in _numbers(results, planned=plan.trials)
         ]
         _check_finite(trials)
-        return plan, told, program.score_run(trials, least_runs=reference_class(plan).least_runs)
+        score = program.score_run(trials, least_runs=reference_class(plan).least_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise JobError(f"{run.events} is damaged: {error!r}. Is there a backup?") from error
+        raise JobError(
+            f"{run.events} is damaged: {error!r}.",
+            path=run.events,
+            remedy="Restore it from a backup.",
+        ) from error
+    return plan, recorded, score
 
 
 def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:
-    """The trials that have a result, in order."""
+    """Return the numbers of the trials that have a result, in order."""
     for number in results:
         if type(number) is not int or not 1 <= number <= planned:
             raise ValueError(f"a result of trial {number!r}; planned are {planned}")
@@ -76,9 +107,9 @@ def _check_finite(trials: Sequence[TrialScore]) -> None:
 
 
 def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
-    """Finished is a run whose every planned trial is scored, with all its members."""
+    """Return the run's state; it is finished when every planned trial is scored and complete."""
     if run.holder() is not None:
         return "running"
     files = [run.trial(number).score for number in range(1, plan.trials + 1)]
-    whole = all(file.exists() and run_folder.read(TrialScore, file).complete for file in files)
-    return "finished" if whole and run.score.exists() else "stopped"
+    complete = all(file.exists() and run_folder.read(TrialScore, file).complete for file in files)
+    return "finished" if complete and run.score.exists() else "stopped"

@@ -32,8 +32,8 @@ from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.open_store import AnyStore
 from ai500.inventory import machine as system
-from ai500.jobs.scheduler_context import preview, python_of, setting_of
 from ai500.jobs.schedulers import load_scheduler
+from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
 from ai500.parallel import sharing
 from ai500.pipeline import planning
 from ai500.pipeline.data_stages import (
@@ -169,7 +169,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         program=session.program,
         tasks=tasks,
         shares={mapping.member: mapping.shares for mapping in plan.mapping},
-        scheduler=kind.make(setting_of(run, config, plan, trial=number, store=store)),
+        scheduler=kind.make(scheduler_context(run, config, plan, trial=number, store=store)),
         python=python_of(config),
         log=session.log,
         max_retries=config.scheduler.max_retries,

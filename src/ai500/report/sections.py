@@ -14,8 +14,7 @@ from ai500.report.history import MemberHistory
 from ai500.report.run_data import Contents
 from ai500.report.section import Table
 from ai500.report.summary import counted, flops, quality
-from ai500.rules import checks  # noqa: F401 - registers the rules
-from ai500.rules.layers import LAYERS, RULES
+from ai500.rules.layers import LAYERS
 
 NOT_MEASURED = "not measured"
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -363,10 +362,9 @@ class LayerFindings:
 
 def findings_by_layer(contents: Contents) -> list[LayerFindings]:
     """Findings grouped by layer; those about the procedure first."""
-    texts = {one.name: one.text for one in RULES}
     groups: dict[int | None, list[tuple[str, str, str, str]]] = {}
     for one in contents.findings:
-        rule = texts.get(one.rule, one.rule)
+        rule = one.rule_text or one.rule
         groups.setdefault(one.layer, []).append((one.severity, one.message, rule, one.source))
     return [
         LayerFindings(

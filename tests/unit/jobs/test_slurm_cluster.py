@@ -1,15 +1,21 @@
-"""Nodes and partitions as Slurm prints them: recorded from 22.05, written after 20.11 and 23.11."""
+"""Nodes and partitions as Slurm prints them (recorded from 22.05, written after 20.11 and 23.11),
+and the checks of [slurm]."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ai500.config import Config
 from ai500.core.errors import ConfigError
-from ai500.jobs.schedulers.slurm_nodes import (
-    Cluster,
-    cluster_from,
+from ai500.jobs.schedulers.slurm_cluster import (
+    Partition,
+    check_settings,
     is_usable,
     matches,
+    no_node,
+    partition_from,
     read_gpus,
     read_nodes,
 )
@@ -73,40 +79,39 @@ CONFIG = (
 )
 
 
-def _cluster(
-    *, nodes: str = NODES_20_11, partition: str | None = None, constraint: str | None = None
-) -> Cluster:
-    return cluster_from(
-        config=CONFIG, partitions=PARTITIONS, nodes=nodes, partition=partition,
-        constraint=constraint,
-    )  # fmt: skip
+def _partition(
+    name: str | None = None, *, nodes: str = NODES_20_11, constraint: str | None = None
+) -> Partition:
+    return partition_from(
+        config=CONFIG, partitions=PARTITIONS, nodes=nodes, name=name, constraint=constraint
+    )
 
 
 def test_a_node_of_22_05_as_recorded() -> None:
     (node,) = read_nodes(NODES_22_05)
     assert (node.name, node.address, node.cpus) == ("n1", "127.149.0.1", 2)
     assert (node.gpus, node.gpu_type, node.memory_bytes) == (2, "fake", 16000 * 2**20)
-    assert (node.usable, node.why, node.features) == (True, None, ())
+    assert (node.usable, node.reason, node.features) == (True, None, ())
     assert node.partitions == ("batch",)
 
 
 def test_reason_is_the_administrators_and_never_taken_for_fields() -> None:
     _, broken = read_nodes(NODES_20_11)
     assert (broken.state, broken.usable) == ("DOWN*+DRAIN", False)
-    assert broken.why == "DIMM 3 broken, State=IDLE soon"
+    assert broken.reason == "DIMM 3 broken, State=IDLE soon"
 
 
 def test_a_sleeping_cloud_node_is_usable_with_what_jobs_may_have_of_it() -> None:
     asleep, broken = read_nodes(NODES_23_11)
     assert (asleep.usable, asleep.cpus, asleep.gpus, asleep.gpu_type) == (True, 92, 8, "h100")
     assert asleep.memory_bytes == 1_984_000 * 2**20
-    assert (broken.usable, broken.why, broken.memory_bytes) == (False, "Not responding", None)
+    assert (broken.usable, broken.reason, broken.memory_bytes) == (False, "Not responding", None)
     assert broken.address == "broken"
 
 
 def test_a_node_without_reason_tells_its_state() -> None:
     (node,) = read_nodes("NodeName=a CPUTot=4 State=UNKNOWN+NOT_RESPONDING Partitions=x")
-    assert node.why == "its state is UNKNOWN+NOT_RESPONDING"
+    assert node.reason == "its state is UNKNOWN+NOT_RESPONDING"
 
 
 @pytest.mark.parametrize(
@@ -199,34 +204,65 @@ def test_constraint_on_a_node_with_bar_and_baz(constraint: str | None, expected:
 
 
 def test_the_default_partition_and_the_clusters_limits() -> None:
-    cluster = _cluster()
-    assert (cluster.name, cluster.partition, cluster.version) == ("lab", "all", "22.05.8")
-    assert (cluster.max_seconds, cluster.max_array_size) == (None, 10001)
-    assert cluster.accounting is False
-    assert [node.name for node in cluster.nodes] == ["gpu01", "gpu02"]
+    partition = _partition()
+    assert (partition.cluster, partition.name, partition.version) == ("lab", "all", "22.05.8")
+    assert (partition.max_seconds, partition.max_array_size) == (None, 10001)
+    assert partition.accounting is False
+    assert [node.name for node in partition.nodes] == ["gpu01", "gpu02"]
 
 
 def test_a_named_partition_and_a_constraint() -> None:
-    cluster = _cluster(partition="gpu", constraint="a100&ib")
-    assert cluster.max_seconds == 172_800
-    assert [node.name for node in cluster.nodes] == ["gpu01"]
+    partition = _partition("gpu", constraint="a100&ib")
+    assert partition.max_seconds == 172_800
+    assert [node.name for node in partition.nodes] == ["gpu01"]
 
 
 def test_a_partition_that_is_not_up_has_no_usable_node() -> None:
     nodes = NODES_20_11.replace("Partitions=gpu,all", "Partitions=gpu,all,old")
-    first, second = _cluster(nodes=nodes, partition="old").nodes
-    assert (first.usable, first.why) == (False, "partition old is DRAIN")
-    assert second.why == "DIMM 3 broken, State=IDLE soon"
+    first, second = _partition("old", nodes=nodes).nodes
+    assert (first.usable, first.reason) == (False, "partition old is DRAIN")
+    assert second.reason == "DIMM 3 broken, State=IDLE soon"
 
 
 def test_an_unknown_partition_names_the_key_and_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r'slurm.partition = "gpus".*mean "gpu"\?.*gpu, all, old'):
-        _cluster(partition="gpus")
+    with pytest.raises(ConfigError) as caught:
+        _partition("gpus")
+    assert (caught.value.key, caught.value.value) == ("slurm.partition", "gpus")
+    assert '"gpu"?' in caught.value.remedy
+    assert "gpu, all, old" in caught.value.remedy
 
 
 def test_no_default_partition_names_the_key() -> None:
-    with pytest.raises(ConfigError, match=r"slurm.partition is not set.*one of: gpu\."):
-        cluster_from(
+    with pytest.raises(ConfigError) as caught:
+        partition_from(
             config=CONFIG, partitions=PARTITIONS.splitlines()[0], nodes=NODES_20_11,
-            partition=None, constraint=None,
+            name=None, constraint=None,
         )  # fmt: skip
+    assert (caught.value.key, caught.value.value) == ("slurm.partition", None)
+
+
+def _with_limit(time_limit: str) -> Config:
+    config = Config()
+    return replace(config, slurm=replace(config.slurm, time_limit=time_limit))
+
+
+@pytest.mark.parametrize(
+    "text", ["90", "90:00", "2:00:00", "1-12", "1-12:30", "1-12:30:05", "-1", "UNLIMITED"]
+)
+def test_a_time_as_slurm_writes_it(text: str) -> None:
+    check_settings(_with_limit(text))
+
+
+@pytest.mark.parametrize("text", ["2h", "2:00:00:00", "two hours", "1.5", "1-", ""])
+def test_a_time_that_slurm_does_not_know(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_settings(_with_limit(text))
+    assert (caught.value.key, caught.value.value) == ("slurm.time_limit", text)
+
+
+def test_no_usable_node_names_the_key_and_the_states() -> None:
+    drained = no_node("gpu", {"n1": "a fan is loud"}, constraint=None)
+    assert (drained.key, drained.value) == ("slurm.partition", "gpu")
+    assert "n1: a fan is loud" in str(drained)
+    unmatched = no_node("gpu", {}, constraint="h100")
+    assert (unmatched.key, unmatched.value) == ("slurm.constraint", "h100")

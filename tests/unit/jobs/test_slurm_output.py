@@ -1,4 +1,4 @@
-"""What Slurm prints, read: recorded from 22.05 (a real cluster), written after 20.11 and 23.11."""
+"""Parsing of Slurm's output: recorded from 22.05, written after 20.11 and 23.11."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.core.errors import AI500Error
-from ai500.jobs.schedulers.slurm_text import (
+from ai500.jobs.schedulers.slurm_output import (
     STATES,
     compress_tasks,
     expand_tasks,
+    jobs_by_id,
     read_accounting,
     read_queue,
     seconds_of,
-    spread,
     tasks_by_job,
 )
 from ai500.records import JobState
@@ -118,7 +118,7 @@ def test_a_line_that_is_no_row_is_an_error_not_a_lost_job() -> None:
 
 
 def test_rows_of_sacct() -> None:
-    jobs = spread(read_accounting(ACCOUNTING), ["1_1", "1_3", "1_4", "1_10", "1_15", "9"])
+    jobs = jobs_by_id(read_accounting(ACCOUNTING), ["1_1", "1_3", "1_4", "1_10", "1_15", "9"])
     states: dict[str, JobState] = {job_id: job.state for job_id, job in jobs.items()}
     assert states == {"1_1": "failed", "1_3": "running", "1_4": "cancelled", "1_10": "pending"}
     assert (jobs["1_4"].slurm_state, jobs["1_4"].exit_code) == ("CANCELLED", -15)
@@ -127,7 +127,7 @@ def test_rows_of_sacct() -> None:
 
 def test_pending_tasks_are_found_in_their_folded_row() -> None:
     ids = ["54_4", "54_5", "54_6", "54_12", "54_100", "54_101", "60", "54", "5"]
-    jobs = spread(read_queue(QUEUE_22_05), ids)
+    jobs = jobs_by_id(read_queue(QUEUE_22_05), ids)
     assert sorted(jobs) == ["54_100", "54_12", "54_4", "54_5", "60"]
     assert jobs["54_12"] is jobs["54_5"]  # squeue folds them into one row
 
@@ -154,9 +154,9 @@ def test_array_expression_round_trip(tasks: set[int], at_once: int) -> None:
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60), min_size=1))
-def test_spread_is_the_intersection(wanted: set[int], pending: set[int]) -> None:
+def test_jobs_by_id_is_the_intersection(wanted: set[int], pending: set[int]) -> None:
     rows = read_queue(f"7_[{compress_tasks(pending)}]|PENDING|0|0|None")
-    assert set(spread(rows, [f"7_{task}" for task in wanted])) == {
+    assert set(jobs_by_id(rows, [f"7_{task}" for task in wanted])) == {
         f"7_{task}" for task in wanted & pending
     }
 
@@ -171,7 +171,7 @@ def _seconds_to_read(count: int) -> float:
     pending = compress_tasks(range(0, count // 2, 2))  # nothing folds: the worst expression
     rows = "".join(f"9_{task}|COMPLETED|0|0|None\n" for task in range(1, count, 2))
     begin = time.process_time()
-    found = spread(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}"), ids)
+    found = jobs_by_id(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}"), ids)
     seconds = time.process_time() - begin
     assert len(found) == count // 4 + count // 2
     return seconds

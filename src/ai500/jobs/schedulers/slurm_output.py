@@ -1,6 +1,7 @@
-"""What squeue and sacct print, as records: pure functions of text, right for 20.11 to 25.05.
+"""Parse the output of squeue, sacct and `scontrol show config`: pure functions of text.
 
-The formats were read in Slurm's sources and tried on 22.05 with and without accounting.
+The formats follow Slurm's sources from 20.11 to 25.05, and are tested on 22.05 with and without
+accounting.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ai500.records import JobState
 
 STATES: Final[dict[str, JobState]] = {
     "PENDING": "pending",
-    "CONFIGURING": "pending",  # nodes are given, but booting
+    "CONFIGURING": "pending",  # nodes are allocated, but booting
     "POWER_UP_NODE": "pending",
     "EXPEDITING": "pending",
     "REQUEUED": "pending",
@@ -26,7 +27,7 @@ STATES: Final[dict[str, JobState]] = {
     "RESV_DEL_HOLD": "pending",
     "SPECIAL_EXIT": "pending",  # requeued and held, whatever its name says
     "RUNNING": "running",
-    "COMPLETING": "running",  # how it ends is told only afterwards
+    "COMPLETING": "running",  # the final state is reported only afterwards
     "RESIZING": "running",
     "SIGNALING": "running",
     "STAGE_OUT": "running",
@@ -46,26 +47,26 @@ STATES: Final[dict[str, JobState]] = {
     "CANCELLED": "cancelled",
     "REVOKED": "cancelled",  # another cluster of the federation took it
 }
-"""Every word squeue and sacct have for a job's state."""
+"""Every job state of squeue and sacct."""
 
 _LIVE: Final = ("pending", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job or an array task, its state in our words and in Slurm's."""
+    """A job or an array task, with its state in ai500's terms and in Slurm's."""
 
     id: str
     state: JobState
     slurm_state: str
     reason: str | None = None
     exit_code: int | None = None
-    """As Python tells it: minus the signal's number for a job that a signal ended."""
+    """Exit code; negative for a job that a signal killed, as in Python's subprocess."""
     restarts: int | None = None
 
 
 def seconds_of(time_text: str) -> int | None:
-    """Slurm's `MM`, `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`; None without a limit."""
+    """Convert `MM`, `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM` or `D-HH:MM:SS`; None: no limit."""
     if not time_text[:1].isdigit():  # UNLIMITED, INFINITE, NONE, NOT_SET, Partition_Limit, N/A
         return None
     days, dash, clock = time_text.rpartition("-")
@@ -79,16 +80,27 @@ def seconds_of(time_text: str) -> int | None:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def read_config(text: str) -> dict[str, str]:
+    """Parse `Key = value` lines of `scontrol show config`."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def has_accounting(config: dict[str, str]) -> bool:
+    """Return True if the cluster runs slurmdbd, which sacct queries."""
+    return "slurmdbd" in config.get("AccountingStorageType", "")
+
+
 def expand_tasks(text: str) -> Iterator[tuple[int, int, int]]:
-    """`0-5,7-20:2%3` → (0, 5, 1), (7, 20, 2): first, last, step."""
+    """Parse `0-5,7-20:2%3` → (0, 5, 1), (7, 20, 2): first, last, step."""
     for part in text.partition("%")[0].split(","):
-        if found := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
-            first, last, step = found.groups()
+        if match := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+            first, last, step = match.groups()
             yield int(first), int(last or first), int(step or 1)
 
 
 def compress_tasks(tasks: Iterable[int]) -> str:
-    """{0, 1, 2, 7} → `0-2,7`."""
+    """Format {0, 1, 2, 7} → `0-2,7`."""
     numbers = sorted(set(tasks))
     if not numbers:
         return ""
@@ -99,26 +111,30 @@ def compress_tasks(tasks: Iterable[int]) -> str:
 
 
 def tasks_by_job(ids: Iterable[str]) -> dict[str, set[int]]:
-    """`12`, `34_5`, `34_6` → {"12": {}, "34": {5, 6}}."""
-    found: dict[str, set[int]] = defaultdict(set)
+    """Group `12`, `34_5`, `34_6` → {"12": {}, "34": {5, 6}}."""
+    by_job: dict[str, set[int]] = defaultdict(set)
     for job_id in ids:
         base, array, task = job_id.partition("_")
-        tasks = found[base]
+        tasks = by_job[base]
         if array:
             tasks.add(int(task))
-    return dict(found)
+    return dict(by_job)
 
 
 def read_queue(text: str) -> Iterator[SlurmJob]:
-    """Rows `id|state|restarts|exit code|reason` of squeue; ids may be `1234_[5-99%4,120]`."""
+    """Parse rows `id|state|restarts|exit code|reason` of squeue.
+
+    Waiting tasks of an array share a row with an id such as `1234_[5-99%4,120]`.
+    """
     for line in text.splitlines():
         if not line.strip() or line.startswith("CLUSTER:"):
             continue
         parts = line.split("|", 4)
         if len(parts) < 5:
             raise AI500Error(
-                f"squeue answered {line!r}, which is not in the format it was asked for. "
-                "Report this with the output of `squeue --version`."
+                f"squeue printed {line!r}, which is not in the requested format.",
+                value=line,
+                remedy="Report this with the output of `squeue --version`.",
             )
         job_id, word, restarts, code, reason = (part.strip() for part in parts)
         state = STATES.get(word, "running")
@@ -134,7 +150,7 @@ def read_queue(text: str) -> Iterator[SlurmJob]:
 
 
 def read_accounting(text: str) -> Iterator[SlurmJob]:
-    """Rows `id|state|exit code` of sacct."""
+    """Parse rows `id|state|exit code` of sacct."""
     for line in text.splitlines():
         job_id, _, rest = line.partition("|")
         words, _, code = rest.partition("|")
@@ -145,26 +161,28 @@ def read_accounting(text: str) -> Iterator[SlurmJob]:
             yield SlurmJob(job_id, state, word, reason, _exit_code(code, state))
 
 
-def spread(rows: Iterable[SlurmJob], wanted: Collection[str]) -> dict[str, SlurmJob]:
-    """The wanted ids that the rows tell of, at a cost that follows rows and tasks, not M × rows.
+def jobs_by_id(rows: Iterable[SlurmJob], ids: Collection[str]) -> dict[str, SlurmJob]:
+    """Assign rows to those of `ids` that they describe.
 
-    Tasks that squeue folds into one row share it: 100,000 may wait, and are asked about often.
+    Tasks that squeue folds into one row share it, and the cost is linear in rows and tasks:
+    100,000 tasks may wait, and each poll assigns all of them.
     """
-    tasks = tasks_by_job(wanted)
-    ids = set(wanted)
-    found: dict[str, SlurmJob] = {}
+    tasks = tasks_by_job(ids)
+    ids = set(ids)
+    jobs: dict[str, SlurmJob] = {}
     for row in rows:
         base, bracket, expression = row.id.partition("_[")
         if not bracket:
             if row.id in ids:
-                found[row.id] = row
+                jobs[row.id] = row
             continue
         for task in _common(expression.rstrip("]"), tasks.get(base, set())):
-            found[f"{base}_{task}"] = row
-    return found
+            jobs[f"{base}_{task}"] = row
+    return jobs
 
 
 def _common(expression: str, tasks: set[int]) -> Iterator[int]:
+    """Yield the tasks that the expression names."""
     for first, last, step in expand_tasks(expression):
         span = range(first, last + 1, step)
         small, large = (span, tasks) if len(span) <= len(tasks) else (tasks, span)
@@ -172,7 +190,7 @@ def _common(expression: str, tasks: set[int]) -> Iterator[int]:
 
 
 def _exit_code(text: str, state: JobState) -> int | None:
-    """`7:0` (sacct, squeue from 23.02 on) or a wait status such as 1792 (squeue before)."""
+    """Parse `7:0` (sacct, squeue since 23.02) or a wait status such as 1792 (older squeue)."""
     if state in _LIVE or not text:
         return None
     code, colon, number = text.partition(":")
@@ -181,5 +199,5 @@ def _exit_code(text: str, state: JobState) -> int | None:
     status = int(code)
     returned, killed = (status, int(number)) if colon else ((status >> 8) & 0xFF, status & 0x7F)
     if killed:
-        return -killed if killed <= 64 else None  # 125 is Slurm's mark for "out of memory"
+        return -killed if killed <= 64 else None  # Slurm uses 125 for "out of memory"
     return returned if returned or state == "done" else None
