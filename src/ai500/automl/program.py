@@ -15,12 +15,13 @@ from ai500.automl.rules import (
 )
 from ai500.automl.search_plan import planned_search
 from ai500.automl.search_score import mean_of_searches, search_result
+from ai500.automl.sections import search_report
 from ai500.automl.trial_score import score_search
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.program import ProgramSettings, TrialCost
 from ai500.config import Config
 from ai500.core.events import Event
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import kept_trials, mean_of_trials, variation
 from ai500.records import (
@@ -33,6 +34,8 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.report.run_data import RunData
+from ai500.report.run_report import ProgramReport
 from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.rule import Rule
 
@@ -83,7 +86,7 @@ class ArchitectureSearch:
         trial: TrialFolder,
         *,
         finished: Sequence[int],
-        store: AnyStore,
+        store: Store,
         bootstraps: Sequence[BootstrapRecord],
     ) -> EnsembleResult:
         """Return the best model of each worker that finished."""
@@ -115,6 +118,10 @@ class ArchitectureSearch:
     def facts(self, evidence: Evidence) -> Iterable[Fact]:
         """Yield the facts of a search."""
         return search_facts(evidence)
+
+    def report(self, run: RunData) -> ProgramReport:
+        """Return a search's part of the report."""
+        return search_report(run)
 
 
 SEARCH = ArchitectureSearch()

@@ -16,11 +16,12 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.score import score_trial
+from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
 from ai500.core.errors import ConfigError
 from ai500.core.events import Event
 from ai500.data.bootstrap import recorded_counts
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials
 from ai500.records import (
@@ -34,6 +35,8 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.report.run_data import RunData
+from ai500.report.run_report import ProgramReport
 from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.facts import ensemble_facts
 from ai500.rules.registry import ENSEMBLE_RULES
@@ -103,7 +106,7 @@ class Program(Protocol):
         trial: TrialFolder,
         *,
         finished: Sequence[int],
-        store: AnyStore,
+        store: Store,
         bootstraps: Sequence[BootstrapRecord],
     ) -> EnsembleResult:
         """Combine the results of the members that finished."""
@@ -121,6 +124,9 @@ class Program(Protocol):
 
     def facts(self, evidence: Evidence) -> Iterable[Fact]:
         """Yield the facts of a run that are compared with the reference."""
+
+    def report(self, run: RunData) -> ProgramReport:
+        """Return the part of a run's report that depends on the program."""
 
 
 class Ensemble:
@@ -190,7 +196,7 @@ class Ensemble:
         trial: TrialFolder,
         *,
         finished: Sequence[int],
-        store: AnyStore,
+        store: Store,
         bootstraps: Sequence[BootstrapRecord],
     ) -> EnsembleResult:
         """Average the members' predictions, and draw the workload's pictures of them."""
@@ -230,6 +236,10 @@ class Ensemble:
     def facts(self, evidence: Evidence) -> Iterable[Fact]:
         """Yield the facts of an ensemble."""
         return ensemble_facts(evidence)
+
+    def report(self, run: RunData) -> ProgramReport:
+        """Return an ensemble's part of the report."""
+        return ensemble_report(run)
 
 
 def _not_measured(plan: Plan) -> str:

@@ -30,7 +30,7 @@ from ai500.core.errors import (
 )
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
 from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
@@ -45,6 +45,7 @@ from ai500.pipeline.data_stages import (
     remove_staged,
     sample,
 )
+from ai500.pipeline.reporting import write_report
 from ai500.pipeline.scoring import score_run
 from ai500.pipeline.session import Observer, Session
 from ai500.records import (
@@ -58,7 +59,6 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
 from ai500.workloads.class_data import class_source
 
 
@@ -209,7 +209,7 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
 
 
 def aggregate(
-    session: Session, number: int, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+    session: Session, number: int, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> None:
     """Aggregation: combine the results of the members that finished, and record them."""
     run, plan, program = session.run, session.plan, session.program

@@ -20,7 +20,7 @@ from ai500.workloads.detection.mean_average_precision import mean_average_precis
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.image_store import Samples
+    from ai500.data.store import Samples
     from ai500.records.illustrations import Drawn
 
 CLASSES = {

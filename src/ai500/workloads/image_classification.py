@@ -15,7 +15,7 @@ from ai500.workloads.models.resnet_plan import resnet_plan
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.image_store import ImageSource, Samples
+    from ai500.data.store import DataSource, Samples
 
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)
@@ -123,7 +123,7 @@ class ImageClassification:
     draws_per_image = 5
     capturable = True
 
-    def source(self, problem_class: ProblemClass) -> ImageSource | None:
+    def source(self, problem_class: ProblemClass) -> DataSource | None:
         """Generated images below `full`; ImageNet is the user's to bring."""
         return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
 

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500.cli.start import AsJson
+from ai500.cli.options import AsJson, TrustedKeys
 from ai500.cli.terminal import console, rows, show_problems
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import nearest
@@ -35,10 +35,6 @@ LevelName = Annotated[
 ]
 RulesVersion = Annotated[
     str | None, typer.Option("--rules", help="Version of the rule set. Default: the newest.")
-]
-TrustedKeys = Annotated[
-    Path | None,
-    typer.Option("--trusted-keys", help="A public key (PEM), or a folder of them: who is known."),
 ]
 VERDICTS = {
     "same": "same as the reference",

@@ -161,6 +161,11 @@ def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> l
     return placed
 
 
+def room_for(ticks: Ticks) -> float:
+    """Return the pixels that the labels of a y axis need at the largest text."""
+    return max(50.0, 14 + 0.6 * LARGEST_TEXT * max(map(len, ticks.labels)))
+
+
 def text(place: Point, content: str, css: str = "", *, anchor: str = "start") -> str:
     """One line of text; what it says is escaped here."""
     return (

@@ -15,18 +15,20 @@ from typing import Annotated
 import typer
 
 from ai500.bagging.member_views import Collector, MemberView
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,
     DataPath,
+    RunPath,
     Runs,
     SchedulerName,
     Settings,
     WorkloadName,
     load_config,
 )
-from ai500.cli.terminal import Terminal, console, members_table, show_score
+from ai500.cli.score_view import show_score
+from ai500.cli.terminal import Terminal, console, members_table
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, Disconnected, InputError
@@ -36,16 +38,17 @@ from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
+from ai500.pipeline.reporting import write_report
+from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
+from ai500.roofline import page as roofline_page
 
 CANCEL_SECONDS = 240.0
 Detach = Annotated[
     bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder, e.g. runs/my-run.")]
 
 
 def run(
@@ -257,6 +260,8 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     """
     folder = RunFolder.open(path)
     scoring.score_run(folder)
+    profile_page.write_report_section(folder)
+    roofline_page.write_report_section(folder)
     write_report(folder)
     where = str(folder.report.resolve())
     print(json.dumps({"report": where}) if as_json else where)

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.runs import RunPath
-from ai500.cli.start import AsJson, DataPath, SchedulerName, Settings
+from ai500.cli.options import AsJson, DataPath, RunPath, SchedulerName, Settings, TrustedKeys
 from ai500.cli.terminal import Terminal, console, rows, show_problems
 from ai500.config import Config
 from ai500.core import schema
@@ -35,10 +34,6 @@ from ai500.workloads.protocol import load_workload
 DIFFERENCES_SHOWN = 20
 SubmissionPath = Annotated[
     Path, typer.Argument(metavar="FILE", help="The submission, e.g. mine.ai500.")
-]
-TrustedKeys = Annotated[
-    Path | None,
-    typer.Option("--trusted-keys", help="A public key (PEM), or a folder of them: who is known."),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -10,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.report import figures, svg
-from ai500.report.figures import Bar, Level, Row
+from ai500.bagging.sections import epochs_chart, learning_rate_chart, mean_curve
+from ai500.report.charts import svg
+from ai500.report.charts.dot_chart import DotRow, DotRows
+from ai500.report.charts.line_chart import Level
+from ai500.report.charts.timeline import Bar, Row, Timeline, lanes_of
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 NUMBERS = st.floats(min_value=-1e15, max_value=1e15, allow_nan=False)
@@ -71,9 +73,7 @@ def test_labels_keep_apart_and_inside(wanted: list[float]) -> None:
 def test_up_to_32_members_are_lines_and_more_are_a_band() -> None:
     few = {m: [(1, 0.1 * m), (2, 0.2 * m)] for m in range(32)}
     many = {m: [(1, 0.1 * m), (2, 0.2 * m)] for m in range(33)}
-    drawn = [
-        figures.epochs_figure(curves, title="t", y_title="y", epochs=2) for curves in (few, many)
-    ]
+    drawn = [epochs_chart(curves, y_title="y", epochs=2).svg("t") for curves in (few, many)]
     assert classes(drawn[0], "polyline").count("member") == 32
     assert classes(drawn[0], "polygon") == []
     assert classes(drawn[1], "polyline").count("member") == 2  # the band's edges
@@ -82,20 +82,20 @@ def test_up_to_32_members_are_lines_and_more_are_a_band() -> None:
 
 def test_the_mean_is_that_of_the_members_that_came_as_far_as_any() -> None:
     curves = {0: [(1, 0.2), (2, 0.4)], 1: [(1, 0.4), (2, 0.8)], 2: [(1, 9.0)]}
-    epochs, means = zip(*figures.mean_curve(curves), strict=True)
+    epochs, means = zip(*mean_curve(curves), strict=True)
     assert epochs == (1, 2)
     assert means == pytest.approx((0.3, 0.6))
 
 
 def test_levels_are_lines_across_the_figure_with_names() -> None:
-    level = Level("target", 0.8, "target")
-    drawn = figures.epochs_figure({0: [(1, 0.5)]}, title="t", y_title="y", epochs=1, levels=[level])
+    levels = [Level("target 0.8", 0.8, "target")]
+    drawn = epochs_chart({0: [(1, 0.5)]}, y_title="y", epochs=1, levels=levels).svg("t")
     assert "target" in classes(drawn, "line")
     assert ">target 0.8<" in drawn
 
 
 def test_a_single_evaluation_is_a_dot() -> None:
-    drawn = figures.epochs_figure({0: [(1, 0.5)]}, title="t", y_title="y", epochs=1)
+    drawn = epochs_chart({0: [(1, 0.5)]}, y_title="y", epochs=1).svg("t")
     assert "member dot" in classes(drawn, "circle")
 
 
@@ -104,14 +104,14 @@ def test_overlapping_attempts_lie_side_by_side() -> None:
         return Bar(member, start, end, job_started=None, finished=True)
 
     row = Row("slot 0", (bar(0, 0, 10), bar(1, 1, 9), bar(2, 10, 12)))
-    assert [[bar.member for bar in lane] for lane in figures._lanes(row)] == [[0, 2], [1]]
+    assert [[bar.member for bar in lane] for lane in lanes_of(row.bars)] == [[0, 2], [1]]
 
 
 def test_a_timeline_shows_start_up_and_what_did_not_finish() -> None:
     rows = [
         Row("slot 0", (Bar(0, 0, 5, None, finished=False), Bar(0, 8, 10, 6, finished=True))),
     ]
-    drawn = figures.timeline(rows, seconds=10, title="t")
+    drawn = Timeline(rows, 10).svg("t")
     assert classes(drawn, "rect") == ["bar broken", "bar"]
     assert classes(drawn, "line").count("startup") == 1
 
@@ -119,8 +119,8 @@ def test_a_timeline_shows_start_up_and_what_did_not_finish() -> None:
 def test_names_from_disk_are_escaped() -> None:
     rows = [Row(HOSTILE, (Bar(0, 0, 1, None, finished=True),))]
     drawn = [
-        figures.timeline(rows, seconds=1, title=HOSTILE),
-        figures.epochs_figure({0: [(1, 0.5)]}, title=HOSTILE, y_title=HOSTILE, epochs=1),
+        Timeline(rows, 1).svg(HOSTILE),
+        epochs_chart({0: [(1, 0.5)]}, y_title=HOSTILE, epochs=1).svg(HOSTILE),
     ]
     for figure in drawn:
         assert "<script" not in figure
@@ -128,12 +128,9 @@ def test_names_from_disk_are_escaped() -> None:
 
 
 def test_a_learning_rate_keeps_its_corners() -> None:
-    drawn = figures.learning_rate_figure(
-        lambda step: 0.4 if step < 12_345 else 0.04,
-        total_steps=225_000,
-        corners=[12_345],
-        title="t",
-    )
+    drawn = learning_rate_chart(
+        lambda step: 0.4 if step < 12_345 else 0.04, total_steps=225_000, corners=[12_345]
+    ).svg("t")
     line = ElementTree.fromstring(drawn).find(".//{*}polyline")
     assert line is not None
     points = [tuple(map(float, pair.split(","))) for pair in line.get("points", "").split()]
@@ -143,8 +140,12 @@ def test_a_learning_rate_keeps_its_corners() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
-def test_every_trial_is_a_dot(count: int) -> None:
-    vflops = {n: 1e12 + n * 1e6 for n in range(1, count + 1)}
-    drawn = figures.trials_figure(vflops, mean=math.fsum(vflops.values()) / count, title="t")
+def test_every_row_is_a_dot_and_names_never_touch(count: int) -> None:
+    rows = [DotRow(f"trial {number}", [1 + number / 1000]) for number in range(count)]
+    drawn = DotRows(rows, "TFLOPS", 1.0, "mean 1").svg("t")
     assert len(classes(drawn, "circle")) == count
-    assert "VFLOPS, in TFLOPS" in drawn
+    assert ">mean 1<" in drawn
+    names = [text for text in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
+             if (text.text or "").startswith("trial")]  # fmt: skip
+    heights = [float(text.get("y", "")) for text in names]
+    assert all(b - a >= svg.LABEL_GAP - 0.1 for a, b in pairwise(heights))
