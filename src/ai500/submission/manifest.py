@@ -65,14 +65,7 @@ REQUIRED_FILES = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json"
                   "events.jsonl", "score.json", "findings.json", "judgement.json")  # fmt: skip
 TRIAL_FILES = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
-<<<<<<< HEAD
-MEMBER_NEEDS = ("task.json", "events.jsonl", "record.json")
-"""Of each worker of a search besides: its score is computed from it."""
-=======
 MEMBER_FILES = ("task.json", "events.jsonl", "record.json")
-# Required of each worker of a search, whose score is computed from it.
-HISTORY = "history.jsonl"
->>>>>>> house
 MAX_TEXT = 200
 
 
@@ -326,13 +319,8 @@ def required_files(plan: Plan) -> Iterator[str]:
     for trial in range(1, plan.trials + 1):
         yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_FILES)
         for member in range(plan.ensemble_size):
-<<<<<<< HEAD
-            needs = (*MEMBER_NEEDS, *program_of(plan).member_files)
-            yield from (f"trials/{trial:02d}/members/{member:03d}/{n}" for n in needs)
-=======
-            names = MEMBER_FILES if plan.search is None else (*MEMBER_FILES, HISTORY)
+            names = (*MEMBER_FILES, *program_of(plan).member_files)
             yield from (f"trials/{trial:02d}/members/{member:03d}/{name}" for name in names)
->>>>>>> house
 
 
 def info_problems(info: Info) -> Iterator[tuple[str, str]]:

@@ -29,14 +29,9 @@ PATTERNS = (
     "run.json", "config.toml", "plan.json", "system.json", "events.jsonl",
     *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
-<<<<<<< HEAD
-    *(f"trials/*/members/*/{name}" for name in submission.MEMBER_NEEDS),
+    *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
     "trials/*/members/*/log.txt",
     *(f"trials/*/members/*/{name}" for program in PROGRAMS for name in program.member_files),
-=======
-    *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
-    "trials/*/members/*/log.txt", f"trials/*/members/*/{submission.HISTORY}",
->>>>>>> house
 )  # fmt: skip
 """Files of a run folder that are submitted: not data, checkpoints, predictions, nor the secret of
 the barrier server. Bootstraps are submitted as digests; they follow from the seeds."""
