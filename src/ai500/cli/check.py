@@ -68,7 +68,7 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
     from ai500.submission.verify import contradictions
 
     if path.is_dir():
-        with submission.explaining(str(path)):
+        with submission.contradictions_as_errors(str(path)):
             yield Subject(path, RunFolder.open(path), level=None, signature=None)
         return
     if not path.exists():
@@ -76,10 +76,10 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
             f"{path}: no such run folder or submission. "
             "`ai500 run` makes a run folder, `ai500 submit` a submission of it."
         )
-    with submission.opened(path, trusted_keys=trusted_keys) as found:
-        found.refuse_foreign()
+    with submission.open_submission(path, trusted_keys=trusted_keys) as found:
+        found.require_submission()
         level = found.info.level if found.info else None
-        with submission.explaining(str(path)):
+        with submission.contradictions_as_errors(str(path)):
             problems = list(found.problems)
             if not problems:
                 problems += contradictions(found.run, run_folder.read(Plan, found.run.plan))

@@ -37,6 +37,7 @@ from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.reporting import write_report
 from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
@@ -161,7 +162,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
     views = {member: MemberView(member) for member in range(plan.ensemble_size)}
-    Collector(folder, trial=number, members=list(views)).show_all(views)
+    Collector(
+        folder,
+        trial=number,
+        members=list(views),
+        read_details=program_of(plan).details_reader(trial),
+    ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         view = views[job.member]

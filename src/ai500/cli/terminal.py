@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.progress import WorkerView
+from ai500.automl.progress import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_the_end
 from ai500.core.units import human_seconds, human_si
 
@@ -122,8 +122,9 @@ class Terminal:
         for view in views:
             waits = view.reason if view.state == "pending" else None
             now = (view.state, view.epoch, waits)
-            if view.worker is not None:
-                now = (view.state, view.worker.models, waits)
+            worker = worker_view(view)
+            if worker is not None:
+                now = (view.state, worker.models, waits)
             if self._printed.get(view.member) != now and (waits or view.state != "pending"):
                 self._printed[view.member] = now
                 console.print("  " + _line(view), markup=False, soft_wrap=True)
@@ -131,8 +132,9 @@ class Terminal:
 
 def _line(view: MemberView) -> str:
     """Format a member within 80 columns; `ai500 status` also shows its throughput."""
-    if view.worker is not None:
-        return _worker_line(view, view.worker)
+    worker = worker_view(view)
+    if worker is not None:
+        return _worker_line(view, worker)
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -156,7 +158,7 @@ def _active(views: Sequence[MemberView]) -> list[MemberView]:
 
 def members_table(views: Sequence[MemberView]) -> RenderableType:
     """Tabulate each member's state, epoch, loss, quality, images/s and time left."""
-    if any(view.worker is not None for view in views):
+    if any(worker_view(view) is not None for view in views):
         return _workers_table(_active(views), of=views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("member", justify="right")
@@ -201,7 +203,7 @@ def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> 
     for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
         table.add_column(name, justify="right")
     for view in shown:
-        worker = view.worker or WorkerView()
+        worker = worker_view(view) or WorkerView()
         table.add_row(
             str(view.member),
             view.state,
@@ -216,7 +218,7 @@ def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> 
 
 
 def _search_totals(views: Sequence[MemberView]) -> str:
-    workers = [view.worker for view in views if view.worker is not None]
+    workers = [worker for view in views if (worker := worker_view(view)) is not None]
     errors = [worker.best_error for worker in workers if worker.best_error is not None]
     rates = [worker.flops for worker in workers if worker.flops is not None]
     done = sum(view.state == "done" for view in views)
