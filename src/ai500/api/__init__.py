@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from ai500.core.errors import JobError as JobError
     from ai500.core.errors import RuleError as RuleError
     from ai500.core.errors import RunFolderError as RunFolderError
-    from ai500.data.image_store import Samples as Samples
+    from ai500.data.image_store_writer import GeneratedImages as GeneratedImages
+    from ai500.data.store import DataSource as DataSource
+    from ai500.data.store import Samples as Samples
+    from ai500.data.store import Store as Store
     from ai500.jobs.launchers import Container as Container
     from ai500.jobs.launchers import Launcher as Launcher
     from ai500.jobs.launchers import Wrap as Wrap
@@ -79,7 +82,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "AI500Error", "ConfigError", "DataError", "EnvironmentLacksError", "InputError",
         "JobError", "RuleError", "RunFolderError",
     ),
-    "ai500.data.image_store": ("Samples",),
+    "ai500.data.image_store_writer": ("GeneratedImages",),
+    "ai500.data.store": ("DataSource", "Samples", "Store"),
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
     "ai500.jobs.schedulers": (
         "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",

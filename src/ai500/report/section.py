@@ -7,11 +7,13 @@ a file and read back (`core.schema`), so that an instrument leaves its section i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from markupsafe import Markup
+
+from ai500.report.charts import Chart
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,16 @@ class Figure:
     """A chart with its caption; without a chart the caption says why there is none."""
 
     title: str
-    svg: Markup | None
+    chart: Chart | None
     caption: str
+    alternative: str = ""
+    """Text for screen readers in place of the chart; empty: the title."""
+
+    @property
+    def svg(self) -> Markup | None:
+        """The chart as SVG; charts escape every text."""
+        chart = self.chart
+        return None if chart is None else Markup(chart.svg(self.alternative or self.title))
 
 
 @dataclass(frozen=True)
@@ -136,4 +146,18 @@ class Section:
     @property
     def anchor(self) -> str:
         """Identifier of the section in links."""
-        return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
+        return slug(self.title)
+
+
+def slug(title: str) -> str:
+    """Return a title as a word of letters, digits and hyphens."""
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
+
+
+def figures_of(blocks: Iterable[Block]) -> Iterator[Figure]:
+    """Yield the figures of blocks in order, folded ones included."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            yield from (figure for figure in block.figures if isinstance(figure, Figure))
+        elif isinstance(block, Folded):
+            yield from figures_of(block.blocks)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.train.feed import Batch, Feed
 from ai500.train.memory import free_bytes
 

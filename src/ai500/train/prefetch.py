@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 
 HOST_BUFFERS = 2
 """One is read into while the other is copied from."""

@@ -28,9 +28,8 @@ from ai500.inventory.node import (
     recorded_nodes,
 )
 from ai500.inventory.software import software
+from ai500.pipeline.reporting import write_report
 from ai500.records import run_folder
-from ai500.report.html import render
-from ai500.report.run_data import read_contents
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 CPUINFO = """\
@@ -243,7 +242,8 @@ def test_the_report_shows_the_nodes_and_the_users_notes(tmp_path: Path, root: Pa
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')
     run_folder.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
-    page = render(read_contents(run))
+    write_report(run)
+    page = run.report.read_text(encoding="utf-8")
     assert "Xeon Test" in page and "Maker Rack 9" in page
     assert "fat &lt;b&gt;tree&lt;/b&gt;" in page
 

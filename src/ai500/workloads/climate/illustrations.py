@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.data.climate.schema import CLASSES
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.records.illustrations import Drawn, Illustrations, Kind, Picture, Shading
 from ai500.workloads.climate import painting
 from ai500.workloads.detection.curves import COLUMNS, precision_recall_charts
