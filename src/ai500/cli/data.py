@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.start import AsJson, ClassName, WorkloadName
+from ai500.cli.options import AsJson, ClassName, WorkloadName
 from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
 from ai500.core.errors import InputError, RuleError

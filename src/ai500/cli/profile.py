@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import console, rows, shown
 from ai500.core import schema
 from ai500.core.atomic import write_json

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500.cli.start import AsJson
+from ai500.cli.options import AsJson, TrustedKeys
 from ai500.cli.terminal import console, rows, show_problems
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import nearest
@@ -35,10 +35,6 @@ LevelName = Annotated[
 ]
 RulesVersion = Annotated[
     str | None, typer.Option("--rules", help="Version of the rule set. Default: the newest.")
-]
-TrustedKeys = Annotated[
-    Path | None,
-    typer.Option("--trusted-keys", help="A public key (PEM), or a folder of them: who is known."),
 ]
 VERDICTS = {
     "same": "same as the reference",
@@ -72,7 +68,7 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
     from ai500.submission.verify import contradictions
 
     if path.is_dir():
-        with submission.explaining(str(path)):
+        with submission.contradictions_as_errors(str(path)):
             yield Subject(path, RunFolder.open(path), level=None, signature=None)
         return
     if not path.exists():
@@ -80,10 +76,10 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
             f"{path}: no such run folder or submission. "
             "`ai500 run` makes a run folder, `ai500 submit` a submission of it."
         )
-    with submission.opened(path, trusted_keys=trusted_keys) as found:
-        found.refuse_foreign()
+    with submission.open_submission(path, trusted_keys=trusted_keys) as found:
+        found.require_submission()
         level = found.info.level if found.info else None
-        with submission.explaining(str(path)):
+        with submission.contradictions_as_errors(str(path)):
             problems = list(found.problems)
             if not problems:
                 problems += contradictions(found.run, run_folder.read(Plan, found.run.plan))

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.start import AsJson
-from ai500.cli.submitting import TrustedKeys
+from ai500.cli.options import AsJson, TrustedKeys
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, human_si

@@ -15,18 +15,20 @@ from typing import Annotated
 import typer
 
 from ai500.bagging.member_views import Collector, MemberView
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,
     DataPath,
+    RunPath,
     Runs,
     SchedulerName,
     Settings,
     WorkloadName,
     load_config,
 )
-from ai500.cli.terminal import Terminal, console, members_table, show_score
+from ai500.cli.score_view import show_score
+from ai500.cli.terminal import Terminal, console, members_table
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, Disconnected, InputError
@@ -35,6 +37,7 @@ from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.reporting import write_report
 from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
@@ -46,7 +49,6 @@ CANCEL_SECONDS = 240.0
 Detach = Annotated[
     bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder, e.g. runs/my-run.")]
 
 
 def run(
@@ -160,7 +162,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """The members from what is on disk; nothing is written."""
     trial = folder.trial(number)
     views = {member: MemberView(member) for member in range(plan.ensemble_size)}
-    Collector(folder, trial=number, members=list(views)).show_all(views)
+    Collector(
+        folder,
+        trial=number,
+        members=list(views),
+        read_details=program_of(plan).details_reader(trial),
+    ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         view = views[job.member]
