@@ -29,11 +29,11 @@ from ai500.core.errors import Disconnected, InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.units import human_seconds, human_si
 from ai500.report.formats import flops
-from ai500.study.definition import Choices, Study
+from ai500.study.definition import Study, StudyOptions
 from ai500.study.folder import StudyFolder, finished_runs
-from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare
+from ai500.study.planning import NOT_MEASURED_YET, PreparedStudy, check_same_study, prepare
 from ai500.study.records import StudyResult
-from ai500.study.run_study import conduct, draw
+from ai500.study.run_study import run_study, write_results
 from ai500.study.studies import STUDIES, study_named
 
 app = typer.Typer(
@@ -121,7 +121,7 @@ def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
         given = [key for key in (*CONFIGURING, "runs") if key in asked and key != "config"]
         config = load_config(asked["config"], **{key: asked[key] for key in given})
         choices = {key: asked[key] for key in ("max_members", "seeds") if key in asked}
-        _study(name, config, Choices(**choices), **{key: asked[key] for key in CONDUCTING})
+        _study(name, config, StudyOptions(**choices), **{key: asked[key] for key in CONDUCTING})
 
     options = CONFIGURING | own | CONDUCTING
     # Typer reads a command's options from its signature; five functions with twelve equal
@@ -155,7 +155,7 @@ def report(
     Example: ai500 study report runs/study-scaling-image_classification-smoke
     """
     folder = StudyFolder.open(path)
-    draw(folder, study_named(folder.read_plan().study))
+    write_results(folder, study_named(folder.read_plan().study))
     where = str(folder.report.resolve())
     print(json.dumps({"report": where}) if as_json else where)
 
@@ -163,7 +163,7 @@ def report(
 def _study(
     name: str,
     config: Config,
-    choices: Choices,
+    choices: StudyOptions,
     *,
     points: str | None,
     out: Path | None,
@@ -192,7 +192,7 @@ def _study(
     signal.signal(signal.SIGTERM, as_interrupt)
     signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
-        result = conduct(folder, prepared, terminal)
+        result = run_study(folder, prepared, terminal)
     _show_result(result, study, folder, as_json=as_json)
 
 
@@ -200,9 +200,9 @@ def _as_disconnection(number: int, frame: object) -> None:
     raise Disconnected
 
 
-def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> None:
+def _show_plan(prepared: PreparedStudy, folder: StudyFolder, *, as_json: bool) -> None:
     """How many runs, how long, how much energy."""
-    waiting = prepared.waiting()
+    waiting = prepared.pending()
     costs = [prepared.estimates[one.name] for one in waiting]
     if as_json:
         told = {
@@ -227,7 +227,11 @@ def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> Non
             lines.append((one.label, "not asked for now"))
         else:
             found = prepared.estimates[one.name]
-            about = NOT_YET if found.seconds is None else f"about {human_seconds(found.seconds)}"
+            about = (
+                NOT_MEASURED_YET
+                if found.seconds is None
+                else f"about {human_seconds(found.seconds)}"
+            )
             lines.append((one.label, f"to run, {about}"))
     rows(f"Study {study.name} ({study.source}): {plan.workload}, {plan.problem_class}", lines)
     totals = [
@@ -251,10 +255,10 @@ def _total(known: list[float | None], written: Callable[[float], str]) -> str:
     if not known:
         return "none"
     if not values:
-        return NOT_YET
+        return NOT_MEASURED_YET
     unknown = len(known) - len(values)
     return f"about {written(sum(values))}" + (
-        f", and {unknown} points {NOT_YET}" if unknown else ""
+        f", and {unknown} points {NOT_MEASURED_YET}" if unknown else ""
     )
 
 
@@ -268,7 +272,7 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             (
                 one.label,
                 f"VFLOPS {flops(one.score.vflops)}, FLOPS {flops(one.score.flops)}"
-                f"{'' if one.trusted else ' (speed means nothing here)'}, "
+                f"{'' if one.timing_valid else ' (speed means nothing here)'}, "
                 f"{one.score.quality_name} {one.score.ensemble_quality:.4f}",
             )
             for one in result.points
