@@ -66,16 +66,16 @@ def groups(mapping: Iterable[Mapping], sharing: Sharing) -> list[tuple[int, ...]
     """The members of each process, in the order of their first ones."""
     found: dict[object, list[int]] = {}
     for one in mapping:
-        key = (one.wave, one.shares) if sharing.how == "process" else one.member
+        key = (one.wave, one.shares) if sharing.mode == "process" else one.member
         found.setdefault(key, []).append(one.member)
     return [tuple(members) for members in found.values()]
 
 
 def describe_sharing(sharing: Sharing, members: int) -> str:
     """For the terminal and the report."""
-    if sharing.how == "alone":
+    if sharing.mode == "alone":
         return "each member has its accelerators for itself"
-    if sharing.how == "process":
+    if sharing.mode == "process":
         return f"one process trains the {members} members of an accelerator, step by step in turn"
     return f"{members} processes share each accelerator: {sharing.reason}"
 

@@ -82,7 +82,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         batch_size=hyper.batch_size,
     )
     wanted = config.run.trials
-    trials = problem_class.least_runs if wanted == "valid" else wanted
+    trials = problem_class.required_runs if wanted == "valid" else wanted
     plan = Plan(
         workload=config.workload,
         problem_class=config.problem_class,

@@ -26,7 +26,7 @@ from ai500.operations import count
 from ai500.parallel import spans
 from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
-    UNKEPT_STEPS,
+    DISCARDED_STEPS,
     WARM_UP_STEPS,
     RankCapture,
     captured_trace,
@@ -72,12 +72,12 @@ class Tracing:
         self._trace = trace
         self._plain = WARM_UP_STEPS
         self._under = self._plain + steps
-        self._kept = self._under + UNKEPT_STEPS
+        self._kept = self._under + DISCARDED_STEPS
         self._end = self._kept + steps
         self._began = 0.0
         self._profiler = profile(
             activities=_activities(device),
-            schedule=schedule(wait=0, warmup=UNKEPT_STEPS, active=steps, repeat=1),
+            schedule=schedule(wait=0, warmup=DISCARDED_STEPS, active=steps, repeat=1),
             on_trace_ready=self._save,
             experimental_config=_all_threads(),
         )
@@ -131,7 +131,7 @@ def capture(member: Member, wanted: Profiling, *, rank: Rank) -> None:
     folder, device = member.folder.path, member.feed.device
     recording: Tracing | Counting = (
         Tracing(wanted.steps, device=device, trace=captured_trace(folder, rank.rank))
-        if wanted.how == "trace"
+        if wanted.mode == "trace"
         else Counting(wanted.steps, device=device)
     )
     known = {one.name: getattr(member.feed, one.name) for one in fields(Feed)}

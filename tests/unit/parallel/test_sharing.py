@@ -32,7 +32,7 @@ def test_one_process_where_steps_can_be_recorded(wish, of, settings, how, becaus
         "precision": "mixed-bf16",
     }  # fmt: skip
     found = decide(wish, of, **(known | settings))
-    assert (found.how, because in found.reason) == (how, True)
+    assert (found.mode, because in found.reason) == (how, True)
     assert because in describe_sharing(found, 4)
 
 
