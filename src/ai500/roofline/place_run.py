@@ -15,7 +15,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
 from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
 from ai500.records.run_folder import RunFolder
@@ -153,12 +153,10 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
     The shipped count applies if it agrees with the members' own; else the model is traced again,
     where torch is installed. None: neither is possible.
     """
-    official = shipped(plan.workload, plan.problem_class, counted.convention)
-    by_matmul = shipped(plan.workload, plan.problem_class, "matmul")
-    if official and by_matmul and official.forward == counted.forward_per_image:
-        return Operations(
-            "matmul", by_matmul.forward, by_matmul.backward, by_matmul.update, by_matmul.parameters
-        )
+    official = shipped_operations(plan.workload, plan.problem_class, counted.convention)
+    by_matmul = shipped_operations(plan.workload, plan.problem_class, "matmul")
+    if official and by_matmul and official.forward_per_image == counted.forward_per_image:
+        return by_matmul
     try:
         from ai500.operations import count
 
@@ -173,13 +171,7 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
         return None
     if traced.parameters != counted.parameters:
         return None
-    return Operations(
-        "matmul",
-        traced.forward_per_image,
-        traced.backward_per_image,
-        traced.update,
-        traced.parameters,
-    )
+    return traced.per_image
 
 
 def _place_point(
