@@ -141,7 +141,7 @@ def test_a_file_that_is_no_submission_is_one_error(
     for arguments in (["check", path], ["check", path, "--json"], ["verify", path]):
         code, out, err = ai500(*arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith(f"error: given: not a submission but {kind}. Expected is a file that")
+        assert err.startswith(f"error: given: not a submission but {kind}. Expected: a file that")
 
 
 def test_a_tar_of_another_program_is_told_so(ai500: Run, clean: Path, tmp_path: Path) -> None:
