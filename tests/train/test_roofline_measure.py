@@ -34,7 +34,7 @@ def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_p
     partial = wait_for_kernels(out)
     command.interrupt()
     assert command.wait() == 130
-    assert "goes on where it stopped" in command.err
+    assert "run the same command again" in command.err
     kept = run_folder.read(RooflineRecord, out)
     assert not kept.complete
     shown = start("roofline", "--show", out)
