@@ -18,7 +18,7 @@ from ai500.bagging.score import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.metrics.trials import mean_of_trials
-from ai500.operations.shipped import shipped, shipped_model
+from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import (
     BootstrapRecord,
@@ -125,7 +125,8 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
 def official_shape() -> Shape:
     """A run of the real class `smoke` that no rule objects to."""
     definition = load_workload("image_classification").problem_classes["smoke"]
-    counted, model = (find("image_classification", "smoke") for find in (shipped, shipped_model))
+    counted = shipped_operations("image_classification", "smoke")
+    model = shipped_model("image_classification", "smoke")
     assert counted is not None
     assert model is not None
     return Shape(
@@ -135,9 +136,7 @@ def official_shape() -> Shape:
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
         definition=definition,
-        operations=Operations(
-            "aiperf", counted.forward, counted.backward, counted.update, counted.parameters
-        ),
+        operations=counted,
         graph_sha256=model.graph_sha256,
     )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ai500.bagging.job_controller import log_tail
+from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.core import __version__, events
@@ -30,6 +31,7 @@ from ai500.jobs.trial_jobs import ACTIVE, job_spec, python_of, scheduler_context
 from ai500.parallel import placement
 from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.session import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
@@ -82,7 +84,7 @@ def profile(request: Request, observer: Observer) -> Profile:
     wanted = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in wanted]
     plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
-    if plans[0].search is not None:
+    if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: there is no step of it to profile. Profile "
             "a run of image_classification instead."
@@ -322,6 +324,7 @@ class _Job:
             bootstraps=bootstraps,
             placements=placements,
             config=self._config,
+            program=ENSEMBLE,
         )
         hyper = task.hyperparameters
         needed = -(-steps_in_all(profiling.steps) // task.steps_per_epoch)

@@ -1,6 +1,6 @@
 """AIPerf (SPEC §6): every member is a worker that searches architectures and trains them.
 
-Data, inputs and loss are Image Classification's; what a worker does is in `ai500.automl`.
+Data, inputs and loss are Image Classification's; the search is in `ai500.automl`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _class(
     search: Search,
     reference: Hyperparameters,
 ) -> ProblemClass:
-    """On the data of Image Classification's class of the same name."""
+    """Define a class on the data of Image Classification's class of the same name."""
     return dataclasses.replace(
         images.CLASSES[name],
         ensemble_size=1,
@@ -135,11 +135,11 @@ class AutoML(images.ImageClassification):
     quality_name = "top-1 error"
     quality_direction: Literal["higher", "lower"] = "lower"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    data_of = "image_classification"
-    capturable = False  # each round has another model, and so another step
+    data_workload = "image_classification"
+    capturable = False  # every round trains another model, with another step
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
-        """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
+        """Build the initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
         from ai500.workloads.models.architecture_network import Network
 
         assert problem_class.search is not None
@@ -152,10 +152,10 @@ class AutoML(images.ImageClassification):
         )
 
     def parallel_plan(self, problem_class: ProblemClass) -> None:
-        """None: every model is another one; a worker's accelerators share the batch."""
+        """Return None: models differ; a worker's accelerators share the batch."""
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
-        """Share of samples whose most probable class is not the true one."""
+        """Compute the fraction of samples whose most probable class is not the true one."""
         return 1.0 - super().quality(predictions, labels)
 
 

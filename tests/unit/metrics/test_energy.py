@@ -313,7 +313,10 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
 ) -> None:
     _, measured = metered_run(tmp_path / "measured", trials=1, metered=(1,))
     _, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
-    for score, words in ((measured, "300 W of accelerators; "), (run, "not measured (the report")):
+    for score, words in (
+        (measured, "300 W of accelerators; "),
+        (run, "not measured (see the report"),
+    ):
         narrow = Console(width=80, record=True, file=io.StringIO())
         monkeypatch.setattr(terminal, "console", narrow)
         score_view.show_score(score, [])
