@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ai500.ranking.entries import ID_LENGTH, Entry, Ranked, quality_ratio
+from ai500.metrics.quality import quality_ratio
+from ai500.ranking.entries import ID_LENGTH, Entry, Ranked
 from ai500.records.findings import LayerVerdict
 from tests.support import synthetic_run
 from tests.support.submitted import OPTIONS, packed, submittable_run

@@ -64,7 +64,7 @@ class RunFacts:
     traffic: Traffic | None
     """Bytes counted per step, mean of the members; None: not counted."""
     analytical: Traffic | None
-    bytes: str
+    traffic_source: str
     convention: str
     operations_per_step: float
     flops_factor: float
@@ -96,7 +96,7 @@ def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         convention=run.convention,
         score_convention=run.score.convention,
         score_flops=run.score.flops,
-        bytes=run.bytes,
+        traffic_source=run.traffic_source,
         warnings=tuple(_warnings(run, record)),
         placed=tuple(placed),
         ceilings=record,
@@ -133,7 +133,7 @@ def read_run(folder: RunFolder) -> RunFacts:
         members=members,
         traffic=_mean(counted) if len(counted) == len(counts) else None,
         analytical=traffic.analytical(plan, parameters=members[0].parameters),
-        bytes=counts[0][1],
+        traffic_source=counts[0][1],
         convention=placed.convention,
         operations_per_step=placed.training(images=images, steps=steps) / steps,
         flops_factor=placed.training(images=images, steps=steps)
@@ -189,7 +189,7 @@ def _place_point(
     bound, limit = _bound(run, record, standing)
     return Placed(
         model="single node" if nodes == 1 else "distributed",
-        what="member" if is_member else "ensemble",
+        subject="member" if is_member else "ensemble",
         nodes=nodes,
         ranks=ranks,
         flops=flops * run.flops_factor,
@@ -357,7 +357,7 @@ def _warnings(run: RunFacts, record: RooflineRecord) -> list[str]:
             f"operations are counted by {run.convention}, ceilings as 2 per multiply-add: no "
             "count by `matmul` is available."
         )
-    if run.bytes == "not counted":
+    if run.traffic_source == "not counted":
         consequence = "the analytical count is used" if run.analytical else "COI is not measured"
         mode = "sharded" if parallel.sharded else parallel.mode
         warnings.append(f"bytes sent are not counted in this mode ({mode}): {consequence}.")

@@ -71,7 +71,7 @@ def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFold
     (member,) = placement.placed
     assert placement.convention == "matmul"
     assert (member.model, member.nodes, member.ranks) == ("distributed", 2, 4)
-    assert placement.bytes == "counted"
+    assert placement.traffic_source == "counted"
     between, inside = member.links
     assert (between.scope, inside.scope) == ("between_nodes", "inside_node")
     assert between.bytes_per_step == inside.bytes_per_step == pytest.approx(SENT)
@@ -104,8 +104,8 @@ def test_what_would_help_over_two_nodes(run: RunFolder) -> None:
     (member,) = placement.placed
     advice = next(one for one in member.advice if one.change == "hierarchical all-reduce")
     assert advice.setting == 'communication.mode = "hierarchical"'
-    assert advice.at_most == pytest.approx(1.5)
-    assert advice.never_more == pytest.approx(1.5 * member.attainable_flops / member.flops)
+    assert advice.gain_at_roof == pytest.approx(1.5)
+    assert advice.gain_limit == pytest.approx(1.5 * member.attainable_flops / member.flops)
 
 
 def test_more_traffic_inside_nodes_takes_back_what_hierarchy_gains(run: RunFolder) -> None:
