@@ -112,7 +112,7 @@ def timed_window(
 def description(task: Task) -> Path:
     """Where this node is described as the member sees it."""
     trial = RunFolder(Path(task.run)).trial(task.trial)
-    return trial.system_of(platform.node(), task.member)
+    return trial.node_description(platform.node(), task.member)
 
 
 def _backends(device: torch.device) -> str:
