@@ -11,7 +11,7 @@ from ai500.parallel.parallelism_controller import members_by_node
 from ai500.records import OFFICIAL_CONVENTION, BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.records.run_folder import RunFolder
 
-TRAIN, SEARCH = "ai500.train.member:run", "ai500.automl.worker:run"
+TRAIN, SEARCH = "ai500.train.member_process:run", "ai500.automl.worker:run"
 
 
 def member_tasks(
