@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format docs benchmarks clean debian-packages
+.PHONY: help run test test-fast test-long check format docs benchmarks clean debian-packages
 
 help: ## what there is to make
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ run: $(VENV)/.run ## install, run class smoke, report (WORKLOAD=extreme_weather 
 test: $(VENV)/.test debian-packages ## all tests but the long ones
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=20 -m "not long and not serial"
 	$(BIN)/python -m pytest -m "serial and not long"
+
+test-fast: $(VENV)/.test ## unit and paper tests that train nothing and need no Debian package
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not serial and not slow" tests/unit tests/paper
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
 	$(BIN)/python -m pytest -m long

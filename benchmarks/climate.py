@@ -29,8 +29,7 @@ from ai500.workloads.climate.events import draw_events
 from ai500.workloads.climate.generator import add_grain, draw
 from ai500.workloads.climate.noise import Draws, magnified
 from ai500.workloads.climate.patterns import Canvas
-from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
-from ai500.workloads.climate.writer import generate_years
+from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe, generate_years
 
 REPEATS = 3
 BATCH = 4

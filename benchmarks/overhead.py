@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
-from ai500.data.image_store import Split, Store
+from ai500.data.image_store import ImageSplit, ImageStore
 from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
@@ -88,7 +88,7 @@ class Interleaved:
             yield batch
 
 
-def make_store(path: Path) -> Store:
+def make_store(path: Path) -> ImageStore:
     """A small store of smoke-like images."""
     return generate(
         path,
@@ -100,7 +100,7 @@ def make_store(path: Path) -> Store:
 
 
 def inside_ai500(
-    folder: Path, store: Store, *, bare: Iterator[None]
+    folder: Path, store: ImageStore, *, bare: Iterator[None]
 ) -> tuple[Interleaved, Callable[[], None]]:
     """Return the feed of the real loop, and a function that trains one epoch: feed, steps,
     schedule, checkpoint, events, progress."""
@@ -136,7 +136,7 @@ def inside_ai500(
     return feed, epoch
 
 
-def bare_steps(split: Split) -> Iterator[None]:
+def bare_steps(split: ImageSplit) -> Iterator[None]:
     """Plain PyTorch on the same data, a step at a time; neither loop evaluates."""
     torch.manual_seed(1)
     model = WORKLOAD.model(CLASS)

@@ -43,6 +43,7 @@ from ai500.cli.terminal import members_table
 from ai500.config import load
 from ai500.core import events
 from ai500.jobs.schedulers import slurm_commands
+from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.pipeline import stages as pipeline
 from ai500.records.run_folder import RunFolder
 
@@ -200,7 +201,7 @@ def counted_calls() -> Iterator[tuple[Counter[str], list[int]]]:
         calls[words[0]] += 1
         return run_slurm(words, timeout=timeout, stdin=stdin)
 
-    def look(ids: Sequence[str]) -> dict[str, slurm_commands.SlurmJob]:
+    def look(ids: Sequence[str]) -> dict[str, SlurmJob]:
         before = calls.total()
         found = job_states(ids)
         per_look.append(calls.total() - before)

@@ -17,11 +17,13 @@ from typing import Any
 
 import typer.main
 
+from ai500.automl.rules import SEARCH_RULES
 from ai500.cli import app
 from ai500.config import Config, documented_keys
 from ai500.core import plugins
-from ai500.rules import document
 from ai500.rules.decisions import DECISIONS
+from ai500.rules.document import document
+from ai500.rules.registry import ENSEMBLE_RULES
 
 DOCS = Path(__file__).parent
 NOT_RUN = {
@@ -65,7 +67,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
-        DOCS / "rules.md": document.document(),
+        DOCS / "rules.md": document(tuple(dict.fromkeys((*ENSEMBLE_RULES, *SEARCH_RULES)))),
         **{path: with_generated(path.read_text(encoding="utf-8")) for path in mixed},
     }
 

@@ -1,24 +1,20 @@
-"""Real parts that several tests share: a tiny store, and `ai500` as a process of its own."""
+"""Fixtures that several tests share: a tiny store, a finished run, and `ai500` as a process."""
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
 
-from ai500.core import events
 from ai500.data.image_store_writer import generate
 from ai500.workloads.learnable_images import SMOKE
+from tests.support.commands import TINY, Command, Start
 
 # The machine is shared: how long a case takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
@@ -26,8 +22,28 @@ hypothesis.settings.load_profile("shared machine")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell: commands of the tests would not hear their Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-SOURCE = Path(__file__).parents[1] / "src"
-TINY = {"train": 512, "validation": 128}
+
+BUDGET_SECONDS = {
+    "unit": 420, "paper": 30, "train": 360, "jobs": 240, "browser": 120, "docs": 150, "gpu": 30,
+}  # fmt: skip
+"""Seconds of one worker that each folder may take in `make test` on two idle cores: 12 minutes of
+two workers. A folder over its budget is marked in the summary; move its slowest test to `long`."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the time of each folder beside its budget."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[Path(report.nodeid).parts[1]] += report.duration
+    if sum(seconds.values()) < 60:
+        return  # a part of the tests
+    terminalreporter.section("seconds per folder, summed over workers")
+    for folder, taken in sorted(seconds.items()):
+        budget = BUDGET_SECONDS.get(folder, 0)
+        mark = "  OVER BUDGET" if taken > budget else ""
+        terminalreporter.write_line(f"tests/{folder:10} {taken:7.0f} of {budget}{mark}")
 
 
 @pytest.fixture(scope="session")
@@ -37,48 +53,6 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classes = [f"class {number}" for number in range(SMOKE.classes)]
     generate(path, replace(SMOKE, seed=7), name="tiny", classes=classes, splits=TINY, workers=1)
     return path
-
-
-class Command:
-    """`python -m ai500 …` in the background, from the source tree."""
-
-    def __init__(
-        self,
-        *arguments: str | Path,
-        cwd: Path,
-        environment: dict[str, str],
-        largest_file_bytes: int = resource.RLIM_INFINITY,
-    ) -> None:
-        limit = f"--fsize={largest_file_bytes if largest_file_bytes > 0 else 'unlimited'}"
-        self.process = subprocess.Popen(
-            ["prlimit", limit, sys.executable, "-m", "ai500", *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": str(SOURCE), **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.out = ""
-        self.err = ""
-
-    def wait(self, timeout: float = 240) -> int:
-        """The exit code; what was printed is in `out` and `err`."""
-        self.out, self.err = self.process.communicate(timeout=timeout)
-        assert "Traceback" not in self.err.split("the end of")[0], self.err
-        return self.process.returncode
-
-    def kill(self) -> None:
-        """SIGKILL: no chance to clean up."""
-        self.process.kill()
-        self.process.communicate()
-
-    def interrupt(self) -> None:
-        """Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
-
-
-Start = Callable[..., Command]
 
 
 @pytest.fixture
@@ -107,34 +81,6 @@ def start(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     yield begin
     for command in commands:
         command.kill()
-
-
-def wait_for(
-    log: Path, event: str, *, timeout: float = 120, where: Callable[[Any], bool] = lambda _: True
-) -> events.Event:
-    """The first such event of a log, as soon as it is there."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        for found in events.read(log):
-            if found["event"] == event and where(found):
-                return found
-        time.sleep(0.02)
-    raise AssertionError(f"no {event!r} in {log} within {timeout} s")
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Workers and launchers whose command line names this folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if str(folder).encode() in command and b"worker" in command and state != "Z":
-                found.append(int(entry.name))
-    return found
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ from ai500.parallel.cuda_graph import GradientGraph
 from ai500.train import precision
 from ai500.workloads.detection.faster_rcnn import RESNET50_FPN, FasterRCNN
 from ai500.workloads.detection.losses import detection_loss
-from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.nms import nms_mask
 from ai500.workloads.detection.roi_align import roi_align
 
 CHANNELS, HEIGHT, WIDTH = 16, 768, 1152
@@ -182,7 +182,7 @@ def check_suppression(batch: int) -> None:
     boxes = torch.cat([corner, corner + size], dim=2)
     scores = torch.arange(number, 0, -1, device=DEVICE).float()
     everyone = torch.ones(rows, number, dtype=torch.bool, device=DEVICE)
-    kept = survivors(boxes, everyone, threshold=0.7)
+    kept = nms_mask(boxes, everyone, threshold=0.7)
     different = sum(
         set(nms(row, scores, 0.7).tolist()) != set(mine.nonzero().flatten().tolist())
         for row, mine in zip(boxes, kept, strict=True)
@@ -193,7 +193,7 @@ def check_suppression(batch: int) -> None:
         for image in boxes.view(batch, 5 * number, 4):
             batched_nms(image, scores.repeat(5), level, 0.7)
 
-    mine = milliseconds(lambda: survivors(boxes, everyone, threshold=0.7))
+    mine = milliseconds(lambda: nms_mask(boxes, everyone, threshold=0.7))
     print(
         f"nms, batch {batch}: {different} of {rows} sets differ; "
         f"ours {mine:.2f} ms, torchvision {milliseconds(theirs):.2f} ms"

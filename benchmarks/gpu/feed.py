@@ -29,9 +29,10 @@ import torch
 from torch import Tensor
 
 from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
-from ai500.data.climate.store import ClimateStore
-from ai500.data.image_store import FRAMES, Samples, Split
+from ai500.data.climate.store import FRAME_LAYOUT, ClimateStore
+from ai500.data.image_store import ImageSplit
 from ai500.data.resumable_work import available_cores
+from ai500.data.store import Samples
 from ai500.records import ProblemClass
 from ai500.train.feed import Batch, Feed
 from ai500.train.prefetch import read_ahead
@@ -203,7 +204,7 @@ def measure(fed: Fed, load: StandIn | None) -> None:
 
 def packed(folder: Path, *, count: int) -> Fed:
     """A split of so many images: a block of random ones over and over, each with its number."""
-    split = Split(folder, "train", count, (256, 256, 3))
+    split = ImageSplit(folder, "train", count, (256, 256, 3))
     images, labels, _ = split.columns
     block = np.random.default_rng(0).integers(0, 256, (256, images.row_bytes), dtype=np.uint8)
     with images.path.open("wb") as file:
@@ -239,9 +240,9 @@ def climate(folder: Path, *, frames: int) -> Iterator[Fed]:
             yield Fed(name, samples, batch, WEATHER, known, FRAME_RATES)
 
 
-def _staged(folder: Path, count: int, drawn: np.ndarray) -> Split:
+def _staged(folder: Path, count: int, drawn: np.ndarray) -> ImageSplit:
     """Frames as `data.stage` leaves them on a node."""
-    split = Split(folder, "frames", count, (HEIGHT, WIDTH, len(CHANNELS)), FRAMES)
+    split = ImageSplit(folder, "frames", count, (HEIGHT, WIDTH, len(CHANNELS)), FRAME_LAYOUT)
     images, labels, _ = split.columns
     with images.path.open("wb") as file:
         file.write(images.header())

@@ -28,8 +28,8 @@ from benchmarks.gpu.energy import Spent, measure_energy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
-from ai500.data.climate.store import ClimateStore
-from ai500.data.open_store import AnyStore, open_store
+from ai500.data.open_store import open_store
+from ai500.data.store import Store
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch
@@ -57,12 +57,10 @@ class Ready:
             yield self._batch
 
 
-def task_of(options: argparse.Namespace, store: AnyStore, folder: Path) -> Task:
+def task_of(options: argparse.Namespace, store: Store, folder: Path) -> Task:
     """A member of that class, but for the name of its folder."""
     defined = load_workload(options.workload).problem_classes[options.problem_class]
-    if isinstance(store, ClimateStore):
-        statistics = (store.statistics.mean, store.statistics.deviation)
-        defined = dataclasses.replace(defined, normalization=statistics)
+    defined = dataclasses.replace(defined, normalization=store.normalization())
     train = store.splits["train"].count
     counts = BOOTSTRAP.draw(train, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)

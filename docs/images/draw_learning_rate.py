@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from ai500.report import svg
-from ai500.report.svg import Frame, Scale
+from ai500.report.charts import svg
+from ai500.report.charts.svg import Frame, Scale
 from ai500.train.learning_rate import planned, scaled_peak
 from ai500.workloads.image_classification import CLASSES
 

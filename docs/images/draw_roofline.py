@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope, standalone
 from ai500.roofline import published as v2
-from ai500.roofline.figures import Mark, Roof, Slope, roofline_figure, standalone
 
 FOLDER = Path(__file__).parent
 SCALE = 16 / (v2.NODES * v2.GPUS_PER_NODE)
@@ -28,7 +28,7 @@ def pictures() -> dict[str, str]:
 def recorded(numbers: v2.Recorded, title: str) -> str:
     """The roofs of one part of Fig. 9."""
     slopes = [Slope(name, rate) for name, rate in numbers.bandwidths.items()]
-    return standalone(roofline_figure(roofs(numbers, share=1), slopes, [], title=title))
+    return standalone(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
 
 
 def roofs(numbers: v2.Recorded, *, share: float) -> list[Roof]:
@@ -54,9 +54,8 @@ def sixteen_gpus() -> str:
     ]
     slopes = [Slope("2 × Ethernet", ewa.bytes_per_second)]
     title = "V2 at 16 GPUs, as in its Fig. 15"
-    return standalone(
-        roofline_figure(roofs(v2.DISTRIBUTED, share=SCALE), slopes, marks, title=title)
-    )
+    chart = RooflineChart(roofs(v2.DISTRIBUTED, share=SCALE), slopes, marks)
+    return standalone(chart.svg(title))
 
 
 if __name__ == "__main__":

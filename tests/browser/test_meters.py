@@ -9,9 +9,9 @@ from ai500.bagging.score import score_trial
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials
+from ai500.pipeline.reporting import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
 from tests.support.chromium import TEXT_COLLISIONS
 from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, write_log
 from tests.support.synthetic_run import BEGAN, Shape, write_synthetic_run

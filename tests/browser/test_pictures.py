@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
+from ai500.pipeline.reporting import write_report
 from ai500.records import run_folder
 from ai500.records.illustrations import Illustrations
-from ai500.report.html import write_report
 from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.support.synthetic_detections import climate_store, write_illustrated_run
 from tests.support.synthetic_run import Shape

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog
 
+from ai500.pipeline.reporting import write_report
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
 from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
 from tests.support.synthetic_run import Shape, write_synthetic_run
 

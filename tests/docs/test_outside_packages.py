@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCE, Start
+from tests.support.commands import SOURCE, Start
 from tests.support.docs_examples import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"

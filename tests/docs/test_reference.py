@@ -9,9 +9,10 @@ from types import ModuleType
 
 import pytest
 
+from ai500.automl.rules import SEARCH_RULES
 from ai500.config import documented_keys
 from ai500.core import plugins
-from ai500.rules.layers import RULES
+from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.workloads.protocol import load_workload
 from tests.support.docs_examples import ROOT, examples_of
 
@@ -55,7 +56,7 @@ def test_every_key_of_the_configuration_is_explained() -> None:
 
 def test_every_rule_is_on_the_page_of_rules() -> None:
     page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    for rule in RULES:
+    for rule in (*ENSEMBLE_RULES, *SEARCH_RULES):
         assert rule.text, f"{rule.name}: no docstring"
         assert f"| {rule.name} |" in page
 

@@ -15,7 +15,7 @@ from ai500.train import precision
 from ai500.train.precision.loss_scaling import LossScaling
 from ai500.workloads.detection.faster_rcnn import SMALL, FasterRCNN
 from ai500.workloads.detection.losses import TrainingOutputs, detection_loss
-from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.nms import nms_mask
 from ai500.workloads.detection.roi_align import roi_align
 
 pytestmark = [
@@ -43,9 +43,9 @@ def test_suppression_is_torchvisions() -> None:
     torch.manual_seed(0)
     boxes = _boxes(20, 500)
     scores = torch.arange(500, 0, -1, device=DEVICE).float()
-    kept = survivors(boxes, torch.ones(20, 500, dtype=torch.bool, device=DEVICE), threshold=0.7)
-    for row, mine in zip(boxes, kept, strict=True):
-        assert torch.equal(ops.nms(row, scores, 0.7).sort().values, mine.nonzero().flatten())
+    kept = nms_mask(boxes, torch.ones(20, 500, dtype=torch.bool, device=DEVICE), threshold=0.7)
+    for row, mask in zip(boxes, kept, strict=True):
+        assert torch.equal(ops.nms(row, scores, 0.7).sort().values, mask.nonzero().flatten())
 
 
 def test_roi_align_is_torchvisions() -> None:
@@ -53,14 +53,15 @@ def test_roi_align_is_torchvisions() -> None:
     torch.manual_seed(0)
     features = torch.randn(2, 8, 24, 36, device=DEVICE, requires_grad=True)
     boxes = _boxes(2, 50)
-    mine = roi_align([features], boxes, strides=(4,), first_size=1.0, bins=7)
+    result = roi_align([features], boxes, strides=(4,), first_size=1.0, bins=7)
     as_xy = [image[:, [1, 0, 3, 2]].contiguous() for image in boxes]
-    theirs = ops.roi_align(features, as_xy, 7, 1 / 4, 2, aligned=True)
-    mine = mine.flatten(0, 1).transpose(1, 2).reshape_as(theirs)
-    torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
-    weight = torch.randn_like(theirs)
+    expected = ops.roi_align(features, as_xy, 7, 1 / 4, 2, aligned=True)
+    result = result.flatten(0, 1).transpose(1, 2).reshape_as(expected)
+    torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
+    weight = torch.randn_like(expected)
     ours, reference = (
-        torch.autograd.grad(out, features, weight, retain_graph=True)[0] for out in (mine, theirs)
+        torch.autograd.grad(out, features, weight, retain_graph=True)[0]
+        for out in (result, expected)
     )
     torch.testing.assert_close(ours, reference, atol=1e-4, rtol=1e-4)
 

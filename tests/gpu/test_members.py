@@ -19,7 +19,7 @@ from ai500.train.member import Member
 from ai500.train.shared_process import MemberGroup, feed_from_device
 from ai500.train.step import eager_step
 from ai500.train.step_strategies import StepStrategy, graph_strategies
-from tests.conftest import Start
+from tests.support.commands import Start
 from tests.support.noise_members import Shape, make_member, make_tasks
 
 GPU = torch.device("cuda", 0)

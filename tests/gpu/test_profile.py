@@ -9,7 +9,7 @@ import torch
 
 from ai500.profile.record import Profile
 from ai500.records import run_folder
-from tests.conftest import Start
+from tests.support.commands import Start
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,7 @@ import torch
 from ai500.records import run_folder
 from ai500.roofline import timing
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth, peak_of
-from tests.conftest import Command
+from tests.support.commands import Command
 
 pytestmark = [
     pytest.mark.gpu,

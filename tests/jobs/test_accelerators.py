@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 from tests.support.slurm.cluster import Cluster
 
 AGENT = """#!/bin/bash

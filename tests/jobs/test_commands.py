@@ -10,7 +10,9 @@ import pytest
 
 from ai500.core.errors import AI500Error, ConfigError, EnvironmentLacksError
 from ai500.jobs.schedulers import slurm_commands as commands
-from ai500.jobs.schedulers.slurm_commands import SlurmJob, SlurmUnavailableError
+from ai500.jobs.schedulers.slurm_cluster import read_partition
+from ai500.jobs.schedulers.slurm_commands import SlurmUnavailableError
+from ai500.jobs.schedulers.slurm_output import SlurmJob
 from tests.support.slurm.cluster import Cluster
 
 NAME = "a name; with 'quotes' | ü, and $HOME"
@@ -61,34 +63,34 @@ def _are(states: dict[str, str]) -> Callable[[dict[str, SlurmJob]], bool]:
 
 
 def test_the_cluster_is_read(here: Cluster) -> None:
-    found = commands.read_cluster(partition=None, constraint=None)
-    assert [node.name for node in found.nodes] == here.names
-    assert {node.cpus for node in found.nodes} == {here.settings.cpus}
-    assert {node.memory_bytes for node in found.nodes} == {here.settings.memory_mib * 2**20}
-    assert all(node.usable and node.address.count(".") == 3 for node in found.nodes)
-    assert found.max_array_size == here.settings.max_array_size
-    assert (found.accounting, found.max_seconds) == (False, None)
-    assert found.version.startswith(here.run("sinfo", "--version").split()[1])
+    partition = read_partition(None, constraint=None)
+    assert [node.name for node in partition.nodes] == here.names
+    assert {node.cpus for node in partition.nodes} == {here.settings.cpus}
+    assert {node.memory_bytes for node in partition.nodes} == {here.settings.memory_mib * 2**20}
+    assert all(node.usable and node.address.count(".") == 3 for node in partition.nodes)
+    assert partition.max_array_size == here.settings.max_array_size
+    assert (partition.accounting, partition.max_seconds) == (False, None)
+    assert partition.version.startswith(here.run("sinfo", "--version").split()[1])
 
 
 def test_a_drained_node_says_why(here: Cluster) -> None:
     name = here.names[0]
     here.run("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=a fan is loud")
     try:
-        nodes = {
-            node.name: node for node in commands.read_cluster(partition=None, constraint=None).nodes
-        }
+        nodes = {node.name: node for node in read_partition(None, constraint=None).nodes}
     finally:
         here.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
-    assert (nodes[name].usable, nodes[name].why) == (False, "a fan is loud")
+    assert (nodes[name].usable, nodes[name].reason) == (False, "a fan is loud")
     assert nodes[here.names[1]].usable
 
 
 @pytest.mark.usefixtures("here")
 def test_an_unknown_partition_is_a_mistake_in_the_configuration() -> None:
-    partition = commands.read_cluster(partition=None, constraint=None).partition
-    with pytest.raises(ConfigError, match=rf'slurm.partition = "nowhere".*{partition}'):
-        commands.read_cluster(partition="nowhere", constraint=None)
+    default = read_partition(None, constraint=None).name
+    with pytest.raises(ConfigError) as caught:
+        read_partition("nowhere", constraint=None)
+    assert (caught.value.key, caught.value.value) == ("slurm.partition", "nowhere")
+    assert default in caught.value.remedy
 
 
 def test_gpus_and_features(
@@ -98,7 +100,7 @@ def test_gpus_and_features(
     monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
     features = "AvailableFeatures=fast,new", "ActiveFeatures=fast,new"
     other.run("scontrol", "update", f"NodeName={other.names[1]}", *features)
-    (node,) = commands.read_cluster(partition=None, constraint="slow|fast&new").nodes
+    (node,) = read_partition(None, constraint="slow|fast&new").nodes
     assert (node.name, node.gpus, node.features) == (other.names[1], 2, ("fast", "new"))
     assert node.gpu_type
 
@@ -170,7 +172,7 @@ def test_a_requeued_task_waits_again_and_counts_its_restart() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_refused_job_says_what_slurm_said() -> None:
+def test_a_rejected_job_reports_slurms_message() -> None:
     with pytest.raises(AI500Error, match=r"sbatch failed.*[Ii]nvalid partition"):
         commands.submit_script(ENDINGS, options=["--partition=nowhere"])
 
@@ -195,16 +197,18 @@ def test_a_command_that_is_late_is_unavailable(
     command.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SlurmUnavailableError, match=r"squeue had no answer .* within 1 s"):
+    with pytest.raises(SlurmUnavailableError) as caught:
         commands.run_slurm(("squeue",), timeout=1)
+    assert caught.value.value == "squeue"
 
 
 def test_without_slurm_the_message_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentLacksError, match=r'"squeue" is not on .*login node') as caught:
+    with pytest.raises(EnvironmentLacksError) as caught:
         commands.job_states(["1"])
+    assert caught.value.value == "squeue"
     assert not isinstance(caught.value, SlurmUnavailableError)
 
 
@@ -212,10 +216,9 @@ def test_without_a_configuration_the_message_says_where_to_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SLURM_CONF", raising=False)
-    with pytest.raises(
-        EnvironmentLacksError, match=r"no Slurm configuration .*SLURM_CONF"
-    ) as caught:
+    with pytest.raises(EnvironmentLacksError) as caught:
         commands.job_states(["1"])
+    assert caught.value.key == "SLURM_CONF"
     assert not isinstance(caught.value, SlurmUnavailableError)
 
 
@@ -224,7 +227,7 @@ def test_accounting_knows_what_squeue_forgot(
 ) -> None:
     other = make_cluster(nodes=2, accounting=True, extra_conf=["MinJobAge=2"])
     monkeypatch.setenv("SLURM_CONF", other.environment["SLURM_CONF"])
-    assert commands.read_cluster(partition=None, constraint=None).accounting
+    assert read_partition(None, constraint=None).accounting
     array = _array("0-20")
     expected = {f"{array}_0": "done", f"{array}_1": "failed", f"{array}_20": "cancelled"}
     _when([f"{array}_20"], _are({f"{array}_20": "pending"}))

@@ -16,7 +16,7 @@ import pytest
 
 from ai500.jobs.launchers import Container, podman
 from ai500.records.run_folder import RunFolder
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.image import Image, image
 from tests.support.slurm.running import Results, Submit, arguments, results

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.conftest import wait_for
+from tests.support.commands import wait_for
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import (
     ON_SLURM,

@@ -38,7 +38,7 @@ def test_a_process_of_three_members_is_killed_and_starts_again(
     assert [event["attempt"] for event in told(run, "resumed")] == [2, 2, 2]
     assert len(told(run, "job_submitted")) == 6
     submission = json.loads((run / "trials/01/slurm/001.json").read_text())
-    assert (submission["members"], submission["others"]) == ([0], [[1, 2]])
+    assert submission["processes"] == [[0, 1, 2]]
 
 
 def _is_worker(entry: Path, run: Path) -> bool:

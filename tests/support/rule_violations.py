@@ -1,12 +1,16 @@
-"""How each rule is broken: a change of a clean run's evidence, and what the rule then says."""
+"""A violation of each rule: a change of a clean run's evidence, and the finding that it causes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ai500.core.randomness import Stream, derive
+from ai500.operations.shipped import shipped_model
 from ai500.rules.evidence import Evidence
+from ai500.rules.facts import shorten
+from ai500.workloads.protocol import load_workload
 
 Change = Callable[[Evidence], Evidence]
 
@@ -17,7 +21,7 @@ def on_every_score(evidence: Evidence, **changes: Any) -> Evidence:
 
 
 def score(**changes: Any) -> Change:
-    """Another score of the run, or of all its trials where the field is one of theirs."""
+    """Change a field of the score of the run and of all its trials."""
     return lambda evidence: on_every_score(evidence, **changes)
 
 
@@ -25,28 +29,28 @@ def run_score(**changes: Any) -> Change:
     return lambda e: replace(e, score=replace(e.score, **changes))
 
 
-def told(*path: str, value: Any, member: int | None = None) -> Change:
-    """Another value in what the workers recorded: of all members, or of one of each trial."""
+def recorded(*path: str, value: Any, member: int | None = None) -> Change:
+    """Change a value that the workers recorded: of all members, or of one of each trial."""
 
     def change(evidence: Evidence) -> Evidence:
         for record in evidence.members:
             if member is None or record.member == member:
-                at = record.effective
+                values = record.effective
                 for key in path[:-1]:
-                    at = at.setdefault(key, {})
-                at[path[-1]] = value
+                    values = values.setdefault(key, {})
+                values[path[-1]] = value
         return evidence
 
     return change
 
 
 def records(**changes: Any) -> Change:
-    """Another field of every member's record."""
+    """Change a field of every member's record."""
 
     def change(evidence: Evidence) -> Evidence:
         trials = [
-            replace(one, members=[replace(member, **changes) for member in one.members])
-            for one in evidence.trials
+            replace(trial, members=[replace(member, **changes) for member in trial.members])
+            for trial in evidence.trials
         ]
         return replace(evidence, trials=trials)
 
@@ -58,7 +62,7 @@ def plan(**changes: Any) -> Change:
 
 
 def events(kind: str, **changes: Any) -> Change:
-    """Another field in all events of a kind."""
+    """Change a field in all events of a kind."""
 
     def change(evidence: Evidence) -> Evidence:
         changed = [e | changes if e["event"] == kind else e for e in evidence.events]
@@ -68,32 +72,32 @@ def events(kind: str, **changes: Any) -> Change:
 
 
 def trained(name: str, value: Any) -> Change:
-    """Another hyper-parameter, planned and recorded."""
+    """Change a hyper-parameter in the plan and in the records."""
 
     def change(evidence: Evidence) -> Evidence:
         hyper = replace(evidence.plan.hyperparameters, **{name: value})
-        return told("hyperparameters", name, value=value)(plan(hyperparameters=hyper)(evidence))
+        return recorded("hyperparameters", name, value=value)(plan(hyperparameters=hyper)(evidence))
 
     return change
 
 
 def plan_hyper(**changes: Any) -> Change:
-    """Other hyper-parameters in the plan alone."""
+    """Change hyper-parameters in the plan alone."""
     return lambda e: plan(hyperparameters=replace(e.plan.hyperparameters, **changes))(e)
 
 
 def defined(**changes: Any) -> Change:
-    """Another class in the plan than the registered one."""
+    """Change the plan's problem class, but not the registered one."""
     return lambda e: plan(definition=replace(e.plan.definition, **changes))(e)
 
 
 def registered(**changes: Any) -> Change:
-    """Another registered class, and the plan's with it."""
+    """Change the registered class and the plan's."""
     return lambda e: replace(defined(**changes)(e), reference=replace(e.reference, **changes))
 
 
 def result(**changes: Any) -> Change:
-    """Another aggregated result in the events."""
+    """Change the aggregated result in the events."""
 
     def change(evidence: Evidence) -> Evidence:
         changed = [
@@ -106,14 +110,15 @@ def result(**changes: Any) -> Change:
 
 
 def without(kind: str) -> Change:
-    """No events of a kind."""
-    return lambda e: replace(e, events=[one for one in e.events if one["event"] != kind])
+    """Remove all events of a kind."""
+    return lambda e: replace(e, events=[event for event in e.events if event["event"] != kind])
 
 
 def trial_shown_again(evidence: Evidence) -> Evidence:
-    """Trial 2's events at the time of trial 1's."""
+    """Move the events of trial 2 to the time of trial 1."""
     shift = {
-        t: next(e["monotonic"] for e in evidence.events if e.get("trial") == t) for t in (1, 2)
+        trial: next(e["monotonic"] for e in evidence.events if e.get("trial") == trial)
+        for trial in (1, 2)
     }
     changed = [
         e | {"monotonic": e["monotonic"] - shift[2] + shift[1]} if e.get("trial") == 2 else e
@@ -123,28 +128,28 @@ def trial_shown_again(evidence: Evidence) -> Evidence:
 
 
 def first_batch_before_the_end(evidence: Evidence) -> Evidence:
-    """The clock starts when all is done: a window of nothing."""
-    held: dict[Any, Any] = {}
+    """Move each member's first batch to its end, so that the window is empty."""
+    first_batches: dict[Any, Any] = {}
     changed = []
     for event in evidence.events:
-        of = (event.get("trial"), event.get("member"))
+        member = (event.get("trial"), event.get("member"))
         if event["event"] == "first_batch":
-            held[of] = event
+            first_batches[member] = event
             continue
         if event["event"] == "end":
             times = {key: event[key] for key in ("monotonic", "wall")}
-            changed.append(held[of] | times)
+            changed.append(first_batches[member] | times)
         changed.append(event)
     return replace(evidence, events=changed)
 
 
 def batch_norm_without_decay(evidence: Evidence) -> Evidence:
-    """V2 §5.4's trick: batch norm's γ and β in a group of their own, without weight decay."""
+    """Put γ and β of batch norm into a group without weight decay (V2 §5.4)."""
     for member in evidence.members:
         [group] = member.effective["groups"]
-        trick = {**group, "weight_decay": 0.0, "elements": 448}
-        trick["kinds"] = {"batch norm bias": 9, "batch norm weight": 9}
-        member.effective["groups"] = [{**group, "elements": group["elements"] - 448}, trick]
+        batch_norm = {**group, "weight_decay": 0.0, "elements": 448}
+        batch_norm["kinds"] = {"batch norm bias": 9, "batch norm weight": 9}
+        member.effective["groups"] = [{**group, "elements": group["elements"] - 448}, batch_norm]
     return evidence
 
 
@@ -166,133 +171,148 @@ def same_seed_twice(evidence: Evidence) -> Evidence:
 
 
 def one_incomplete(evidence: Evidence) -> Evidence:
-    more = (*evidence.score.trials, replace(evidence.score.trials[0], trial=4, complete=False))
-    more = (*more[:-1], replace(more[-1], seed=99))
-    return replace(evidence, score=replace(evidence.score, trials=more))
+    incomplete = replace(evidence.score.trials[0], trial=4, complete=False, seed=99)
+    trials = (*evidence.score.trials, incomplete)
+    return replace(evidence, score=replace(evidence.score, trials=trials))
 
 
 @dataclass(frozen=True)
 class Violation:
-    """How a rule is broken, what it then says, and which rules can't but notice it too."""
+    """Change that breaks a rule, and the rule's first finding on it."""
 
     change: Change
-    says: str
-    also: frozenset[str] = field(default_factory=frozenset)
+    run: str | None = None
+    """Value of the run in the finding."""
+    reference: str | None = None
+    """Required value in the finding."""
+    mentions: tuple[str, ...] = ()
+    """Values that the message names, where the finding has no field for them."""
+    also: frozenset[str] = frozenset()
+    """Other rules that the change breaks too."""
 
 
-V = Violation
-OTHER = {"ai500": "0.0", "source": "0" * 64, "torch": "2.9"}
+SMOKE = load_workload("image_classification").problem_classes["smoke"]
+STORE = shorten(str(SMOKE.store_sha256))
+MODEL = shipped_model("image_classification", "smoke")
+assert MODEL is not None
+GRAPH = shorten(MODEL.graph_sha256)
+OTHER_TORCH = {"ai500": "0.0", "source": "0" * 64, "torch": "2.9"}
+GOSSIP = {"mode": "gossip", "precision": "fp32"}
+TORUS = {"mode": "torus_2d", "precision": "fp32"}
 VIOLATIONS: dict[str, Violation] = {
-    "enough trials": V(
-        lambda e: replace(e, score=replace(e.score, trials=e.score.trials[:1])),
-        "1 of at least 3 trials",
+    "enough trials": Violation(
+        lambda e: replace(e, score=replace(e.score, trials=e.score.trials[:1])), "1", "at least 3"
     ),
-    "one wave": V(run_score(waves=4), "4 waves"),
-    "whole ensemble": V(
-        one_incomplete, "trial 4 is incomplete", frozenset({"qualities as told"})
+    "one wave": Violation(run_score(waves=4), "4", "1"),
+    "whole ensemble": Violation(
+        one_incomplete, mentions=("trial 4",), also=frozenset({"consistent qualities"})
     ),
-    "unique seeds": V(
-        same_seed_twice, "trials 1 and 2 have the same seed", frozenset({"seeds as derived"})
+    "unique seeds": Violation(
+        same_seed_twice, mentions=("trials 1 and 2",), also=frozenset({"derived seeds"})
     ),
-    "seeds as derived": V(told("seeds", "seed", value=7), "has seed 7, from the run's seed 1"),
-    "what ran is recorded": V(
-        told("model", "graph_sha256", value=None), "did not record: graph's SHA-256"
+    "derived seeds": Violation(
+        recorded("seeds", "seed", value=7), "7", str(derive(1, Stream.TRIAL, 1)),
+        mentions=("seed 1 ",),
     ),
-    "same software": V(
-        lambda e: replace(e, trials=[*e.trials[1:], records(versions=OTHER)(e).trials[0]]),
-        "members ran different torch: 2.0 and 2.9",
+    "complete records": Violation(
+        recorded("model", "graph_sha256", value=None), mentions=("graph's SHA-256",)
     ),
-    "official convention": V(run_score(convention="v3"), "counted by convention 'v3'"),
-    "operations of the graph": V(
-        events("operations", forward_per_image=10**9), "the events count other operations"
+    "same software": Violation(
+        lambda e: replace(e, trials=[*e.trials[1:], records(versions=OTHER_TORCH)(e).trials[0]]),
+        "2.0 and 2.9", "one", mentions=("torch",),
     ),
-    "whole epochs": V(
-        events("epoch", images=64), "were of 64 images, not of 4032",
-        frozenset({"records as told"}),
+    "official convention": Violation(run_score(convention="v3"), "v3", "aiperf"),
+    "operations of the graph": Violation(
+        events("operations", forward_per_image=10**9), mentions=("trial 1", "member 0")
     ),
-    "window in order": V(events("end", monotonic=0.0), "'end' was told before 'quality'",
-                         frozenset({"clocks agree", "distinct trials"})),
-    "class as registered": V(
-        defined(least_runs=100), "the plan's class has least runs 100, the registered one 3"
+    "whole epochs": Violation(
+        events("epoch", images=64), "64", "4032", also=frozenset({"consistent records"})
     ),
-    "model not known": V(lambda e: replace(e, model=None), "SHA-256 of its graph is disclosed"),
-    "data not known": V(
-        registered(store_sha256=None), "is not known to this version: its SHA-256 is disclosed"
+    "window in order": Violation(
+        events("end", monotonic=0.0), mentions=("'end'", "'quality'"),
+        also=frozenset({"clocks agree", "distinct trials"}),
     ),
-    "least ensemble": V(registered(ensemble_size=5), "M = 4, the least of the class is 5"),
-    "scale as mapped": V(
-        plan(system_scale=100_000), "system scale 100000 is planned, the members are mapped to 4"
+    "registered class": Violation(defined(least_runs=100), "100", "3", mentions=("least runs",)),
+    "unknown model": Violation(lambda e: replace(e, model=None), GRAPH),
+    "unknown data": Violation(registered(store_sha256=None), STORE),
+    "minimum ensemble size": Violation(registered(ensemble_size=5), "4", "at least 5"),
+    "scale as mapped": Violation(
+        plan(system_scale=100_000), "100000", "4", mentions=("system scale",)
     ),
-    "qualities as told": V(score(ensemble_quality=3.0), "is 3, which it can't be"),
-    "records as told": V(records(images=1), "images are 1 by its record, 44352 by its events"),
-    "hyperparameters as planned": V(
-        plan_hyper(label_smoothing=0.1), "trained with label smoothing 0, its plan says 0.1"
+    "consistent qualities": Violation(score(ensemble_quality=3.0), "3", "0 to 1"),
+    "consistent records": Violation(records(images=1), "1", "44352", mentions=("images",)),
+    "hyperparameters as planned": Violation(
+        plan_hyper(label_smoothing=0.1), "0", "0.1", mentions=("label smoothing",)
     ),
-    "steady optimizer": V(
-        events("first_batch", optimizer_sha256="1" * 64), "settings are changed while it trained"
+    "constant optimizer settings": Violation(
+        events("first_batch", optimizer_sha256="1" * 64), mentions=("member 0 of trial 1",)
     ),
-    "distinct trials": V(
-        records(weights_sha256="0" * 64), "member 1 of trial 1 has the weights of member 0"
+    "distinct trials": Violation(
+        records(weights_sha256="0" * 64), mentions=("member 1 of trial 1", "member 0 of trial 1")
     ),
-    "clocks agree": V(
-        events("first_batch", wall=0.0), "somebody set the clock"
+    "clocks agree": Violation(events("first_batch", wall=0.0), mentions=("trial 1, member 0",)),
+    "clocks compared": Violation(score(clock_uncertainty_seconds=None), mentions=("trial 1",)),
+    "start skew": Violation(
+        score(start_skew_seconds=0.5, seconds=1.0), mentions=("trial 1", "500 ms", "1.0 s")
     ),
-    "clocks compared": V(score(clock_uncertainty_seconds=None), "was not measured"),
-    "start skew": V(score(start_skew_seconds=0.5, seconds=1.0), "started over 500 ms of its 1.0 s"),
-    "idle time": V(score(idle_seconds=0.5, seconds=1.0), "no member trained"),
-    "shared accelerators": V(run_score(members_per_accelerator=2), "2 members"),
-    "target reached": V(score(ensemble_quality=0.8), "misses the target of 0.86"),
-    "open learning rate": V(
-        told("learning_rate", "policy", value="mine.warm"), "policy mine.warm is not ai500's"
+    "idle time": Violation(score(idle_seconds=5.0, seconds=10.0), mentions=("5 of the 10 s",)),
+    "shared accelerators": Violation(run_score(members_per_accelerator=2), mentions=("2",)),
+    "target reached": Violation(score(ensemble_quality=0.8), "0.8000", "0.86"),
+    "open learning rate": Violation(
+        recorded("learning_rate", "policy", value="mine.warm"), mentions=("mine.warm",)
     ),
-    "parallelism as planned": V(
-        told("parallel", "data_degree", value=2), "ran with data degree 2, its plan says 1"
+    "parallelism as planned": Violation(
+        recorded("parallel", "data_degree", value=2), "2", "1", mentions=("data degree",)
     ),
-    "skipped steps": V(
-        told("numerics", "loss_scaling", value={"skipped_steps": 3}), "skipped 3 optimizer steps"
+    "skipped steps": Violation(
+        recorded("numerics", "loss_scaling", value={"skipped_steps": 3}), "3"
     ),
-    "same data": V(told("data", "store_sha256", value="f" * 64), "ffffffffffffffff…"),
-    "same target": V(another_target, "target quality: 0.5, n = 5 and 0.86, n = 5"),
-    "same epochs": V(
-        records(epochs=5), "epochs: 5, the reference has 11", frozenset({"records as told"})
+    "same data": Violation(
+        recorded("data", "store_sha256", value="f" * 64), f"{'f' * 16}… and {STORE}", STORE
     ),
-    "same evaluations": V(
-        told("evaluation_epochs", value=[11]), "after epochs: 11, the",
-        frozenset({"records as told"}),
+    "same target": Violation(another_target, "0.5, n = 5 and 0.86, n = 5", "0.86, n = 5"),
+    "same epochs": Violation(
+        records(epochs=5), "5", "11", also=frozenset({"consistent records"})
     ),
-    "changed batch size": V(trained("batch_size", 7), "batch size: 7"),
-    "changed learning rate": V(
-        trained("base_learning_rate", 9.0), "base learning rate: 9"
+    "same evaluations": Violation(
+        recorded("evaluation_epochs", value=[11]), "11", "1–11",
+        also=frozenset({"consistent records"}),
     ),
-    "fixed hyperparameters": V(trained("momentum", 0.8), "momentum: 0.8"),
-    "weight decay on everything": V(
-        batch_norm_without_decay,
-        "trained 9 × batch norm bias, 9 × batch norm weight with weight decay 0, all else with "
-        "0.0005",
+    "changed batch size": Violation(trained("batch_size", 7), "7", "64"),
+    "changed learning rate": Violation(
+        trained("base_learning_rate", 9.0), "9", "1.2", mentions=("base learning rate",)
     ),
-    "equal members": V(
-        told("hyperparameters", "reference_batch_size", value=128, member=1),
-        "members differ in reference batch size: 128 and 256",
-        frozenset({"changed learning rate", "hyperparameters as planned"}),
+    "fixed hyperparameters": Violation(trained("momentum", 0.8), "0.8", "0.9"),
+    "weight decay on everything": Violation(
+        batch_norm_without_decay, "0", "0.0005",
+        mentions=("9 × batch norm bias", "9 × batch norm weight"),
     ),
-    "same model": V(told("model", "graph_sha256", value="e" * 64), "graph's SHA-256: eeee"),
-    "own bootstraps": V(same_bootstrap_twice, "member 1 of trial 1 has the bootstrap of member 0"),
-    "equivalent parallelism": V(
-        told("parallel", "mode", value="pipeline"), "parallel mode: pipeline"
+    "equal members": Violation(
+        recorded("hyperparameters", "reference_batch_size", value=128, member=1),
+        "128 and 256", "one value", mentions=("reference batch size",),
+        also=frozenset({"changed learning rate", "hyperparameters as planned"}),
     ),
-    "known parallelism": V(told("parallel", "mode", value="hogwild"), "parallel mode: hogwild"),
-    "synchronous training": V(
-        told("parallel", "communication", value={"mode": "gossip", "precision": "fp32"}),
-        "not known of 'gossip'",
-        frozenset({"chosen communication"}),
+    "same model": Violation(
+        recorded("model", "graph_sha256", value="e" * 64), f"{'e' * 16}…", GRAPH
     ),
-    "same framework": V(told("framework", "name", value="jax"), "framework: jax"),
-    "chosen precision": V(
-        told("numerics", "precision", value="fp16"), "precision: fp16, the reference has fp32"
+    "own bootstraps": Violation(
+        same_bootstrap_twice, mentions=("member 1 of trial 1", "member 0 of trial 1")
     ),
-    "allowed precision": V(told("numerics", "precision", value="fp4"), "precision: fp4"),
-    "chosen communication": V(
-        told("parallel", "communication", value={"mode": "torus_2d", "precision": "fp32"}),
-        "mode: torus_2d, the reference has all_reduce",
+    "equivalent parallelism": Violation(
+        recorded("parallel", "mode", value="pipeline"), "pipeline", "data"
+    ),
+    "known parallelism": Violation(
+        recorded("parallel", "mode", value="hogwild"), "hogwild", "data"
+    ),
+    "synchronous training": Violation(
+        recorded("parallel", "communication", value=GOSSIP), "not known of 'gossip'", "yes",
+        also=frozenset({"chosen communication"}),
+    ),
+    "same framework": Violation(recorded("framework", "name", value="jax"), "jax", "pytorch"),
+    "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
+    "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
+    "chosen communication": Violation(
+        recorded("parallel", "communication", value=TORUS), "torus_2d", "all_reduce"
     ),
 }  # fmt: skip
+"""Violations by the name of the rule."""

@@ -17,8 +17,8 @@ from ai500.bagging.job_controller import JobController
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, load
 from ai500.core.events import EventLog
-from ai500.jobs.scheduler_context import python_of, setting_of
 from ai500.jobs.schedulers.slurm import SLURM
+from ai500.jobs.trial_jobs import python_of, scheduler_context
 from ai500.pipeline import planning
 from ai500.records import BootstrapRecord, Cluster, Placement, Plan, System
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -139,7 +139,7 @@ def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
         trial=TRIAL,
         tasks=tasks,
         shares={one.member: one.shares for one in plan.mapping},
-        scheduler=SLURM.make(setting_of(run, config, plan, trial=TRIAL, store=None)),
+        scheduler=SLURM.make(scheduler_context(run, config, plan, trial=TRIAL, store=None)),
         python=python_of(config),
         log=EventLog(run.events),
         max_retries=0,

@@ -11,8 +11,7 @@ from ai500.bagging.illustrate import illustrate
 from ai500.data.climate.store import ClimateStore
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.workloads.climate.recipe import ClimateRecipe
-from ai500.workloads.climate.writer import generate_years
+from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 RECIPE = ClimateRecipe(seed=5, height=48, width=72, train=2, validation=10, event_scale=1.6)

@@ -41,10 +41,10 @@ from ai500.records import (
 )
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
-from ai500.rules import checks  # noqa: F401 - registers the rules
 from ai500.rules.evidence import evidence_of
-from ai500.rules.facts import OPTIMIZER_CLASSES
-from ai500.rules.layers import judge
+from ai500.rules.facts import OPTIMIZER_CLASSES, ensemble_facts
+from ai500.rules.judgement import judge
+from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.workloads.protocol import load_workload
 
 OPERATIONS = Operations("aiperf", 14_000_000, 27_000_000, 155_000, 78_000)
@@ -377,5 +377,12 @@ def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any
 
 def _judgement(run: RunFolder, plan: Plan, score: Score) -> Judgement:
     """By the class the shape names, which need not be one that is registered."""
-    evidence = evidence_of(run, plan=plan, score=score, events=list(events.read(run.events)))
-    return judge(dataclasses.replace(evidence, reference=plan.definition, model=None))
+    evidence = evidence_of(
+        run,
+        plan=plan,
+        score=score,
+        events=list(events.read(run.events)),
+        read_facts=ensemble_facts,
+    )
+    evidence = dataclasses.replace(evidence, reference=plan.definition, model=None)
+    return judge(evidence, rules=ENSEMBLE_RULES)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import ai500
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 
 SCRIPT = """
 import sys

@@ -28,7 +28,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.train.worker import Interrupted, Rank
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network
-from tests.conftest import Command, Start, processes_of, wait_for
+from tests.support.commands import Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 

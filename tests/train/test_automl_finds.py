@@ -18,7 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.train.loop import train
 from ai500.train.member import build_member, open_splits
 from ai500.workloads.automl import CLASSES
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 
 CPU = torch.device("cpu")
 MODELS = 6

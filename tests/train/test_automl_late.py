@@ -14,7 +14,7 @@ from ai500.automl.history import FILE, Candidate, Ended, Line, Present
 from ai500.automl.resume_state import past_of
 from ai500.automl.search_score import read_search
 from ai500.records.run_folder import RunFolder, lock_within
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 from tests.train.test_automl import check, settings, told
 
 SECONDS = 40.0

@@ -11,7 +11,7 @@ import pytest
 from ai500.automl.history import History
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.conftest import Start
+from tests.support.commands import Start
 from tests.train.test_automl import operations_once, settings
 
 SECONDS = 20.0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCE, Start
 from tests.support.collective_checks import CHECKS
+from tests.support.commands import SOURCE, Start
 
 SIZES = (
     1,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.conftest import SOURCE
 from tests.support import detector_checks
+from tests.support.commands import SOURCE
 
 pytestmark = pytest.mark.timeout(300)
 EXACT = 1e-10

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SOURCE
 from tests.support import engine_checks
+from tests.support.commands import SOURCE
 from tests.support.engine_checks import Case
 
 pytestmark = pytest.mark.timeout(900)

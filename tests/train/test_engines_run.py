@@ -15,7 +15,7 @@ import pytest
 from ai500.core import events
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
-from tests.conftest import SOURCE, Command, Start, processes_of, wait_for
+from tests.support.commands import SOURCE, Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(600)
 

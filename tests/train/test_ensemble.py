@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Start
+from tests.support.commands import Start
 
 
 def scored(start: Start, folder: Path, *settings: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from ai500.data.climate.index import INDEX
 from ai500.workloads.climate.recipe import SMOKE
 from ai500.workloads.extreme_weather import CLASSES, WORKLOAD
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 
 UNTRAINED = 0.02
 """mAP that no random weights reach."""

@@ -22,7 +22,7 @@ from ai500.data.image_store_writer import generate
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.learnable_images import SMOKE
-from tests.conftest import TINY, Start, processes_of, wait_for
+from tests.support.commands import TINY, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -66,7 +66,7 @@ def undisturbed(
     shape: tuple[int, int], tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A run to its end, once for each shape."""
-    from tests.conftest import Command
+    from tests.support.commands import Command
 
     degree, size = shape
     folder = tmp_path_factory.mktemp("undisturbed")

@@ -9,7 +9,7 @@ import pytest
 
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.conftest import Start
+from tests.support.commands import Start
 
 
 def run(start: Start, folder: Path, *settings: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 
 SCRIPT = """
 import torch, torch.distributed as dist

@@ -21,7 +21,7 @@ from ai500.profile import counters, session
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.trace import read
 from ai500.records import run_folder
-from tests.conftest import SOURCE, Start, processes_of
+from tests.support.commands import SOURCE, Start, processes_of
 from tests.support.profile_traces import accelerator_step
 from tests.support.synthetic_run import Shape, write_synthetic_run
 from tests.unit.profile.test_profile import check_timeline, profile_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 from tests.support.submitted import WISH, packed, small_run
 
 ONE_MEMBER = """workload = "image_classification"

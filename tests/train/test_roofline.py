@@ -19,7 +19,7 @@ from ai500.roofline.model import WIRE_BYTES
 from ai500.roofline.place_run import place
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import on_grid
-from tests.conftest import SOURCE, Command
+from tests.support.commands import SOURCE, Command
 from tests.support.traffic_checks import RANKS_PER_NODE
 
 PARAMETERS = 1024 * 512 + 512 + 512 * 768 + 768

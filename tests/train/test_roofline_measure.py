@@ -12,7 +12,7 @@ import torch
 from ai500.records import run_folder
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth
 from ai500.roofline.timing import LEAST_SAMPLES, timed
-from tests.conftest import SOURCE, Start
+from tests.support.commands import SOURCE, Start
 
 pytestmark = pytest.mark.serial
 

@@ -28,7 +28,7 @@ from ai500.train.optimizers import LAMB
 from ai500.train.shared_process import MemberGroup
 from ai500.train.step import eager_step
 from ai500.train.step_strategies import choose, graph_strategies
-from tests.conftest import Start, wait_for
+from tests.support.commands import Start, wait_for
 from tests.support.noise_members import Shape, make_member, make_tasks
 
 pytestmark = pytest.mark.timeout(400)

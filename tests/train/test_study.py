@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.conftest import Command, Start, processes_of, wait_for
+from tests.support.commands import Command, Start, processes_of, wait_for
 
 TINY_TRAINING = (
     "--set", "train.epochs=2", "--set", "system.accelerators_per_node=2",

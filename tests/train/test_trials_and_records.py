@@ -13,7 +13,7 @@ from ai500.core import events
 from ai500.operations.shipped import shipped_model
 from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.conftest import SOURCE, Start, wait_for
+from tests.support.commands import SOURCE, Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 TRICK = '''
@@ -127,7 +127,7 @@ def test_a_killed_run_of_three_trials_repeats_only_what_is_missing(
         one["rule"] for one in judged(start, run)["findings"] if one["severity"] == "violation"
     }
     assert broken == {
-        "least ensemble", "same data", "same epochs", "same evaluations", "whole epochs",
+        "minimum ensemble size", "same data", "same epochs", "same evaluations", "whole epochs",
     }  # fmt: skip
 
 

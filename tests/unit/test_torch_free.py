@@ -1,125 +1,252 @@
-"""Law 2: planning, scoring, reporting and following a run work where torch is not installed."""
+"""Law 2: planning, scoring, checking, reporting and ranking work where torch is not installed."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from tests.conftest import SOURCE
+from ai500.cli import app
+from ai500.records import run_folder
+from tests.support import synthetic_roofline
+from tests.support.commands import SOURCE
+from tests.support.submitted import submittable_run
 
-WITHOUT_TORCH = """
-import sys
-sys.modules["torch"] = None  # an import of torch now fails, as where it is not installed
-sys.argv = ["ai500", *sys.argv[1:]]
+FRAMEWORKS = ("torch", "torchvision", "triton", "jax", "tensorflow", "mindspore")
+
+MAY_IMPORT_TORCH = {
+    "ai500.train": "the training loop of PyTorch",
+    "ai500.parallel.engines": "modules, gradients and process groups of a member",
+    "ai500.parallel.collectives": "gradient averaging",
+    "ai500.parallel.compression": "gradient averaging",
+    "ai500.parallel.cuda_graph": "CUDA graph capture",
+    "ai500.operations.torch_modes": "the operation tracer",
+    "ai500.operations.torch_trace": "the operation tracer",
+    "ai500.workloads.models": "networks",
+    "ai500.workloads.detection": "the detector's network and losses",
+    "ai500.workloads.kernels": "Triton kernels",
+    "ai500.workloads.crop_kernel": "augmentation on the device",
+    "ai500.workloads.image_inputs": "augmentation on the device",
+    "ai500.workloads.climate": "the generator of climate data",
+    "ai500.automl.candidates": "a search worker",
+    "ai500.automl.coordinator": "a search worker",
+    "ai500.automl.memory": "a search worker",
+    "ai500.automl.morphism": "a search worker",
+    "ai500.automl.record": "a search worker",
+    "ai500.automl.training": "a search worker",
+    "ai500.automl.weights": "a search worker",
+    "ai500.automl.widening": "a search worker",
+    "ai500.automl.worker": "a search worker",
+    "ai500.roofline.ceilings": "measures kernels",
+    "ai500.roofline.link_worker": "measures links",
+    "ai500.roofline.timing": "measures kernels",
+}
+"""Packages and modules → why they may import a framework at module level."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Name → file of every module of the package."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Names that are imported when the module is: its parents', and those outside functions."""
+    tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
+    names = set(_parents(module))
+    for node in _executed_on_import(tree.body):
+        if isinstance(node, ast.Import):
+            names.update(name for alias in node.names for name in _with_parents(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and node.level == 0, f"{module}: a relative import"
+            names.update(_with_parents(node.module))
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names - {module})
+
+
+def _executed_on_import(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _executed_on_import(node.orelse)
+            continue
+        yield node
+        yield from _executed_on_import(ast.iter_child_nodes(node))
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _with_parents(name: str) -> list[str]:
+    return [*_parents(name), name]
+
+
+def import_chain(module: str) -> list[str] | None:
+    """Shortest chain of module-level imports from `module` to a framework; None: there is none."""
+    chains, seen = [[module]], {module}
+    for chain in chains:  # grows while it is read: a breadth-first search
+        for name in sorted(imports(chain[-1])):
+            if name.split(".")[0] in FRAMEWORKS:
+                return [*chain, name]
+            if name in modules() and name not in seen:
+                seen.add(name)
+                chains.append([*chain, name])
+    return None
+
+
+def test_no_other_module_imports_a_framework() -> None:
+    others = [
+        module for module in modules() if not MAY_IMPORT_TORCH.keys() & set(_with_parents(module))
+    ]
+    assert len(others) > 100
+    chains = [" → ".join(chain) for module in others if (chain := import_chain(module))]
+    assert not chains, "\n".join(chains)
+
+
+def test_each_room_that_may_import_torch_does() -> None:
+    using = [module for module in modules() if import_chain(module)]
+    assert MAY_IMPORT_TORCH.keys() <= {room for module in using for room in _with_parents(module)}
+
+
+RUN_COMMANDS = f"""
+import contextlib, io, json, sys
+for name in {FRAMEWORKS!r}:
+    sys.modules[name] = None  # an import of it now fails, as where it is not installed
 from ai500.cli import main
-main()
+results = {{}}
+for name, arguments in json.load(sys.stdin).items():
+    sys.argv = ["ai500", *arguments]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    results[name] = {{"code": code, "out": out.getvalue(), "err": err.getvalue()}}
+json.dump(results, sys.stdout)
 """
 
-TORCH_FREE_ROOMS = [
-    "ai500",
-    "ai500.cli",
-    "ai500.config",
-    "ai500.pipeline.stages",
-    "ai500.pipeline.planning",
-    "ai500.records",
-    "ai500.records.run_folder",
-    "ai500.pipeline.scoring",
-    "ai500.workloads.class_data",
-    "ai500.bagging.job_controller",
-    "ai500.bagging.aggregate",
-    "ai500.bagging.tasks",
-    "ai500.bagging.data_sampler",
-    "ai500.parallel.parallelism_controller",
-    "ai500.parallel.data_duplicator",
-    "ai500.parallel.topology",
-    "ai500.parallel.model_parallelism",
-    "ai500.workloads.models.resnet_plan",
-    "ai500.metrics.trials",
-    "ai500.bagging.score",
-    "ai500.meters.recorder",
-    "ai500.rules.checks",
-    "ai500.rules.document",
-    "ai500.rules.comparison",
-    "ai500.profile.session",
-    "ai500.profile.page",
-    "ai500.data.open_store",
-    "ai500.data.climate.check",
-    "ai500.workloads.climate.writer",
-    "ai500.bagging.illustrate",
-    "ai500.workloads.climate.illustrations",
-    "ai500.report.html",
-    "ai500.data.image_store",
-    "ai500.workloads.image_classification",
-    "ai500.operations",
-    "ai500.operations.shipped",
-    "ai500.train.precision",
-    "ai500.train.choices",
-    "ai500.train.learning_rate",
-]
+EXAMPLES = SOURCE.parent / "docs/examples"
+COMMANDS = {
+    "init": ["init"],
+    "plan": [
+        "plan", "--class", "full", "--json", "--set", "system.device=cuda",
+        "--set", "system.nodes=8", "--set", "system.accelerators_per_node=8",
+    ],
+    "plan extreme_weather": ["plan", "--workload", "extreme_weather"],
+    "plan automl": ["plan", "--workload", "automl"],
+    "status": ["status", "run", "--json"],
+    "score": ["score", "run", "--json"],
+    "report": ["report", "run"],
+    "check": ["check", "run", "--json"],
+    "diff": ["diff", "run", "run"],
+    "keygen": ["keygen", "key.pem"],
+    "submit": [
+        "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",
+        "--key", "key.pem", "--name", "A. Tester",
+    ],
+    "check a submission": ["check", "submissions/a.ai500"],
+    "verify": ["verify", "submissions/a.ai500"],
+    "rank": ["rank", "submissions", "--out", "list"],
+    "system": ["system"],
+    "system of a run": ["system", "h200"],
+    "roofline": ["roofline", "--show", "roofline.json"],
+    "data check": ["data", "check", "store"],
+    "study report": ["study", "report", "study"],
+    "flops": ["flops", "resnet50"],
+}  # fmt: skip
 
 
-def without_torch(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_store: Path) -> Path:
+    """A folder with a run, an example's run, a study and a store."""
+    folder = tmp_path_factory.mktemp("without torch")
+    submittable_run(folder / "run")
+    run_folder.write(folder / "roofline.json", synthetic_roofline.made())
+    shutil.copytree(EXAMPLES / "h200", folder / "h200")
+    shutil.copytree(EXAMPLES / "studies/scaling", folder / "study")
+    (folder / "store").symlink_to(tiny_store)
+    (folder / "submissions").mkdir()
+    return folder
 
 
-@pytest.mark.parametrize("module", TORCH_FREE_ROOMS)
-def test_rooms_import_without_torch(module: str) -> None:
-    script = f"import sys; sys.modules['torch'] = None; import {module}"
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
+    """Name → exit code and output of every command, run with all frameworks blocked."""
+    helps = {f"{name} --help": [*name.split(), "--help"] for name in _names(_command())}
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        [sys.executable, "-c", RUN_COMMANDS],
+        input=json.dumps(COMMANDS | helps),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "NO_COLOR": "1"},
         capture_output=True,
         text=True,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
 
 
-def test_plan_without_torch(tmp_path: Path) -> None:
-    done = without_torch(
-        "plan", "--class", "full", "--json",
-        "--set", "system.device=cuda", "--set", "system.nodes=8",
-        "--set", "system.accelerators_per_node=8",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
+def _names(command: Any, prefix: str = "") -> list[str]:
+    below = getattr(command, "commands", {})
+    names = [name for word in below for name in _names(below[word], f"{prefix} {word}")]
+    return names or [prefix.strip()]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "flops"])
+def test_a_login_node_command_needs_no_framework(results: dict[str, Any], name: str) -> None:
+    assert results[name]["code"] == 0, results[name]["err"]
+
+
+def test_the_help_of_every_command_needs_no_framework(results: dict[str, Any]) -> None:
+    helps = [name for name in results if name.endswith("--help")]
+    assert len(helps) > 20
+    assert not [name for name in helps if results[name]["code"] != 0]
+
+
+def test_counting_without_torch_exits_with_code_3(results: dict[str, Any]) -> None:
+    assert results["flops"]["code"] == 3
+    assert "torch" in results["flops"]["err"]
+
+
+def test_the_plan_is_complete_without_torch(results: dict[str, Any]) -> None:
+    plan = json.loads(results["plan"]["out"])
     assert (plan["ensemble_size"], plan["parallel_degree"], plan["system_scale"]) == (8, 8, 64)
     assert plan["operations"]["convention"] == "aiperf"
     assert plan["operations"]["parameters"] == 25_557_032
     assert plan["operations_per_trial"] > 0
     assert len(plan["mapping"]) == 8
-    assert plan["estimated_seconds"] is None  # nobody measured it: nothing is invented
+    assert plan["estimated_seconds"] is None  # not measured: nothing is invented
 
 
-def test_score_report_and_status_without_torch(finished_run: Path, tmp_path: Path) -> None:
-    before = json.loads((finished_run / "score.json").read_text())
-    (finished_run / "report.html").unlink()
-    score = without_torch("score", finished_run, "--json", cwd=tmp_path)
-    assert score.returncode == 0, score.stderr
-    assert json.loads(score.stdout) == before
-    report = without_torch("report", finished_run, cwd=tmp_path)
-    assert report.returncode == 0, report.stderr
-    assert (finished_run / "report.html").stat().st_size > 10_000
-    status = without_torch("status", finished_run, "--json", cwd=tmp_path)
-    assert status.returncode == 0, status.stderr
-    assert json.loads(status.stdout)["state"] == "finished"
-
-
-def test_running_without_torch_says_what_is_missing(tiny_store: Path, tmp_path: Path) -> None:
-    done = without_torch("flops", "resnet50", cwd=tmp_path)
-    assert done.returncode == 3
-    assert "torch" in done.stderr
+def test_score_status_and_report_are_complete_without_torch(
+    results: dict[str, Any], folder: Path
+) -> None:
+    score = json.loads((folder / "run/score.json").read_text())
+    assert json.loads(results["score"]["out"]) == score
+    assert json.loads(results["status"]["out"])["state"] == "finished"
+    assert (folder / "run/report.html").stat().st_size > 10_000

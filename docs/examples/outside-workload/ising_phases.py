@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.api import Hyperparameters, ProblemClass
+from ai500.api import GeneratedImages, Hyperparameters, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,7 +23,7 @@ SIDE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Spins:
+class Spins(GeneratedImages):
     """Metropolis sampling; a picture depends on its number alone, however they are chunked."""
 
     seed: int = 1

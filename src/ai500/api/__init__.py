@@ -36,15 +36,18 @@ if TYPE_CHECKING:
     from ai500.core.errors import JobError as JobError
     from ai500.core.errors import RuleError as RuleError
     from ai500.core.errors import RunFolderError as RunFolderError
-    from ai500.data.image_store import Samples as Samples
+    from ai500.data.image_store_writer import GeneratedImages as GeneratedImages
+    from ai500.data.store import DataSource as DataSource
+    from ai500.data.store import Samples as Samples
+    from ai500.data.store import Store as Store
     from ai500.jobs.launchers import Container as Container
     from ai500.jobs.launchers import Launcher as Launcher
     from ai500.jobs.launchers import Wrap as Wrap
     from ai500.jobs.schedulers import JobSpec as JobSpec
     from ai500.jobs.schedulers import JobStatus as JobStatus
     from ai500.jobs.schedulers import Scheduler as Scheduler
+    from ai500.jobs.schedulers import SchedulerContext as SchedulerContext
     from ai500.jobs.schedulers import SchedulerKind as SchedulerKind
-    from ai500.jobs.schedulers import Setting as Setting
     from ai500.meters import Absent as Absent
     from ai500.meters import Meter as Meter
     from ai500.meters import Part as Part
@@ -79,9 +82,12 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "AI500Error", "ConfigError", "DataError", "EnvironmentLacksError", "InputError",
         "JobError", "RuleError", "RunFolderError",
     ),
-    "ai500.data.image_store": ("Samples",),
+    "ai500.data.image_store_writer": ("GeneratedImages",),
+    "ai500.data.store": ("DataSource", "Samples", "Store"),
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
-    "ai500.jobs.schedulers": ("JobSpec", "JobStatus", "Scheduler", "SchedulerKind", "Setting"),
+    "ai500.jobs.schedulers": (
+        "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
+    ),
     "ai500.meters": ("Absent", "Meter", "Part", "Reading"),
     "ai500.operations": ("count",),
     "ai500.parallel.collectives": ("Collective", "Ranks", "Traffic"),

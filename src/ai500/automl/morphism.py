@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from ai500.automl.widening import UnwidenableError, mappings_of
-from ai500.workloads.models.architecture import LARGEST_KERNEL, Architecture, Layer
+from ai500.workloads.models.architecture import MAX_KERNEL, Architecture, Layer
 
 Weights = dict[str, Tensor]
 MoveKind = Literal["deeper", "wider", "kernel", "skip_add", "skip_concat"]
@@ -46,7 +46,7 @@ def moves(architecture: Architecture, *, kinds: Sequence[str] = KINDS) -> Iterat
     for layer in architecture.layers:
         if layer.kind == "convolution" and "wider" in kinds:
             yield Move("wider", layer.number, size=layer.channels + math.ceil(layer.channels / 4))
-        if layer.kind == "convolution" and "kernel" in kinds and 1 < layer.kernel < LARGEST_KERNEL:
+        if layer.kind == "convolution" and "kernel" in kinds and 1 < layer.kernel < MAX_KERNEL:
             yield Move("kernel", layer.number, size=layer.kernel + 2)
     if "skip_add" in kinds or "skip_concat" in kinds:
         yield from (one for one in _skips(architecture) if one.kind in kinds)

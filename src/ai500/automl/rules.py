@@ -3,122 +3,188 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import EXHAUSTED, Candidate, Line, Model, Present, Work
+from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Present, Work
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
-from ai500.rules.evidence import Evidence
-from ai500.rules.facts import facts, plain, recorded
-from ai500.rules.layers import Found, rule
+from ai500.records.run_folder import RunFolder
+from ai500.rules.evidence import Evidence, Fact, TrialEvidence
+from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
+from ai500.rules.registry import COMMON_RULES
+from ai500.rules.rule import Observation, differences, rule
 from ai500.workloads.models.architecture import Architecture, check
+from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
 AT_LEAST_FP16 = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16")
 FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
 """Of a search: where it begins, its space, and when TPE begins."""
+INITIAL_ARCHITECTURE = "initial architecture"
 OVERLAP_SECONDS = 0.5
 """A line is written a little after the work it tells of."""
 
 
+@dataclass(frozen=True)
+class SearchEvidence:
+    """Histories of a trial's workers, with the lines they were read from."""
+
+    history: History
+    lines: list[Line]
+
+
+def read_search_evidence(run: RunFolder, trial: int) -> SearchEvidence:
+    """Read the histories of a trial's workers."""
+    history = History(run.trial(trial).members)
+    return SearchEvidence(history, history.look())
+
+
+def search_evidence(trial: TrialEvidence) -> SearchEvidence | None:
+    """Return the trial's histories, or None if they were not read."""
+    evidence = trial.program_evidence
+    return evidence if isinstance(evidence, SearchEvidence) else None
+
+
+def search_facts(evidence: Evidence) -> Iterator[Fact]:
+    """Yield the facts of a search, the problem domain's first and the hardware's last."""
+    yield from problem_facts(evidence)
+    yield from _defaults(evidence)
+    yield from _initial_architecture(evidence)
+    yield from system_facts(evidence)
+
+
+def _defaults(evidence: Evidence) -> Iterator[Fact]:
+    """Yield what may change (AIPerf Table IV); a search tunes batch and kernel size itself."""
+    reference = evidence.reference_hyperparameters
+    for name in ("optimizer", "base_learning_rate", "schedule", "decay_power", "momentum",
+                 "weight_decay", "label_smoothing", "epochs"):  # fmt: skip
+        title = "most epochs" if name == "epochs" else name.replace("_", " ")
+        value = recorded(evidence, "hyperparameters", name)
+        yield Fact("a search's defaults", title, as_text(getattr(reference, name)), value)
+
+
+def _initial_architecture(evidence: Evidence) -> Iterator[Fact]:
+    """Yield the architectures at which the searches began, as their histories record them."""
+    reference = evidence.reference
+    if reference.search is None:
+        return
+    expected = class_architecture(
+        reference.search.initial,
+        classes=reference.classes,
+        input_channels=reference.input_shape[0],
+    )
+    digests = {
+        model.candidate.digest for _, model in models(evidence) if model.candidate.parent is None
+    }
+    run = " and ".join(sorted(digests)) or None
+    yield Fact("model", INITIAL_ARCHITECTURE, expected.digest, run, "Run the class as it is.")
+
+
 def models(evidence: Evidence) -> Iterator[tuple[int, Model]]:
-    """Every model of every trial."""
+    """Yield every model of every trial, with the trial's number."""
     for trial in evidence.trials:
-        if trial.history is not None:
-            for model in trial.history.models.values():
+        search = search_evidence(trial)
+        if search is not None:
+            for model in search.history.models.values():
                 yield trial.trial, model
 
 
-@rule(source="AIPerf §IV-E, Table IV", of="search")
-def least_time(evidence: Evidence) -> Iterator[Found]:
+@rule(source="AIPerf §IV-E, Table IV", program="search")
+def least_time(evidence: Evidence) -> Iterator[Observation]:
     """A search takes at least the least time of its class: 1 hour in `full`."""
     for trial in evidence.score.trials:
         # Clocks of several hosts are known to so much.
         longest = trial.seconds + (trial.clock_uncertainty_seconds or 0.0)
         if trial.search is not None and longest < trial.search.least_seconds:
             least, took = human_seconds(trial.search.least_seconds), human_seconds(trial.seconds)
-            yield Found(
+            yield Observation(
                 f"trial {trial.trial} searched for {took}, the least time of the class is {least}",
-                do=_how_to_search_longer(evidence, trial.trial),
+                advice=_how_to_search_longer(evidence, trial.trial),
                 reference=f"at least {least}",
                 run=took,
             )
 
 
 def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
-    lines = [line for one in evidence.trials if one.trial == trial for line in one.lines]
+    lines = [
+        line
+        for one in evidence.trials
+        if one.trial == trial and (search := search_evidence(one)) is not None
+        for line in search.lines
+    ]
     if any(isinstance(one.entry, Present) and one.entry.reason == EXHAUSTED for one in lines):
         return "Workers found no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 
 
-@rule(layer=9, source="AIPerf Table IV, decision D7", of="search")
-def largest_error(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=9, source="AIPerf Table IV, decision D7", program="search")
+def largest_error(evidence: Evidence) -> Iterator[Observation]:
     """The best model's error is at most the largest of the class: 30 % in `full`."""
     most = evidence.reference.target_quality
     for trial in evidence.score.trials:
         if trial.ensemble_quality > most:
-            yield Found(
+            yield Observation(
                 f"trial {trial.trial}: the best model's error is {trial.ensemble_quality:.4f}, "
                 f"the largest of the class {most:g}",
-                do="Search longer (automl.minutes) or with more workers (ensemble.size).",
+                advice="Search longer (automl.minutes) or with more workers (ensemble.size).",
                 reference=f"at most {most:g}",
                 run=f"{trial.ensemble_quality:.4f}",
             )
 
 
-@rule(layer=4, source="AIPerf §IV-E, Table IV", of="search")
-def at_least_fp16(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=4, source="AIPerf §IV-E, Table IV", program="search")
+def at_least_fp16(evidence: Evidence) -> Iterator[Observation]:
     """A search computes with floating-point numbers of at least FP16."""
     used = recorded(evidence, "numerics", "precision")
     low = [one for one in (used or "").split(" and ") if one not in AT_LEAST_FP16]
     if used is not None and low:
-        yield Found(
+        yield Observation(
             f"workers trained in {' and '.join(low)}",
-            do='Set train.precision = "mixed-fp16", or a finer one.',
+            advice='Set train.precision = "mixed-fp16", or a finer one.',
             reference="at least fp16",
             run=used,
         )
 
 
-@rule(layer=7, source="AIPerf §IV-E, Table IV", of="search")
-def initial_architecture(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=7, source="AIPerf §IV-E, Table IV", program="search")
+def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
     """Every worker's search begins at the class's architecture: ResNet-50 in `full`."""
-    for fact in facts(evidence):
-        if fact.what == "initial architecture" and fact.differs:
-            yield Found(
+    for fact in evidence.facts:
+        if fact.name == INITIAL_ARCHITECTURE and fact.differs:
+            yield Observation(
                 f"searches began at {fact.run}, the class's architecture is {fact.reference}",
-                do=fact.do,
+                advice=fact.advice,
                 reference=fact.reference,
                 run=fact.run,
             )
     for trial, model in models(evidence):
         made = model.candidate
         if made.round == 1 and made.parent is not None:
-            yield Found(f"trial {trial}: {made.model}, a worker's first, has a parent")
+            yield Observation(f"trial {trial}: {made.model}, a worker's first, has a parent")
 
 
-@rule(layer=7, source="AIPerf §IV-A, §IV-E", of="search")
-def network_morphism(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=7, source="AIPerf §IV-A, §IV-E", program="search")
+def network_morphism(evidence: Evidence) -> Iterator[Observation]:
     """Every other model is a morphism of one in the history: it keeps its layers and adds to it."""
     for trial in evidence.trials:
-        known = trial.history.models if trial.history is not None else {}
+        search = search_evidence(trial)
+        known = search.history.models if search is not None else {}
         for model in known.values():
             made = model.candidate
             if made.parent is None:
                 continue
             parent = known.get(made.parent)
             if parent is None:
-                yield Found(
+                yield Observation(
                     f"trial {trial.trial}: {made.model}'s parent {made.parent} is not in any "
                     "history",
-                    do="Run it again.",
+                    advice="Run it again.",
                 )
             elif not made.moves or not _grown(parent.architecture, model.architecture):
-                yield Found(
+                yield Observation(
                     f"trial {trial.trial}: {made.model} is no morphism of its parent {made.parent}",
-                    do="Run it again.",
+                    advice="Run it again.",
                 )
 
 
@@ -136,64 +202,59 @@ def _grown(parent: Architecture, child: Architecture) -> bool:
     return kept and child.digest != parent.digest
 
 
-@rule(layer=7, source="AIPerf §IV-B, §IV-E", of="search")
-def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=7, source="AIPerf §IV-B, §IV-E", program="search")
+def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
     """Bayesian optimization chooses batch and kernel size from each worker's fifth round on."""
     terms = evidence.reference.search
     for trial, model in models(evidence):
         made = model.candidate
         if terms is not None and made.tuned != terms.tunes(made.round):
             how = "was tuned" if made.tuned else "was not tuned"
-            yield Found(
+            yield Observation(
                 f"trial {trial}: {made.model} of round {made.round} {how}",
-                do="Run it again.",
+                advice="Run it again.",
                 reference=f"from round {terms.warmup_rounds + 1} on",
             )
 
 
-@rule(layer=7, source="AIPerf §IV-E", of="search")
-def fixed_search_space(evidence: Evidence) -> Iterator[Found]:
+@rule(layer=7, source="AIPerf §IV-E", program="search")
+def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
     """Where the search begins, what it may add and when TPE begins are the class's."""
     terms, ours = evidence.reference.search, evidence.plan.search
     for name in FIXED_TERMS:
         wanted, found = (getattr(one, name, None) for one in (terms, ours))
         if wanted != found:
-            yield Found(
-                f"{name.replace('_', ' ')}: {plain(found)}, the class has {plain(wanted)}",
-                do=f"Leave automl.{name} out.",
-                reference=plain(wanted),
-                run=plain(found),
+            yield Observation(
+                f"{name.replace('_', ' ')}: {as_text(found)}, the class has {as_text(wanted)}",
+                advice=f"Leave automl.{name} out.",
+                reference=as_text(wanted),
+                run=as_text(found),
             )
 
 
-@rule("a search's defaults", of="search")
-def changed_defaults(evidence: Evidence) -> Iterator[Found]:
+@rule("a search's defaults", program="search")
+def changed_defaults(evidence: Evidence) -> Iterator[Observation]:
     """Optimizer, learning rate, batch sizes, patience, … may change, and are disclosed."""
-    for fact in facts(evidence):
-        if fact.aspect == "a search's defaults" and fact.differs:
-            yield Found(
-                f"{fact.what}: {fact.run}, the class has {fact.reference}",
-                reference=fact.reference,
-                run=fact.run,
-            )
+    yield from differences(evidence, "a search's defaults")
     terms, ours = evidence.reference.search, evidence.plan.search
     for field in fields(terms) if terms is not None else ():
         wanted, found = (getattr(one, field.name, None) for one in (terms, ours))
         if field.name not in (*FIXED_TERMS, "minutes") and wanted != found:
-            yield Found(
-                f"{field.name.replace('_', ' ')}: {plain(found)}, the class has {plain(wanted)}",
-                reference=plain(wanted),
-                run=plain(found),
+            yield Observation(
+                f"{field.name.replace('_', ' ')}: {as_text(found)}, the class has "
+                f"{as_text(wanted)}",
+                reference=as_text(wanted),
+                run=as_text(found),
             )
 
 
-@rule(source="AIPerf §IV-D, Table I", of="search")
-def operations_of_the_architectures(evidence: Evidence) -> Iterator[Found]:
+@rule(source="AIPerf §IV-D, Table I", program="search")
+def operations_of_the_architectures(evidence: Evidence) -> Iterator[Observation]:
     """Every candidate's operations are those of its layers, counted again, on whole data sets."""
     for trial, model in models(evidence):
         made = model.candidate
         for says in _miscounted(made, evidence):
-            yield Found(f"trial {trial}: {made.model} {says}", do="Run it again.")
+            yield Observation(f"trial {trial}: {made.model} {says}", advice="Run it again.")
 
 
 def _miscounted(made: Candidate, evidence: Evidence) -> Iterator[str]:
@@ -227,17 +288,20 @@ def _miscounted(made: Candidate, evidence: Evidence) -> Iterator[str]:
         )
 
 
-@rule(source="AIPerf §IV-D, V2 §5.3.2", of="search")
-def work_in_order(evidence: Evidence) -> Iterator[Found]:
+@rule(source="AIPerf §IV-D, V2 §5.3.2", program="search")
+def work_in_order(evidence: Evidence) -> Iterator[Observation]:
     """A worker's work was told in its order, one piece after the other."""
     for trial in evidence.trials:
         told: dict[tuple[int, int], list[Line]] = {}
-        for line in trial.lines:
+        search = search_evidence(trial)
+        for line in search.lines if search is not None else ():
             told.setdefault((line.worker, line.attempt), []).append(line)
         for (worker, _), lines in told.items():
             reason = _disorder(lines)
             if reason is not None:
-                yield Found(f"trial {trial.trial}, worker {worker}: {reason}", do="Run it again.")
+                yield Observation(
+                    f"trial {trial.trial}, worker {worker}: {reason}", advice="Run it again."
+                )
 
 
 def _disorder(lines: list[Line]) -> str | None:
@@ -253,20 +317,39 @@ def _disorder(lines: list[Line]) -> str | None:
     return None
 
 
-@rule(source="AIPerf §IV-C", severity="note", of="search")
-def readable_histories(evidence: Evidence) -> Iterator[Found]:
+@rule(source="AIPerf §IV-C", severity="note", program="search")
+def readable_histories(evidence: Evidence) -> Iterator[Observation]:
     """Lines of a history that can't be read are passed over, and disclosed."""
     for trial in evidence.trials:
-        skipped = trial.history.unreadable if trial.history is not None else []
+        search = search_evidence(trial)
+        skipped = search.history.unreadable if search is not None else []
         for one in skipped[:3]:
-            yield Found(f"trial {trial.trial}, {one}")
+            yield Observation(f"trial {trial.trial}, {one}")
         if len(skipped) > 3:
-            yield Found(f"trial {trial.trial}: {len(skipped) - 3} more lines are skipped")
+            yield Observation(f"trial {trial.trial}: {len(skipped) - 3} more lines are skipped")
 
 
-@rule(source="AIPerf §IV-C", severity="note", of="search")
-def lost_models(evidence: Evidence) -> Iterator[Found]:
+@rule(source="AIPerf §IV-C", severity="note", program="search")
+def lost_models(evidence: Evidence) -> Iterator[Observation]:
     """Models that a failure cost are disclosed; the work that was done counts once."""
     for trial in evidence.score.trials:
         if trial.search is not None and trial.search.lost:
-            yield Found(f"trial {trial.trial}: {trial.search.lost} model(s) were lost")
+            yield Observation(f"trial {trial.trial}: {trial.search.lost} model(s) were lost")
+
+
+SEARCH_RULES = (
+    *COMMON_RULES,
+    least_time,
+    largest_error,
+    at_least_fp16,
+    initial_architecture,
+    network_morphism,
+    tuned_from_the_fifth_round,
+    fixed_search_space,
+    changed_defaults,
+    operations_of_the_architectures,
+    work_in_order,
+    readable_histories,
+    lost_models,
+)
+"""Every rule that applies to a search."""

@@ -8,7 +8,7 @@ from typing import Any
 from ai500.config import AutomlConfig, Config
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.records import Hyperparameters, ProblemClass, Search
-from ai500.workloads.models.architecture import LARGEST_KERNEL
+from ai500.workloads.models.architecture import MAX_KERNEL
 
 
 def planned_search(
@@ -64,10 +64,10 @@ def _check_sizes(search: Search) -> None:
             f"automl.kernel_sizes = {list(search.kernel_sizes)}: state at least one, each odd (an "
             "added block keeps the size of its input), such as [3, 5]."
         )
-    if max(search.kernel_sizes) > LARGEST_KERNEL:
+    if max(search.kernel_sizes) > MAX_KERNEL:
         raise ConfigError(
             f"automl.kernel_sizes = {list(search.kernel_sizes)}: a search has kernels of at most "
-            f"{LARGEST_KERNEL} × {LARGEST_KERNEL}. State smaller ones, such as [3, 5]."
+            f"{MAX_KERNEL} × {MAX_KERNEL}. State smaller ones, such as [3, 5]."
         )
     for name in ("batch_sizes", "kernel_sizes"):
         sizes = getattr(search, name)

@@ -1,115 +1,162 @@
-"""What a report says of a search: words, cards, figures and tables (AIPerf §IV-D, §V)."""
+"""The report of a search: summary, score, figures, models and workers (AIPerf §IV-D, §V)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from ai500.automl import figures as search_figures
-from ai500.automl.figures import Node
 from ai500.automl.history import History, Model
 from ai500.automl.search_score import Chunk, Search, idle
-from ai500.automl.trial_score import spans
-from ai500.core.units import human_seconds, human_si
-from ai500.records import Score, TrialSearchScore
-from ai500.report.run_data import Contents
-from ai500.report.section import Card, Figure, Table
-from ai500.report.sections import NOT_MEASURED, flop, share
-from ai500.report.summary import counted, flops, hardware, mean_of_which, quality
+from ai500.automl.trial_score import clocked, spans
+from ai500.core.units import human_seconds, human_si, si_prefix
+from ai500.records import Score, SearchScore, TrialSearchScore
+from ai500.report.charts import svg
+from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
+from ai500.report.charts.tree import Node, Tree
+from ai500.report.formats import NOT_MEASURED, counted, flop, flops, quality, variation_percent
+from ai500.report.run_data import RunData
+from ai500.report.run_report import ProgramReport
+from ai500.report.run_sections import timeline_figure
+from ai500.report.section import (
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Grid,
+    Item,
+    Items,
+    Paragraph,
+    Section,
+    Table,
+)
+from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.report.templating import ROWS_SHOWN
 
 MOVES_SHOWN = 60
+"""Characters of a model's changes in the table."""
+POINTS = 240
+"""Points of a curve over time."""
+RATE_WINDOWS = 40
+"""Windows that the search is divided into for the momentary rate."""
+X_TITLE = "time since the first batch"
 STATES = {
     "trained": "trained", "stopped_early": "stopped early", "out_of_time": "out of time",
     "lost": "LOST", "training": "not ended",
 }  # fmt: skip
 
 
-def of(contents: Contents) -> tuple[Search, History, TrialSearchScore]:
-    """The shown trial's search, its models and its figures."""
-    view, figures = contents.search, contents.shown.search
-    assert view is not None and figures is not None  # the template asks before
-    return view.search, view.history, figures
+@dataclass(frozen=True)
+class SearchData:
+    """A run's records, with the shown trial's search and the figures of its score."""
+
+    run: RunData
+    search: Search
+    history: History
+    score: SearchScore
+    """Figures of the run."""
+    trial: TrialSearchScore
+    """Figures of the shown trial."""
 
 
-def sentences(contents: Contents) -> list[str]:
-    """The paragraph at the top."""
-    score, plan = contents.score, contents.plan
-    found = score.search
-    assert found is not None
+def read_search_data(run: RunData) -> SearchData:
+    """Read the workers' histories of the shown trial."""
+    score, trial = run.score.search, run.shown.search
+    assert score is not None and trial is not None  # records of a run whose plan is a search
+    timed = clocked(History(run.trial_folder.members), run.events)
+    return SearchData(run, timed.search, timed.history, score, trial)
+
+
+def search_report(run: RunData) -> ProgramReport:
+    """Return the search's part of the report."""
+    data = read_search_data(run)
+    return ProgramReport(
+        benchmark="AIPerf",
+        headline=flops(run.score.vflops),
+        summary=[Cards(cards(data)), *(Paragraph(text, "lead") for text in sentences(data))],
+        sections=[score_section(data), search_section(data)],
+    )
+
+
+def sentences(data: SearchData) -> list[str]:
+    """Summarize the run in two paragraphs."""
+    score, plan, figures = data.run.score, data.run.plan, data.score
     times = "" if len(score.trials) < 2 else f" {len(score.trials)} times"
-    tried = counted(found.architectures, "architecture")
+    tried = counted(figures.architectures, "architecture")
     return [
         f"{counted(score.ensemble_size, 'worker').capitalize()} searched architectures{times} for "
         f"{human_seconds(score.seconds)}, problem class {plan.problem_class} of AIPerf, on "
-        f"{hardware(contents)}, and trained {counted(found.models, 'model')} of {tried} for "
-        f"{human_si(score.operations + score.validation_operations)}FLOP, counted by convention "
-        f"{score.convention}.{mean_of_which(score)}",
+        f"{hardware(plan, data.run.system)}, and trained {counted(figures.models, 'model')} of "
+        f"{tried} for {human_si(score.operations + score.validation_operations)}FLOP, counted by "
+        f"convention {score.convention}.{which_trials(score)}",
         f"The score is {flops(score.flops)}: the highest mean speed from the first batch to a time "
-        f"of at least {human_seconds(found.least_seconds)}, reached at "
-        f"{human_seconds(found.at_seconds)}. The best model's {score.quality_name} is "
+        f"of at least {human_seconds(figures.least_seconds)}, reached at "
+        f"{human_seconds(figures.at_seconds)}. The best model's {score.quality_name} is "
         f"{score.ensemble_quality:.4f} (at most {score.target_quality:g} is valid); the regulated "
-        f"score −ln(error) × FLOPS is {flops(found.regulated_score)}.",
+        f"score −ln(error) × FLOPS is {flops(figures.regulated_score)}.",
     ]
 
 
-def cards(score: Score) -> list[Card]:
-    """The four figures to remember."""
-    found = score.search
-    assert found is not None
-    initial = found.initial_error
-    began = "" if initial is None else f"; the initial model's {initial:.4f}"
+def cards(data: SearchData) -> list[Card]:
+    """Return the four figures to remember."""
+    score, figures = data.run.score, data.score
+    initial = figures.initial_error
+    start = "" if initial is None else f"; the initial model's {initial:.4f}"
     return [
-        Card("FLOPS", flops(score.flops), f"the score, at {human_seconds(found.at_seconds)}"),
-        Card("Regulated score", flops(found.regulated_score), "−ln(error) × FLOPS"),
+        Card("FLOPS", flops(score.flops), f"the score, at {human_seconds(figures.at_seconds)}"),
+        Card("Regulated score", flops(figures.regulated_score), "−ln(error) × FLOPS"),
         Card(
             score.quality_name,
             quality(score.ensemble_quality),
-            f"at most {score.target_quality:g}{began}",
+            f"at most {score.target_quality:g}{start}",
         ),
-        Card("Architectures", f"{found.architectures:,}", counted(found.models, "model")),
+        Card("Architectures", f"{figures.architectures:,}", counted(figures.models, "model")),
     ]
 
 
-def score_table(contents: Contents) -> Table:
-    """Every number of the score with how it is computed and its source."""
-    score = contents.score
-    found = score.search
-    assert found is not None
-    target, initial = score.time_to_target_seconds, found.initial_error
-    reached = "not reached" if target is None else human_seconds(target)
-    spent = found.operations_to_target
+def score_section(data: SearchData) -> Section:
+    """Show the score, and every trial where there are several."""
+    score, table = data.run.score, score_table(data)
+    if len(score.trials) == 1:
+        return Section("Score", [table])
+    return Section("Score", [Paragraph(which_trials_by_number(score)), table, trials_table(score)])
+
+
+def score_table(data: SearchData) -> Table:
+    """List every number of the score with how it is computed and its source."""
+    score, figures = data.run.score, data.score
+    target, initial = score.time_to_target_seconds, figures.initial_error
     rows = [
         ("FLOPS", flops(score.flops),
          f"highest of operations / time, from the first batch to ≥ "
-         f"{human_seconds(found.least_seconds)}", "AIPerf §IV-E"),
-        ("at", human_seconds(found.at_seconds), "the end of that time", "AIPerf Fig. 4"),
-        ("Regulated score", flops(found.regulated_score),
-         f"−ln(error) × FLOPS, highest at {human_seconds(found.regulated_at_seconds)}",
+         f"{human_seconds(figures.least_seconds)}", "AIPerf §IV-E"),
+        ("at", human_seconds(figures.at_seconds), "the end of that time", "AIPerf Fig. 4"),
+        ("Regulated score", flops(figures.regulated_score),
+         f"−ln(error) × FLOPS, highest at {human_seconds(figures.regulated_at_seconds)}",
          "AIPerf Eq. 3"),
-        ("Mean FLOPS", flops(found.mean_flops), "over the whole search", "decision D6"),
+        ("Mean FLOPS", flops(figures.mean_flops), "over the whole search", "decision D6"),
         (f"Best {score.quality_name}", quality(score.ensemble_quality),
-         f"of all models, on the validation set: {found.best_model}", "AIPerf §IV-D"),
+         f"of all models, on the validation set: {figures.best_model}", "AIPerf §IV-D"),
         ("Initial model's", NOT_MEASURED if initial is None else f"{initial:.4f}",
          "the best of the workers' first rounds", "AIPerf Table IV"),
         ("Largest error", f"{score.target_quality:g}", "fixed by the problem class", "decision D7"),
-        ("Time to it", reached, "until the best error was at most that", "V3 Fig. 2"),
-        ("Operations to it", "not reached" if spent is None else flop(spent),
+        ("Time to it", _reached(target, human_seconds),
+         "until the best error was at most that", "V3 Fig. 2"),
+        ("Operations to it", _reached(figures.operations_to_target, flop),
          "of all workers until then", "V3 Fig. 2"),
-        ("Variation of these", share(found.operations_to_target_variation),
+        ("Variation of these", variation_percent(figures.operations_to_target_variation),
          "sample standard deviation / mean over the trials", "V3 Fig. 2"),
         ("Operations of training", flop(score.operations),
          f"forward, backward, update, convention {score.convention}", "AIPerf Tables I, II"),
         ("Operations of validation", flop(score.validation_operations),
          "forward; counted in FLOPS", "AIPerf §IV-D"),
-        ("Idle between trainings", f"{found.idle_between_trainings:.2%}",
+        ("Idle between trainings", f"{figures.idle_between_trainings:.2%}",
          "of the workers' time, from a model's end to the next one's first batch",
          "AIPerf Fig. 5"),
-        ("Without work", f"{found.without_work:.2%}",
+        ("Without work", f"{figures.without_work:.2%}",
          "of the workers' time: between trainings, and restarts", "AIPerf Fig. 5"),
-        ("Models", f"{found.models:,}",
-         f"{found.tuned:,} tuned by TPE, {found.lost:,} lost", "AIPerf §IV-B"),
-        ("Unreadable lines", f"{found.unreadable_lines:,}", "of histories, passed over", ""),
+        ("Models", f"{figures.models:,}",
+         f"{figures.tuned:,} tuned by TPE, {figures.lost:,} lost", "AIPerf §IV-B"),
+        ("Unreadable lines", f"{figures.unreadable_lines:,}", "of histories, skipped", ""),
         ("Sum of the workers' rates", flops(score.members_flops_sum),
          "each worker's operations / its own time, summed", "decision D6"),
         ("Start skew", human_seconds(score.start_skew_seconds),
@@ -119,195 +166,259 @@ def score_table(contents: Contents) -> Table:
     return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
 
 
+def _reached(value: float | None, text: Callable[[float], str]) -> str:
+    return "not reached" if value is None else text(value)
+
+
 def trials_table(score: Score) -> Table:
-    """Every trial, raw: what V3 Fig. 2 asks of a search."""
-    rows = []
-    for one in score.trials:
-        found = one.search
-        assert found is not None
-        spent, target = found.operations_to_target, one.time_to_target_seconds
-        rows.append(
-            (
-                f"{one.trial}" if one.complete else f"{one.trial}, INCOMPLETE",
-                flops(one.flops),
-                flops(found.regulated_score),
-                quality(one.ensemble_quality),
-                human_seconds(one.seconds),
-                f"{found.models:,}",
-                "not reached" if target is None else human_seconds(target),
-                "not reached" if spent is None else flop(spent),
-                NOT_MEASURED if one.seed is None else f"{one.seed}",
-            )
+    """List every trial as it was measured, with what V3 Fig. 2 asks of a search."""
+    rows = [
+        (
+            f"{trial.trial}" if trial.complete else f"{trial.trial}, INCOMPLETE",
+            flops(trial.flops),
+            flops(figures.regulated_score),
+            quality(trial.ensemble_quality),
+            human_seconds(trial.seconds),
+            f"{figures.models:,}",
+            _reached(trial.time_to_target_seconds, human_seconds),
+            _reached(figures.operations_to_target, flop),
+            NOT_MEASURED if trial.seed is None else f"{trial.seed}",
         )
+        for trial in score.trials
+        if (figures := trial.search) is not None
+    ]
     columns = (
         "trial", "FLOPS", "regulated", "best error", "searched", "models", "time to largest error",
         "operations to it", "seed",
     )  # fmt: skip
-    return Table(columns, rows, numbers=tuple(range(9)))
+    return Table(columns, rows, tuple(range(9)), title="Trials", noun="trials")
 
 
-def figures(contents: Contents) -> list[Figure]:
-    """Score over time, error over time."""
-    search, _, found = of(contents)
-    window = max(1.0, search.seconds / 40)
-    title = "Score and regulated score over time"
-    drawn = search_figures.score_figure(
-        search,
-        least=found.least_seconds,
-        final=(found.at_seconds, contents.shown.flops),
-        window=window,
-        title=title,
-    )
-    error = "Best error over time"
-    return [
-        Figure(
-            title,
-            Markup(drawn),
-            "AIPerf Fig. 4. Thick: operations from the first batch until then / time; its highest "
-            "value right of the dashed line, with a dot, is the score. With dots: −ln(best error) "
-            f"× it. Thin: the rate of the last {human_seconds(window)}.",
+def search_section(data: SearchData) -> Section:
+    """Show the search over time, its tree, its models and its workers."""
+    blocks: list[Block] = []
+    if len(data.run.score.trials) > 1:
+        number = data.run.shown.trial
+        text = f"Curves, models, workers and placement are those of trial {number}."
+        blocks.append(Paragraph(text))
+    blocks += [
+        Grid(
+            [
+                score_figure(data),
+                error_figure(data),
+                operations_figure(data),
+                timeline_figure(data.run, noun="worker"),
+            ]
         ),
-        Figure(
-            error,
-            Markup(
-                search_figures.error_figure(
-                    search, target=contents.shown.target_quality, title=error
-                )
-            ),
-            "Of all workers' models, at their validations. Dashed: the largest of a valid result.",
-        ),
-        _operations(contents),
+        Grid([tree_figure(data)]),
+        models_table(data),
+        workers_table(data),
     ]
+    skipped = [Item(str(line)) for line in data.history.unreadable[:ROWS_SHOWN]]
+    if skipped:
+        blocks.append(Items(skipped, "Lines of histories that can't be read"))
+    return Section("Search", blocks)
 
 
-def _operations(contents: Contents) -> Figure:
-    """V3 Fig. 2's question: how much computation does a search take, and does it vary?"""
-    title = "Best error over operations"
-    trials = {
-        one.trial: [(i.operations, i.error) for i in one.search.improvements]
-        for one in contents.score.trials
-        if one.search is not None
-    }
-    shown = contents.shown
-    drawn = search_figures.operations_figure(
-        trials,
-        shown=shown.trial,
-        total=max(t.operations + t.validation_operations for t in contents.score.trials),
-        target=shown.target_quality,
-        title=title,
+def score_figure(data: SearchData) -> Figure:
+    """Show FLOPS(t), the regulated score, and the rate of the moment."""
+    search, final = data.search, data.run.shown.flops
+    seconds = search.seconds
+    window = max(1.0, seconds / RATE_WINDOWS)
+    times = [seconds * (index + 1) / POINTS for index in range(POINTS)]
+    score = [(t, search.curve.flops(t)) for t in times]
+    regulated = [(t, value) for t in times if (value := search.regulated(t)) is not None]
+    rate = [(t, search.curve.rate(t, window=window)) for t in times if t >= window]
+    factor, prefix = si_prefix(max(value for _, value in (*score, *regulated, *rate)))
+    score, regulated, rate = (
+        [(t, value / factor) for t, value in points] for points in (score, regulated, rate)
     )
-    others = "" if len(trials) == 1 else " Thin: the other trials."
+    last = regulated[-1][1] if regulated else 0.0
+    least = data.trial.least_seconds
+    chart = LineChart(
+        [
+            curve(rate, "member"),
+            curve(regulated, "mean", name=f"regulated {last:.3g}", dots="some"),
+            curve(score, "ensemble", name=f"score {final / factor:.3g}"),
+        ],
+        x_title=X_TITLE,
+        y_title=f"{prefix}FLOPS",
+        x_ticks=svg.time_ticks(seconds).up_to(seconds),
+        x_end=seconds,
+        verticals=[least] if least < seconds else [],
+        marks=[Mark(data.trial.at_seconds, final / factor, "ensemble")],
+    )
     return Figure(
-        title,
-        Markup(drawn),
+        "Score and regulated score over time",
+        chart,
+        "AIPerf Fig. 4. Thick: operations from the first batch until then / time; its highest "
+        "value right of the dashed line, with a dot, is the score. With dots: −ln(best error) "
+        f"× it. Thin: the rate of the last {human_seconds(window)}.",
+    )
+
+
+def error_figure(data: SearchData) -> Figure:
+    """Show the best error so far over time: it falls in steps."""
+    search, target = data.search, data.run.shown.target_quality
+    seconds = search.seconds
+    steps = staircase(
+        [(improvement.seconds, improvement.error) for improvement in search.improvements],
+        end=seconds,
+    )
+    chart = LineChart(
+        [curve(steps, "ensemble", name=f"best {steps[-1][1]:.3g}")],
+        x_title=X_TITLE,
+        y_title="best top-1 error so far",
+        levels=[Level(f"largest {target:g}", target, "target")],
+        x_ticks=svg.time_ticks(seconds).up_to(seconds),
+        x_end=seconds,
+    )
+    return Figure(
+        "Best error over time",
+        chart,
+        "Of all workers' models, at their validations. Dashed: the largest of a valid result.",
+    )
+
+
+def operations_figure(data: SearchData) -> Figure:
+    """Show how much computation an error takes, and how it varies over trials (V3 Fig. 2)."""
+    shown, trials = data.run.shown, data.run.score.trials
+    total = max(trial.operations + trial.validation_operations for trial in trials)
+    factor, prefix = si_prefix(total)
+    end = total / factor
+    series = []
+    # The shown trial is last, on top of the others.
+    for trial in sorted(trials, key=lambda trial: trial.trial == shown.trial):
+        if trial.search is None:
+            continue
+        points = [(i.operations / factor, i.error) for i in trial.search.improvements]
+        if trial.trial == shown.trial:
+            name = f"trial {trial.trial}"
+            series.append(curve(staircase(points, end=end), "ensemble", name=name))
+        else:
+            series.append(curve(staircase(points, end=end), "member"))
+    target = shown.target_quality
+    chart = LineChart(
+        series,
+        x_title=f"operations of all workers, in {prefix}FLOP",
+        y_title="best top-1 error so far",
+        levels=[Level(f"largest {target:g}", target, "target")],
+        x_ticks=svg.nice_ticks(0, end).up_to(end),
+        x_end=end,
+    )
+    others = "" if len(series) == 1 else " Thin: the other trials."
+    return Figure(
+        "Best error over operations",
+        chart,
         "Operations of training and validation until the best error was found (V3 Fig. 2 asks how "
         f"they vary). Thick: trial {shown.trial}.{others}",
     )
 
 
-def tree(contents: Contents) -> Figure:
-    """The search tree."""
-    _, history, found = of(contents)
-    title = "Search tree"
-    nodes = [_node(model) for model in history.models.values() if model.accuracy is not None]
-    left_out = len(history.models) - len(nodes)
+def tree_figure(data: SearchData) -> Figure:
+    """Show each model by its operations and error, joined to its parent."""
+    models = [model for model in data.history.models.values() if model.accuracy is not None]
+    left_out = len(data.history.models) - len(models)
     note = "" if not left_out else f" {counted(left_out, 'model')} without a validation not drawn."
-    drawn = search_figures.tree_figure(nodes, best=found.best_model, title=title)
+    factor, prefix = si_prefix(max(model.candidate.operations.per_image for model in models))
+    best = data.trial.best_model
+    chart = Tree(
+        [_node(model, factor) for model in models],
+        best,
+        x_title=f"operations per image, in {prefix}FLOP",
+        y_title="top-1 error",
+    )
     return Figure(
-        title,
-        Markup(drawn),
-        f"{counted(len(nodes), 'model').capitalize()} by their operations per image (forward and "
+        "Search tree",
+        chart,
+        f"{counted(len(models), 'model').capitalize()} by their operations per image (forward and "
         "backward) and their best error, each joined to its parent. Leftmost: the initial model, "
-        f"trained by every worker. Thick: the way to the best one, {found.best_model}.{note}",
+        f"trained by every worker. Thick: the path to the best one, {best}.{note}",
     )
 
 
-def _node(model: Model) -> Node:
-    made, count = model.candidate, model.candidate.operations
+def _node(model: Model, factor: float) -> Node:
+    candidate = model.candidate
     # No error among N images is known as less than one; a logarithmic axis has no zero.
-    error = max(1 - (model.accuracy or 0.0), 1 / made.validation_images)
-    per_image = count.per_image
-    what = "; ".join(made.moves) or "the initial model"
-    return Node(
-        model.id,
-        made.parent,
-        per_image,
-        error,
-        f"{model.id}: error {error:.4f}, {flop(per_image)} per image, {what}",
-    )
+    error = max(1 - (model.accuracy or 0.0), 1 / candidate.validation_images)
+    per_image = candidate.operations.per_image
+    changes = "; ".join(candidate.moves) or "the initial model"
+    tip = f"{model.id}: error {error:.4f}, {flop(per_image)} per image, {changes}"
+    return Node(model.id, candidate.parent, per_image / factor, error, tip)
 
 
-def models_table(contents: Contents) -> Table:
-    """Every model, the best first."""
-    search, history, _ = of(contents)
-    spent = _spent(search.chunks)
-    ranked = sorted(history.models.values(), key=lambda one: (-(one.accuracy or 0.0), one.id))
-    rows = [_row(model, spent.get(model.id, 0)) for model in ranked]
+def models_table(data: SearchData) -> Table:
+    """List every model, the best first."""
+    operations = _operations_by_model(data.search.chunks)
+    models = data.history.models.values()
+    ranked = sorted(models, key=lambda model: (-(model.accuracy or 0.0), model.id))
     columns = (
         "model", "parent", "error", "predicted", "epochs", "FLOP/image", "parameters", "batch",
         "FLOP", "became", "change",
     )  # fmt: skip
-    return Table(columns, rows, numbers=(2, 3, 4, 5, 6, 7, 8))
+    return Table(
+        columns,
+        [_model_row(model, operations.get(model.id, 0)) for model in ranked],
+        (2, 3, 4, 5, 6, 7, 8),
+        title="Models",
+        note="The best first. Batch: images of a step over all accelerators of a worker; TPE: "
+        "chosen by Bayesian optimization. Predicted: the error that the learning curve promised. "
+        "FLOP: of training and validation, as far as it came.",
+        noun="models",
+    )
 
 
-def _row(model: Model, operations: int) -> tuple[str, ...]:
-    made, count = model.candidate, model.candidate.operations
-    change = "; ".join(made.moves) or "the initial model"
+def _model_row(model: Model, operations: int) -> tuple[str, ...]:
+    candidate, count = model.candidate, model.candidate.operations
+    change = "; ".join(candidate.moves) or "the initial model"
     if len(change) > MOVES_SHOWN:
         change = change[: MOVES_SHOWN - 1] + "…"
     predicted = model.predicted
     return (
         model.id,
-        made.parent or "none",
+        candidate.parent or "none",
         NOT_MEASURED if model.accuracy is None else f"{1 - model.accuracy:.4f}",
         NOT_MEASURED if predicted is None else f"{1 - predicted:.4f}",
-        f"{len(model.epochs)}/{made.epochs}",
+        f"{len(model.epochs)}/{candidate.epochs}",
         human_si(count.per_image).strip(),
         human_si(count.parameters).strip(),
-        f"{made.batch_size:,}" + (" TPE" if made.tuned else ""),
+        f"{candidate.batch_size:,}" + (" TPE" if candidate.tuned else ""),
         human_si(operations).strip(),
         STATES[model.state],
         change,
     )
 
 
-def _spent(chunks: Iterable[Chunk]) -> dict[str, int]:
-    """Model → operations of training and validation."""
-    found: dict[str, int] = {}
-    for one in chunks:
-        found[one.model] = found.get(one.model, 0) + one.operations
-    return found
+def _operations_by_model(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Sum the operations of training and validation of each model."""
+    operations: dict[str, int] = {}
+    for chunk in chunks:
+        operations[chunk.model] = operations.get(chunk.model, 0) + chunk.operations
+    return operations
 
 
-def workers_table(contents: Contents) -> Table:
-    """What each worker did."""
-    search, history, _ = of(contents)
+def workers_table(data: SearchData) -> Table:
+    """List each worker's rounds, models, operations and idle time."""
     rows = []
-    for worker, (first, last) in sorted(spans(search.chunks).items()):
-        mine = [one for one in history.models.values() if one.worker == worker]
-        done = [one for one in search.chunks if one.worker == worker]
-        lost = idle(done)
-        best = min((1 - m.accuracy for m in mine if m.accuracy is not None), default=None)
+    for worker, (start, end) in sorted(spans(data.search.chunks).items()):
+        models = [model for model in data.history.models.values() if model.worker == worker]
+        chunks = [chunk for chunk in data.search.chunks if chunk.worker == worker]
+        operations = sum(chunk.operations for chunk in chunks)
+        errors = [1 - model.accuracy for model in models if model.accuracy is not None]
         rows.append(
             (
                 f"{worker}",
-                f"{max((m.candidate.round for m in mine), default=0)}",
-                f"{len(mine)}",
-                quality(best),
-                flop(sum(one.operations for one in done)),
-                flops(sum(one.operations for one in done) / (last - first)),
-                f"{lost.between_trainings:.2%}",
-                f"{len({one.attempt for one in done})}",
+                f"{max((model.candidate.round for model in models), default=0)}",
+                f"{len(models)}",
+                quality(min(errors, default=None)),
+                flop(operations),
+                flops(operations / (end - start)),
+                f"{idle(chunks).between_trainings:.2%}",
+                f"{len({chunk.attempt for chunk in chunks})}",
             )
         )
     columns = (
         "worker", "rounds", "models", "best error", "operations", "own FLOPS",
         "idle between trainings", "attempts",
     )  # fmt: skip
-    return Table(columns, rows, numbers=tuple(range(8)))
-
-
-def skipped_lines(contents: Contents) -> list[str]:
-    """Lines of histories that were passed over, in words."""
-    _, history, _ = of(contents)
-    return [str(one) for one in history.unreadable]
+    return Table(columns, rows, tuple(range(8)), title="Workers", noun="workers")

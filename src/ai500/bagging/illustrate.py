@@ -11,7 +11,7 @@ import contextlib
 import numpy as np
 
 from ai500.core import atomic
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Drawn, Illustrations
 from ai500.records.run_folder import TrialFolder

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.core import events
-from ai500.jobs.job_spec import ACTIVE, job_spec, known_jobs
 from ai500.jobs.schedulers import (
     ATTEMPT_MARK,
     JobSpec,
@@ -22,6 +21,7 @@ from ai500.jobs.schedulers import (
     Scheduler,
     SchedulerUnavailableError,
 )
+from ai500.jobs.trial_jobs import ACTIVE, job_spec, known_jobs
 from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 

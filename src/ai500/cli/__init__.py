@@ -5,22 +5,24 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from typing import Annotated
 
 import typer
 
 from ai500.cli import (
+    check,
     data,
     flops,
-    judging,
+    plan,
     profile,
-    ranking,
+    rank,
     roofline,
-    runs,
-    start,
+    run,
     study,
-    submitting,
+    submit,
     system,
 )
+from ai500.core import __version__
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
 
 app = typer.Typer(
@@ -30,24 +32,43 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.callback()(start.version)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ai500 {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def version(
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """HPC AI500: measure, tune and rank AI computing systems, from a laptop to a supercomputer."""
+
+
 for command in (
-    start.init,
-    start.plan,
-    runs.run,
-    runs.status,
-    runs.cancel,
-    runs.resume,
-    runs.score,
-    runs.report,
-    judging.check,
-    judging.diff,
+    plan.init,
+    plan.plan,
+    run.run,
+    run.status,
+    run.cancel,
+    run.resume,
+    run.score,
+    run.report,
+    check.check,
+    check.diff,
     flops.flops,
     system.system,
-    submitting.submit,
-    submitting.verify,
-    submitting.keygen,
-    ranking.rank,
+    submit.submit,
+    submit.verify,
+    submit.keygen,
+    rank.rank,
     roofline.roofline,
     profile.profile,
 ):

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.start import AsJson, ClassName, WorkloadName
+from ai500.cli.options import AsJson, ClassName, WorkloadName
 from ai500.cli.terminal import Terminal, console
 from ai500.config import Config, load
 from ai500.core.errors import InputError, RuleError
-from ai500.data.climate.check import Checked, check_years
-from ai500.data.open_store import AnyStore, is_climate, open_store
+from ai500.data.open_store import reader_of
 from ai500.data.pack import Packed, pack_folder
 from ai500.data.pack_arrays import pack_arrays
-from ai500.workloads.class_data import generate_frames, generate_store
+from ai500.data.store import CheckReport, Store, facts_of, summary_of
+from ai500.workloads.class_data import generate_resized, generate_store
 from ai500.workloads.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
 
 app = typer.Typer(help="Make, pack and check data.", no_args_is_help=True, rich_markup_mode=None)
@@ -65,7 +65,7 @@ def pack(
                 size=size, validation_fraction=validation, workers=workers,
                 progress=terminal.progress,
             )  # fmt: skip
-    _tell(packed.store, packed=packed, as_json=as_json)
+    _print_store(packed.store, packed=packed, as_json=as_json)
 
 
 @app.command()
@@ -104,12 +104,12 @@ def generate(
                 config.workload, config.problem_class, progress=terminal.progress, path=out
             )
             if frames is None
-            else generate_frames(
+            else generate_resized(
                 config.workload, config.problem_class, progress=terminal.progress, path=out,
-                frames=frames, height=height, width=width,
+                samples=frames, height=height, width=width,
             )
         )  # fmt: skip
-    _tell(store, packed=None, as_json=as_json)
+    _print_store(store, packed=None, as_json=as_json)
 
 
 @app.command()
@@ -125,82 +125,51 @@ def check(
 
     Example: ai500 data check stores/photos
     """
-    if is_climate(path):
-        with Terminal(quiet=as_json) as terminal:
-            terminal.stage(f"checking {path}")
-            checked = check_years(path, terminal.progress)
-        _tell_years(checked, as_json=as_json)
-        return
-    store = open_store(path)
     with Terminal(quiet=as_json) as terminal:
         terminal.stage(f"checking {path}")
-        store.verify(terminal.progress)
-    _tell(store, packed=None, as_json=as_json)
-    if not as_json:
-        console.print("no problem found")
+        report = reader_of(path).check(path, terminal.progress)
+    _print_report(report, as_json=as_json)
 
 
-def _tell_years(checked: Checked, *, as_json: bool) -> None:
-    """What was found; problems end the command with the code of a broken rule."""
-    count = len(checked.problems)
-    frames = sum(year.count for year in checked.years)
+def _print_report(report: CheckReport, *, as_json: bool) -> None:
+    """Print what was checked; problems end the command with the code of a broken rule."""
+    count = len(report.problems)
     if as_json:
         print(
             json.dumps(
                 {
-                    "path": str(checked.path),
-                    "years": {year.path.name: year.count for year in checked.years},
-                    "frames": frames,
-                    "boxes": checked.boxes,
+                    **report.facts,
                     "problem_count": count,
                     "problems": [
-                        {"file": one.file, "frame": None if one.frame < 0 else one.frame,
-                         "text": one.text}
-                        for one in checked.problems[:PROBLEMS_SHOWN]
+                        {"file": each.file, "frame": None if each.frame < 0 else each.frame,
+                         "text": each.text}
+                        for each in report.problems[:PROBLEMS_SHOWN]
                     ],
-                    "notes": list(checked.notes),
+                    "notes": list(report.notes),
                 },
                 indent=2,
             )
         )  # fmt: skip
     else:
-        console.print(
-            f"{checked.path}: {len(checked.years)} year{'s' * (len(checked.years) != 1)}, "
-            f"{frames} frames, {checked.boxes} boxes",
-            soft_wrap=True,
-        )
-        for note in checked.notes:
-            console.print(f"note: {note}", soft_wrap=True)
+        for line in (*report.summary, *(f"note: {note}" for note in report.notes)):
+            console.print(line, soft_wrap=True)
     if count:
-        shown = [str(problem) for problem in checked.problems[:PROBLEMS_SHOWN]]
+        shown = [str(problem) for problem in report.problems[:PROBLEMS_SHOWN]]
         more = [f"… and {count - len(shown)} more"] if count > len(shown) else []
-        found = "1 problem" if count == 1 else f"{count} problems"
-        raise RuleError("\n  ".join([f"{checked.path}: {found}:", *shown, *more]))
+        number = "1 problem" if count == 1 else f"{count} problems"
+        raise RuleError("\n  ".join([f"{report.path}: {number}:", *shown, *more]))
     if not as_json:
         console.print("no problem found")
 
 
-def _tell(store: AnyStore, *, packed: Packed | None, as_json: bool) -> None:
-    splits = {name: split.count for name, split in store.splits.items()}
+def _print_store(store: Store, *, packed: Packed | None, as_json: bool) -> None:
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "path": str(store.path),
-                    "name": store.name,
-                    "sha256": store.sha256,
-                    "classes": len(store.classes),
-                    "splits": splits,
-                    "unreadable": packed.unreadable if packed else 0,
-                    "ignored": packed.ignored if packed else 0,
-                },
-                indent=2,
-            )
-        )
+        unreadable, ignored = (packed.unreadable, packed.ignored) if packed else (0, 0)
+        facts = {**facts_of(store), "unreadable": unreadable, "ignored": ignored}
+        print(json.dumps(facts, indent=2))
         return
-    counts = ", ".join(f"{count} {name}" for name, count in splits.items())
-    console.print(f"{store.path}: {counts}, {len(store.classes)} classes", soft_wrap=True)
-    console.print(f"SHA-256 {store.sha256}", soft_wrap=True)
+    for line in summary_of(store):
+        console.print(line, soft_wrap=True)
     if packed and packed.unreadable:
         console.print(f"{packed.unreadable} unreadable images left out: see unreadable.json")
     if packed and packed.ignored:

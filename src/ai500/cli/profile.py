@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,
@@ -28,14 +28,15 @@ from ai500.config import Config
 from ai500.core import schema
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.interrupts import as_interrupt
+from ai500.pipeline.reporting import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
-from ai500.profile.labels import STAGES, flops, milliseconds, number, percent
-from ai500.profile.page import write_page
+from ai500.profile.labels import STAGES, flops, milliseconds, number
+from ai500.profile.page import write_page, write_report_section
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.records import precision as precisions
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
+from ai500.report.formats import percent
 
 UNKNOWN_SHOWN = 5
 
@@ -101,7 +102,8 @@ def profile(
         found = session.profile(request, terminal)
     write_page(found, request.page)
     if path is not None and out is None and RunFolder(path).score.exists():
-        write_report(RunFolder(path))  # it shows the profile
+        write_report_section(RunFolder(path))
+        write_report(RunFolder(path))
     if as_json:
         print(json.dumps(schema.encode(found), indent=2))
         return

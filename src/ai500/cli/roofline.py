@@ -12,21 +12,22 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import Terminal, console, rows
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import nearest
+from ai500.pipeline.reporting import write_report
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
+from ai500.report.charts.roofline import standalone
 from ai500.report.section import Table
 from ai500.roofline import cluster, measure, place_run
-from ai500.roofline import figures as drawn
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
+from ai500.roofline.figures import record_chart
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
 
 FOLDER = Path("rooflines")
@@ -128,7 +129,7 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
     if record.unavailable:
         rows("Not measured", [(pages.kernel_name(what), why) for what, why in record.unavailable])
     _show("Memory and links", pages.links_table(record), (1, 2, 3))
-    write_text(path.with_suffix(".svg"), drawn.standalone(drawn.record_figure(record, title=title)))
+    write_text(path.with_suffix(".svg"), standalone(record_chart(record).svg(title)))
     pages.write_page(path.with_suffix(".html"), record, None)
     for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):
         console.print(str(file), soft_wrap=True)
@@ -150,6 +151,7 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     placement = place_run.place(folder, place_run.read_record(file))
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
+    pages.write_report_section(folder)
     write_report(folder)
     if as_json:
         print(json.dumps(schema.encode(placement), indent=2))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ai500.cli.start import (
+from ai500.cli.options import (
     AsJson,
     ClassName,
     ConfigPath,
@@ -28,7 +28,7 @@ from ai500.core import schema
 from ai500.core.errors import Disconnected, InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.units import human_seconds, human_si
-from ai500.report.summary import flops
+from ai500.report.formats import flops
 from ai500.study.definition import Choices, Study
 from ai500.study.folder import StudyFolder, finished_runs
 from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare

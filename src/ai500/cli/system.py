@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.start import AsJson, ConfigPath, SchedulerName, Settings, load_config
+from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
 from ai500.cli.terminal import console, rows, shown
 from ai500.core import schema
 from ai500.core.atomic import write_json
@@ -59,7 +59,7 @@ def system(
 
 def _of_run(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
     folder = RunFolder.open(path)
-    nodes = summary.recorded_nodes(folder)
+    nodes = node.recorded_nodes(folder)
     if not nodes:
         raise EnvironmentLacksError(
             f"{path} has no description of a node yet: each is left when training begins there."

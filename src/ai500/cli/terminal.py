@@ -13,11 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ai500.automl.progress import WorkerView
 from ai500.bagging.member_views import MemberView, seconds_to_the_end
-from ai500.cli import searching
 from ai500.core.units import human_seconds, human_si
-from ai500.records import Score
-from ai500.records.findings import Finding
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16
@@ -134,7 +132,7 @@ class Terminal:
 def _line(view: MemberView) -> str:
     """Within 80 columns; `ai500 status` has the rate, too."""
     if view.worker is not None:
-        return searching.line(view, view.worker)
+        return _worker_line(view, view.worker)
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -159,7 +157,7 @@ def _active(views: Sequence[MemberView]) -> list[MemberView]:
 def members_table(views: Sequence[MemberView]) -> RenderableType:
     """Each member: state, epoch, loss, quality, images/s, time left."""
     if any(view.worker is not None for view in views):
-        return searching.workers_table(_active(views), of=views)
+        return _workers_table(_active(views), of=views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("member", justify="right")
     table.add_column("state")
@@ -184,89 +182,49 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     return Group(table, Text(f"{done} of {len(views)} members done{when}{waiting}", style="dim"))
 
 
-def _skew(score: Score) -> str:
-    skew = human_seconds(score.start_skew_seconds)
-    if score.clock == "monotonic":
-        return skew
-    known = score.clock_uncertainty_seconds
-    window = "not measured" if known is None else f"± {human_seconds(known)}"
-    return f"{skew} over the nodes; their clocks: {window}"
+def _worker_line(view: MemberView, worker: WorkerView) -> str:
+    """For a log file: where a worker is when it takes up a model."""
+    parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
+    if worker.best_error is not None:
+        parts.append(f"best error {worker.best_error:.4f}")
+    if worker.flops is not None:
+        parts.append(f"{human_si(worker.flops)}FLOPS")
+    if view.seconds_left is not None:
+        parts.append(f"{human_seconds(view.seconds_left)} left")
+    return "  ".join(parts)
 
 
-def _trials(score: Score) -> str:
-    """Which are kept, and how much they vary."""
-    kept = ", ".join(map(str, score.kept_trials))
-    dropped = [str(one.trial) for one in score.trials if one.trial not in score.kept_trials]
-    varies = [
-        f"{name} varies by {100 * value:.2g} %"
-        for name, value in (
-            ("the score", score.score_variation),
-            ("epochs to target", score.epochs_to_target_variation),
+def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> RenderableType:
+    """Each worker: state, round, model, epoch, best error, FLOPS, time left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("worker", justify="right")
+    table.add_column("state")
+    for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
+        table.add_column(name, justify="right")
+    for view in shown:
+        worker = view.worker or WorkerView()
+        table.add_row(
+            str(view.member),
+            view.state,
+            str(worker.round or ""),
+            worker.model,
+            f"{worker.epoch}/{worker.epochs}" if worker.epochs else "",
+            "" if worker.best_error is None else f"{worker.best_error:.4f}",
+            "" if worker.flops is None else human_si(worker.flops).strip(),
+            "" if view.seconds_left is None else human_seconds(view.seconds_left),
         )
-        if value is not None
-    ]
-    out = f", dropped {', '.join(dropped)}" if dropped else ""
-    mean = (
-        f"mean of trials {kept}" if len(score.kept_trials) > 1 else f"the figures of trial {kept}"
-    )
-    return "; ".join([f"{mean}{out}", *varies])
+    return Group(table, Text(_together(of), style="dim"))
 
 
-def _power(score: Score) -> str:
-    if score.watts is None or score.flops_per_watt is None or score.vflops_per_watt is None:
-        return "not measured (the report says why)"
-    valid, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
-    drawn = f"{human_si(score.watts)}W of {score.power_coverage}"
-    return f"{drawn}; {valid}VFLOPS and {plain}FLOPS per watt"
-
-
-def show_score(score: Score, findings: Sequence[Finding]) -> None:
-    """The score for a person: the official figure first, then what it is made of."""
-    if score.search is not None:
-        rows(*searching.score_rows(score, score.search, power=_power(score), skew=_skew(score)))
-        show_findings(findings)
-        return
-    target = score.time_to_target_seconds
-    out_of_bag = score.out_of_bag_quality
-    rows(
-        f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
-        + ("" if score.complete else "  — INCOMPLETE: a member failed"),
-        [
-            ("VFLOPS", f"{human_si(score.vflops)}FLOPS (valid: penalty × FLOPS, V3 Eq. 7)"),
-            ("FLOPS", f"{human_si(score.flops)}FLOPS (counted by convention {score.convention})"),
-            ("penalty", f"{score.penalty_coefficient:.4f} (quality against target, Eq. 8)"),
-            ("quality", f"{score.ensemble_quality:.4f} ensemble, target {score.target_quality:g}"),
-            (
-                "",
-                f"{score.members_mean_quality:.4f} members' mean, out of bag "
-                + ("not measured" if out_of_bag is None else f"{out_of_bag:.4f}"),
-            ),
-            ("power", _power(score)),
-            ("time to quality", human_seconds(score.time_to_quality_seconds)),
-            (
-                "time to target",
-                ("not reached" if target is None else human_seconds(target))
-                + ", by the members' mean",
-            ),
-            *([("trials", _trials(score))] if len(score.trials) > 1 else []),
-            ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
-            (
-                "beside it",
-                f"{human_si(score.members_flops_sum)}FLOPS, the sum of the members' own rates; "
-                f"{human_seconds(score.idle_seconds)} in which none trained",
-            ),
-            ("start skew", _skew(score)),
-            (
-                "ensemble",
-                f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
-                f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
-            ),
-        ],
-    )
-    show_findings(findings)
-
-
-def show_findings(findings: Sequence[Finding]) -> None:
-    """What the rules say, if they say anything."""
-    if findings:
-        rows("Findings", [(one.severity, f"{one.message} ({one.source})") for one in findings])
+def _together(views: Sequence[MemberView]) -> str:
+    known = [view.worker for view in views if view.worker is not None]
+    errors = [one.best_error for one in known if one.best_error is not None]
+    rates = [one.flops for one in known if one.flops is not None]
+    done = sum(view.state == "done" for view in views)
+    models = sum(one.models for one in known)
+    parts = [f"{done} of {len(views)} workers done", f"{models} model{'s' * (models != 1)}"]
+    if errors:
+        parts.append(f"best error {min(errors):.4f}")
+    if rates:
+        parts.append(f"{human_si(sum(rates))}FLOPS")
+    return "; ".join(parts)

@@ -76,13 +76,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "meter": {
         "nvml": "ai500.meters.nvml:open_meter",
         "drm": "ai500.meters.drm:open_meter",
-        "rapl": "ai500.meters.rapl:open_meter",
-        "cray": "ai500.meters.cray:open_meter",
-        "ipmi": "ai500.meters.ipmi:open_meter",
-        "slurm": "ai500.meters.slurm:open_meter",
-        "host": "ai500.meters.host:open_meter",
-        "disk": "ai500.meters.disk:open_meter",
-        "network": "ai500.meters.network:open_meter",
+        "rapl": "ai500.meters.power:open_rapl",
+        "cray": "ai500.meters.power:open_cray",
+        "ipmi": "ai500.meters.power:open_ipmi",
+        "slurm": "ai500.meters.power:open_slurm",
+        "host": "ai500.meters.host:open_host",
+        "disk": "ai500.meters.host:open_disks",
+        "network": "ai500.meters.host:open_network",
     },
 }
 

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -80,7 +80,7 @@ def _decode(kind: Any, value: Any, at: str) -> Any:
             choices = ", ".join(repr(choice) for choice in arguments)
             raise SchemaError(at, f"{value!r} is not one of {choices}", value)
         return value
-    if origin in (list, tuple):
+    if origin in (list, tuple, Sequence):
         return _decode_sequence(origin, arguments, value, at)
     if origin is dict:
         if not isinstance(value, dict):
@@ -159,7 +159,8 @@ def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: st
     else:
         kinds = (arguments[0],) * len(value)
     pairs = zip(kinds, value, strict=True)
-    return origin(_decode(kind, item, f"{at}[{i}]") for i, (kind, item) in enumerate(pairs))
+    decoded = tuple(_decode(kind, item, f"{at}[{i}]") for i, (kind, item) in enumerate(pairs))
+    return list(decoded) if origin is list else decoded
 
 
 def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
@@ -178,8 +179,9 @@ def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
 
 
 def _mismatch(at: str, expected: str, value: object) -> SchemaError:
-    found = {dict: "a table", list: "a list"}.get(type(value), f"{value!r}")
-    return SchemaError(at, f"expected {expected}, found {found}", value)
+    names: dict[type, str] = {dict: "a table", list: "a list"}
+    shown = names.get(type(value), f"{value!r}")
+    return SchemaError(at, f"expected {expected}, found {shown}", value)
 
 
 def _describe_type(kind: Any) -> str:

@@ -1,5 +1,7 @@
-"""Samples read by several threads into memory of the caller's: the work is done without the
-interpreter's lock, which the training thread needs."""
+"""Reads samples in several threads into the caller's memory.
+
+The threads release the interpreter's lock while they copy: the training thread needs it.
+"""
 
 from __future__ import annotations
 
@@ -15,49 +17,52 @@ from numpy.typing import NDArray
 
 from ai500.data.resumable_work import available_cores
 
-MOST_THREADS = 16
+MAX_THREADS = 16
+# Bytes that a thread gathers at a time: small enough to balance, large enough to pay for a thread.
 PIECE_BYTES = 1 << 22
-"""What one thread gathers at a time: little enough to share out, enough to be worth a thread."""
 
 Job = Callable[[], object]
 
 
 class Empty(Protocol):
-    """Where images are put: `np.empty`, or memory that an accelerator can copy from."""
+    """Allocator of the images' array: `np.empty`, or pinned memory."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any], /) -> NDArray[Any]:
-        """An array of this shape whose values do not matter."""
+        """Return an uninitialized array."""
 
 
 def gather(rows: NDArray[Any], indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-    """`rows[indices]`, which must be inside, into `out`; by several threads where it is much."""
+    """Copy `rows[indices]` into `out`, in several threads where it is much.
+
+    The caller has checked the indices.
+    """
     if not len(indices):
         return
     pieces = list(_pieces(rows, indices, out))
     if len(pieces) == 1:
         pieces[0]()
     else:
-        read_together(pieces)
+        run_in_threads(pieces)
 
 
 def _pieces(rows: NDArray[Any], indices: NDArray[np.int64], out: NDArray[Any]) -> Iterator[Job]:
-    """Several rows in a piece, or a part of one."""
-    together, part = PIECE_BYTES // rows[0].nbytes, PIECE_BYTES // rows.itemsize
-    if together:
-        for first in range(0, len(indices), together):
-            some = slice(first, first + together)
-            # "clip" writes to `out` itself; "raise" would go through a buffer of its own.
-            yield partial(np.take, rows, indices[some], 0, out[some], "clip")
+    """Yield jobs that copy several rows each, or parts of one large row."""
+    rows_per_piece, items_per_piece = PIECE_BYTES // rows[0].nbytes, PIECE_BYTES // rows.itemsize
+    if rows_per_piece:
+        for first in range(0, len(indices), rows_per_piece):
+            piece = slice(first, first + rows_per_piece)
+            # "clip" writes into `out` directly; "raise" copies through a buffer.
+            yield partial(np.take, rows, indices[piece], 0, out[piece], "clip")
         return
     for row, number in enumerate(indices.tolist()):
         source, target = rows[number].reshape(-1), out[row].reshape(-1)
-        for first in range(0, len(source), part):
-            some = slice(first, first + part)
-            yield partial(np.copyto, target[some], source[some])
+        for first in range(0, len(source), items_per_piece):
+            piece = slice(first, first + items_per_piece)
+            yield partial(np.copyto, target[piece], source[piece])
 
 
-def read_together(jobs: Iterable[Job]) -> None:
-    """Run jobs in threads; an error is raised once no job runs any more."""
+def run_in_threads(jobs: Iterable[Job]) -> None:
+    """Run jobs in threads and wait for all; raise the first error after the last one ended."""
     waiting = deque(jobs)
 
     def work() -> None:
@@ -81,6 +86,6 @@ def read_together(jobs: Iterable[Job]) -> None:
 
 @cache
 def _threads(process: int) -> tuple[concurrent.futures.ThreadPoolExecutor, int]:
-    """Those of this process: a fork has none."""
-    size = min(MOST_THREADS, available_cores())
+    """Return this process's pool and its size; a forked process has no threads, so its own."""
+    size = min(MAX_THREADS, available_cores())
     return concurrent.futures.ThreadPoolExecutor(size), size

@@ -1,4 +1,4 @@
-"""Which kind of store a folder is, a packed one or years of climate data, and reading either."""
+"""Opens a folder of data by the reader that recognizes it; verifies samples as they are read."""
 
 from __future__ import annotations
 
@@ -10,58 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
-from ai500.data.climate.index import INDEX
-from ai500.data.climate.schema import year_files
-from ai500.data.climate.store import ClimateSplit, ClimateStore
+from ai500.data.climate.store import ClimateStore
 from ai500.data.gather import Empty
-from ai500.data.image_store import MANIFEST, Digests, Indices, Shape, Split, Store, digests_of
-from ai500.data.image_store_writer import PLAN
+from ai500.data.image_store import ImageStore
+from ai500.data.store import (
+    Digests,
+    Indices,
+    Shape,
+    Store,
+    StoredSplit,
+    StoreReader,
+    digests_of,
+)
 
-AnyStore = Store | ClimateStore
-
-
-def is_climate(path: Path) -> bool:
-    """Whether a folder holds years of climate data rather than a packed store."""
-    return not (path / MANIFEST).exists() and bool(year_files(path))
-
-
-def open_store(path: Path) -> AnyStore:
-    """The store in a folder, whichever kind it is; reads no sample."""
-    building = (path / PLAN).exists() and not (path / INDEX).exists()
-    if building and (any(path.glob("*.h5")) or any(path.glob("*.h5.part"))):
-        raise DataError(
-            f"{path}: is unfinished climate data. Run the same `ai500 data generate` again: it "
-            "goes on where it stopped."
-        )
-    return ClimateStore.open(path) if is_climate(path) else Store.open(path)
+READERS: tuple[StoreReader, ...] = (ImageStore, ClimateStore)
+"""In the order in which they are asked."""
 
 
-def digests(store: AnyStore, split: str) -> Digests:
-    """Of every sample of a split, as the store's manifest or index has them."""
-    if isinstance(store, ClimateStore):
-        return np.frombuffer(bytes.fromhex("".join(store.digests(split))), dtype="<u8")
-    return store.splits[split].digests
+def reader_of(path: Path) -> StoreReader:
+    """Return the reader of a folder; the first one explains a folder that none recognizes."""
+    return next((reader for reader in READERS if reader.recognizes(path)), READERS[0])
 
 
-def hold(
-    split: Split | ClimateSplit, indices: Indices, *, found: Digests, expected: Digests
-) -> None:
-    """An error that names the first sample whose digest is not the store's."""
-    wrong = np.flatnonzero(expected != found)
+def open_store(path: Path) -> Store:
+    """Open the store in a folder, whatever its kind; reads no sample."""
+    return reader_of(path).open(path)
+
+
+def verify(split: StoredSplit, indices: Indices, *, digests: Digests, expected: Digests) -> None:
+    """Raise `DataError` with the first sample whose digest differs from the store's."""
+    wrong = np.flatnonzero(expected != digests)
     if wrong.size:
-        at = wrong[0]
+        row = wrong[0]
+        path = split.path_of(int(indices[row]))
         raise DataError(
-            f"{split.path_of(int(indices[at]))}: sample {indices[at]} is corrupt: its image and "
-            f"label have digest {found[at]:016x}, the store says {expected[at]:016x}. "
-            "Make or copy the store again."
+            f"{path}: sample {indices[row]} is corrupt: its image and label have digest "
+            f"{digests[row]:016x}, the store says {expected[row]:016x}.",
+            path=path,
+            remedy="Make or copy the store again.",
         )
 
 
 @dataclass(frozen=True)
-class HeldSplit:
-    """A store's split, each sample held against its digest as it is read."""
+class VerifiedSplit:
+    """A split of a store whose samples are compared with their digests as they are read."""
 
-    split: Split | ClimateSplit
+    split: StoredSplit
     digests: Digests
 
     @property
@@ -75,12 +69,12 @@ class HeldSplit:
     def rows(
         self, indices: Indices, *, empty: Empty = np.empty
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The images and labels of these samples, in this order."""
+        """Read the images and labels of these samples, in this order."""
         images, labels = self.split.rows(indices, empty=empty)
-        found = digests_of(images, labels)
-        hold(self.split, indices, found=found, expected=self.digests[indices])
+        digests = digests_of(images, labels)
+        verify(self.split, indices, digests=digests, expected=self.digests[indices])
         return images, labels
 
     def labels_of(self, indices: Indices) -> NDArray[Any]:
-        """The labels alone, which are not held against anything."""
+        """Read the labels alone, without verification."""
         return self.split.labels_of(indices)

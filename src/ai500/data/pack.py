@@ -25,7 +25,7 @@ from PIL import Image
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
-from ai500.data.image_store import Images, Store
+from ai500.data.image_store import Images, ImageStore
 from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.resumable_work import Chunk, Holes, Journal, Progress
 
@@ -45,7 +45,7 @@ EXPECTED_TREE = (
 class Packed:
     """What came of packing."""
 
-    store: Store
+    store: ImageStore
     unreadable: int
     """Images that were left out; `unreadable.json` in the store names them."""
     ignored: int
@@ -204,7 +204,7 @@ def pack_folder(
         origin=f"folder of images, listing {listing.sha256()}",
     )
 
-    def make() -> Store:
+    def make() -> ImageStore:
         writer = StoreWriter.create(out, plan)
 
         def job_of(chunk: Chunk) -> partial[Holes]:
@@ -260,7 +260,7 @@ def _report_unreadable(out: Path, journal: Journal, listing: Listing) -> None:
         atomic.write_json(out / UNREADABLE, found)
 
 
-def require_same(store: Store, plan: Plan) -> int:
+def require_same(store: ImageStore, plan: Plan) -> int:
     """The number of unreadable images, if the store is what the plan says without them."""
     file = store.path / UNREADABLE
     listed = json.loads(file.read_bytes()) if file.exists() else []

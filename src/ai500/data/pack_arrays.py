@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
-from ai500.data.image_store import Images, Indices, Labels, Store
+from ai500.data.image_store import Images, ImageStore, Labels
 from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.pack import TRAIN, VALIDATION, Packed, held_out, require_same
 from ai500.data.resumable_work import Chunk, Holes, Progress
+from ai500.data.store import Indices
 
 NAMES = (
     ("images", "labels", "validation_images", "validation_labels"),
@@ -66,7 +67,7 @@ def pack_arrays(
         origin=f"arrays of {images.name}, labels {_sha256(parts)}",
     )
 
-    def make() -> Store:
+    def make() -> ImageStore:
         writer = StoreWriter.create(out, plan)
         journal = writer.complete(
             # The rows are read here: a process of its own would have to load the arrays again.

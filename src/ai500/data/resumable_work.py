@@ -1,4 +1,4 @@
-"""Work cut into chunks: done by many processes, recorded as done, taken up again after a kill."""
+"""Resumable work: cut into chunks, done by many processes, journalled, resumed after a kill."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 Progress = Callable[[int, int], None]
-"""Called with what is done and the total, in the same unit, as the work goes on."""
+"""Callback of the work done and the total, in the same unit."""
 
 Holes = list[tuple[int, str]]
-"""Rows of a chunk that could not be made, and why."""
+"""Rows of a chunk that could not be made, each with the reason."""
+
+# Files of a folder that is being written: its plan, its finished chunks, its lock.
+PLAN = "building.json"
+JOURNAL = "building.jsonl"
+LOCK = "building.lock"
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Chunk:
 
 
 def cut(split: str, count: int, *, rows_per_chunk: int) -> Iterator[Chunk]:
-    """The chunks of a split, in order."""
+    """Yield the chunks of a split, in order."""
     for first in range(0, count, rows_per_chunk):
         yield Chunk(split, first, min(count, first + rows_per_chunk))
 
@@ -55,7 +60,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path, *, chunks: Iterable[Chunk]) -> Journal:
-        """Which of `chunks` a job before this one finished; a torn last line is cut off."""
+        """Read which of `chunks` an earlier job finished; a torn last line is cut off."""
         journal = cls(path)
         known = set(chunks)
         lines = path.read_text().splitlines() if path.exists() else []
@@ -68,15 +73,15 @@ class Journal:
         return journal
 
     def record(self, chunk: Chunk, holes: Holes) -> None:
-        """Note a chunk whose rows are on the disk."""
+        """Append a chunk whose rows are on the disk."""
         self.done[chunk] = holes
         with atomic.explaining_write_errors(self.path), self.path.open("a") as file:
             file.write(_line(chunk, holes))
 
     def holes(self, split: str) -> Holes:
-        """All rows of a split that could not be made, in order."""
-        found = [holes for chunk, holes in self.done.items() if chunk.split == split]
-        return sorted(itertools.chain.from_iterable(found))
+        """Return all rows of a split that could not be made, in order."""
+        chunks = [holes for chunk, holes in self.done.items() if chunk.split == split]
+        return sorted(itertools.chain.from_iterable(chunks))
 
 
 def _line(chunk: Chunk, holes: Holes) -> str:
@@ -85,7 +90,7 @@ def _line(chunk: Chunk, holes: Holes) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process of this machine holds the lock, and hold it; a kill frees it."""
+    """Hold an exclusive lock among this machine's processes; a kill releases it."""
     with atomic.explaining_write_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -96,7 +101,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def available_cores() -> int:
-    """The cores this process may use: fewer than the machine's inside a job."""
+    """Return the number of cores that this process may use, which a job may limit."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -105,7 +110,7 @@ def available_cores() -> int:
 def in_parallel(
     jobs: Iterable[tuple[Key, Callable[[], Result]]], *, workers: int
 ) -> Iterator[tuple[Key, Result]]:
-    """Each job's key with its result, as they come; one worker works in this process."""
+    """Yield each job's key with its result as it completes; one worker means this process."""
     if workers <= 1:
         yield from ((key, job()) for key, job in jobs)
         return
@@ -117,11 +122,11 @@ def in_parallel(
     )
 
     def submit(number: int) -> None:
-        # Workers are started here and inherit the mask: from their first line on Ctrl-C is ours.
+        # Workers start here and inherit the mask: only this process handles Ctrl-C.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            wanted = itertools.islice(waiting, number)
-            pending.update((pool.submit(job), key) for key, job in wanted)
+            batch = itertools.islice(waiting, number)
+            pending.update((pool.submit(job), key) for key, job in batch)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -136,15 +141,15 @@ def in_parallel(
                 yield pending.pop(future), future.result()
     except BrokenProcessPool as error:
         raise EnvironmentLacksError(
-            "a worker process was killed, most likely because memory ran out. "
-            f"Run the same command again with fewer than {workers} workers; what is done is kept."
+            "a worker process was killed, most likely because memory ran out.",
+            remedy=f"Run the same command again with fewer than {workers} workers: it resumes.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _begin_worker() -> None:
-    """End when the parent ends, however it ended."""
+    """Exit when the parent process ends, for whatever reason."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

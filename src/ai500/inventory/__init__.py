@@ -1,6 +1,6 @@
-"""The system under test, described by itself (V2 §3.2, SPEC §5).
+"""Description of the system under test (V2 §3.2, SPEC §5).
 
-A node is described by the process that trains on it, before and after; what no file or command
-tells is None and prints as "not found". Nothing here imports torch: a process that has it loaded
-is asked for its versions.
+The process that trains on a node describes it, before and after. A value that no file or command
+reports is None and printed as "not found". No module here imports torch; versions of torch's
+libraries are read only in a process that has loaded torch.
 """

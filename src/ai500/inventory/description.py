@@ -1,4 +1,4 @@
-"""The nouns of a system description. None: not found; it is never guessed."""
+"""Records of a system description; None: not found, never guessed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Processors:
     """Logical processors that are online."""
     highest_hertz: float | None = None
     caches: dict[str, int] = field(default_factory=dict)
-    """Level, such as `L2`, → bytes of all instances together."""
+    """Cache level, such as `L2`, → total bytes of all instances."""
     numa: tuple[NumaNode, ...] = ()
     instructions: tuple[str, ...] = ()
-    """Vector and matrix extensions that arithmetic can use."""
+    """Instruction-set extensions for vector and matrix arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """Memory and the logical processors next to it."""
+    """Memory and its local logical processors."""
 
     number: int
     processors: str
@@ -35,12 +35,12 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One accelerator as its driver tells."""
+    """One accelerator, as reported by its driver."""
 
     index: int
     name: str
     uuid: str | None = None
-    """The device itself, however a process numbers those that it may see."""
+    """Identity of the device; its index depends on the devices a process may see."""
     memory_bytes: int | None = None
     driver: str | None = None
     firmware: str | None = None
@@ -48,9 +48,9 @@ class Accelerator:
     highest_memory_clock_hertz: float | None = None
     power_limit_watts: float | None = None
     bus: str | None = None
-    """Such as `PCIe 5.0 ×16`."""
+    """Host bus, such as `PCIe 5.0 ×16`."""
     links: dict[str, int] = field(default_factory=dict)
-    """Kind of direct link, such as `NVLink`, → how many are up."""
+    """Kind of direct link, such as `NVLink`, → number of active links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A way into the network."""
+    """A network interface or port."""
 
     name: str
     kind: str
-    """`ethernet`, `infiniband`, …"""
+    """Link layer: `ethernet`, `infiniband`, …"""
     state: str | None
     bits_per_second: float | None
     driver: str | None
@@ -77,7 +77,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What stands between the hardware and the benchmark."""
+    """Operating system, libraries, container and environment."""
 
     operating_system: str | None = None
     kernel: str | None = None
@@ -85,54 +85,54 @@ class Software:
     python: str | None = None
     libraries: dict[str, str | None] = field(default_factory=dict)
     container: str | None = None
-    """What shows that this is a container; None: nothing does."""
+    """Container runtime, as far as it can be detected; None: no container detected."""
     scheduler: dict[str, str] = field(default_factory=dict)
-    """The job as Slurm tells it by the environment."""
+    """Slurm's environment variables of the job."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables that change results: those of NCCL, UCX, OMP, CUDA, XLA, …"""
+    """Environment variables that change results: those of NCCL, UCX, OMP, CUDA, XLA, …"""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Clocks and throttling at one moment."""
+    """Clocks and throttling of a node at one moment."""
 
     wall: float
     load: float | None = None
-    """Runnable processes, mean of the last minute."""
+    """Load average of the last minute, in runnable processes."""
     governors: tuple[str, ...] = ()
     processor_hertz: tuple[float, float] | None = None
-    """Lowest and highest of the logical processors."""
+    """Lowest and highest clock of the logical processors, in hertz."""
     processor_throttled: int | None = None
-    """Times that a core was slowed for its heat since the node started."""
+    """Number of thermal throttle events of all cores since boot."""
     accelerators: tuple[AcceleratorState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorState:
-    """One accelerator at one moment."""
+    """Clocks and throttling of an accelerator at one moment."""
 
     index: int
     clock_hertz: float | None = None
     memory_clock_hertz: float | None = None
     celsius: float | None = None
     throttled_by: tuple[str, ...] = ()
-    """Reasons the driver gives for a clock below the highest; empty: none."""
+    """The driver's reasons for a clock below the maximum; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """One node: its parts, its software, and its state before and after."""
+    """One node: hardware, software, and its state before and after training."""
 
     hostname: str
     machine: str | None
-    """Maker and model."""
+    """Manufacturer and model."""
     virtual: str | None
-    """The hypervisor; None: none was found."""
+    """Hypervisor; None: none detected."""
     processors: Processors
     memory_bytes: int | None
     accelerators: tuple[Accelerator, ...]
     accelerator_links: tuple[str, ...]
-    """The driver's own matrix of links among accelerators and network, a line each."""
+    """Lines of the driver's matrix of links among accelerators and network cards."""
     disks: tuple[Disk, ...]
     interfaces: tuple[Interface, ...]
     software: Software

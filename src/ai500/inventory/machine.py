@@ -1,4 +1,4 @@
-"""What machine this is, told by the machine itself and without importing torch."""
+"""This machine: accelerators, CPU cores and slots, without importing torch."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from ai500.inventory import host
 from ai500.inventory.software import operating_system, package_version
 from ai500.records import Slot, System
 
-# Any of these says that there may be an accelerator, of whichever vendor; only then is torch
-# asked, in a process of its own, which of them it can really use.
+# Device files of accelerators of all vendors. If one exists, a subprocess imports torch and lists
+# the accelerators that torch can use.
 _DEVICE_NODES = ("nvidia[0-9]*", "kfd", "dri/renderD*", "accel/accel*", "davinci[0-9]*")
 _PROBE = """
 import json, torch
-found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 names = []
-if found is not None:
-    module = torch.get_device_module(found.type)
+if device is not None:
+    module = torch.get_device_module(device.type)
     names = [module.get_device_name(i) for i in range(torch.accelerator.device_count())]
-print(json.dumps({"type": found.type if found is not None else None, "names": names}))
+print(json.dumps({"type": device.type if device is not None else None, "names": names}))
 """
 
 
 @cache
 def accelerators() -> tuple[str | None, tuple[str, ...]]:
-    """Device type by torch's name, and the name of each accelerator that torch can use."""
+    """Return torch's device type, and the name of each accelerator that torch can use."""
     if not any(any(Path("/dev").glob(pattern)) for pattern in _DEVICE_NODES):
         return None, ()
     try:
-        answer = subprocess.run(
+        probe = subprocess.run(
             [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=120, check=True
         )
-        found = json.loads(answer.stdout.splitlines()[-1])
+        devices = json.loads(probe.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None, ()  # no torch here: a login node
-    return found["type"], tuple(found["names"])
+        return None, ()  # a login node without torch
+    return devices["type"], tuple(devices["names"])
 
 
 def usable_cores() -> tuple[int, ...]:
-    """The CPU cores this process may run on."""
+    """Return the CPU cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def describe() -> System:
-    """The system under test."""
+    """Describe the system under test."""
     kind, names = accelerators()
     root = Path("/")
     return System(
@@ -69,7 +69,7 @@ def describe() -> System:
 
 
 def cpu_slots(count: int, *, cores_per_slot: int | None) -> tuple[Slot, ...]:
-    """`count` CPU slots of this machine, each a fixed set of cores [D8]."""
+    """Divide this machine's cores into `count` CPU slots, each a fixed set of cores [D8]."""
     cores = usable_cores()
     size = cores_per_slot or max(1, len(cores) // count)
     return tuple(
@@ -78,11 +78,11 @@ def cpu_slots(count: int, *, cores_per_slot: int | None) -> tuple[Slot, ...]:
 
 
 def accelerator_slots(kind: str, count: int) -> tuple[Slot, ...]:
-    """`count` accelerators; the host's cores are left to the operating system."""
+    """Return a slot per accelerator; processes are not pinned to cores."""
     return tuple(Slot(index=i, device=f"{kind}:{i}", cores=()) for i in range(count))
 
 
 def default_cpu_slots(cores_per_slot: int | None, *, cores: int | None = None) -> int:
-    """Two slots a node (one on a single core), or as many as fit at the stated size [D8]."""
+    """Return the default number of CPU slots: 2 (1 on a single core), or all that fit [D8]."""
     cores = cores or len(usable_cores())
     return max(1, cores // cores_per_slot) if cores_per_slot else min(2, cores)

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library tells, where both it and a device are there."""
+"""NVIDIA's accelerators, described by NVML where the library and a device exist."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CLOCK_EVENTS = {
     0x2: "applications' clock setting",
     0x100: "display clock setting",
 }
-"""nvmlClocksEventReason… of nvml.h; idle (0x1) and sync boost (0x10) are no slowdown."""
+"""nvmlClocksEventReason… of nvml.h; idle (0x1) and sync boost (0x10) are not throttling."""
 
 
 @contextlib.contextmanager
 def library() -> Iterator[Any]:
-    """NVML, initialised; None without it."""
+    """Initialize NVML and yield it; yield None without it."""
     try:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
@@ -43,11 +43,11 @@ def library() -> Iterator[Any]:
 
 
 def accelerators() -> tuple[Accelerator, ...]:
-    """Every device the driver shows to this process."""
+    """Describe every device that this process may see."""
     with library() as nvml:
         if nvml is None:
             return ()
-        driver = _asked(lambda: _plain(nvml.nvmlSystemGetDriverVersion()))
+        driver = _optional(lambda: _plain(nvml.nvmlSystemGetDriverVersion()))
         return tuple(
             _accelerator(nvml, index, driver) for index in range(nvml.nvmlDeviceGetCount())
         )
@@ -55,22 +55,22 @@ def accelerators() -> tuple[Accelerator, ...]:
 
 def _accelerator(nvml: Any, index: int, driver: str | None) -> Accelerator:
     device = nvml.nvmlDeviceGetHandleByIndex(index)
-    clock = _asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_SM))
-    memory_clock = _asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_MEM))
-    limit = _asked(lambda: nvml.nvmlDeviceGetPowerManagementLimit(device))
-    generation = _asked(lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(device))
-    width = _asked(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(device))
+    clock = _optional(lambda: nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_SM))
+    memory_clock = _optional(lambda: nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_MEM))
+    limit = _optional(lambda: nvml.nvmlDeviceGetPowerManagementLimit(device))
+    generation = _optional(lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(device))
+    width = _optional(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(device))
     links = sum(
-        _asked(partial(nvml.nvmlDeviceGetNvLinkState, device, link)) == 1
+        _optional(partial(nvml.nvmlDeviceGetNvLinkState, device, link)) == 1
         for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18))
     )
     return Accelerator(
         index=index,
         name=_plain(nvml.nvmlDeviceGetName(device)),
-        uuid=_asked(lambda: _plain(nvml.nvmlDeviceGetUUID(device))),
-        memory_bytes=_asked(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
+        uuid=_optional(lambda: _plain(nvml.nvmlDeviceGetUUID(device))),
+        memory_bytes=_optional(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
         driver=driver,
-        firmware=_asked(lambda: _plain(nvml.nvmlDeviceGetVbiosVersion(device))),
+        firmware=_optional(lambda: _plain(nvml.nvmlDeviceGetVbiosVersion(device))),
         highest_clock_hertz=None if clock is None else clock * _MEGA,
         highest_memory_clock_hertz=None if memory_clock is None else memory_clock * _MEGA,
         power_limit_watts=None if limit is None else limit / 1e3,
@@ -80,7 +80,7 @@ def _accelerator(nvml: Any, index: int, driver: str | None) -> Accelerator:
 
 
 def states() -> tuple[AcceleratorState, ...]:
-    """Clocks, temperature and what slows each device now."""
+    """Read clocks, temperature and throttle reasons of each device."""
     with library() as nvml:
         if nvml is None:
             return ()
@@ -89,15 +89,15 @@ def states() -> tuple[AcceleratorState, ...]:
 
 def _state(nvml: Any, index: int) -> AcceleratorState:
     device = nvml.nvmlDeviceGetHandleByIndex(index)
-    clock = _asked(lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM))
-    memory_clock = _asked(lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM))
+    clock = _optional(lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM))
+    memory_clock = _optional(lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM))
     # Renamed from …ThrottleReasons in driver 535; the older name stays in the library.
-    reasons = _asked(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device)) or 0
+    reasons = _optional(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device)) or 0
     return AcceleratorState(
         index=index,
         clock_hertz=None if clock is None else clock * _MEGA,
         memory_clock_hertz=None if memory_clock is None else memory_clock * _MEGA,
-        celsius=_asked(
+        celsius=_optional(
             lambda: float(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
         ),
         throttled_by=tuple(name for bit, name in _CLOCK_EVENTS.items() if reasons & bit),
@@ -105,27 +105,27 @@ def _state(nvml: Any, index: int) -> AcceleratorState:
 
 
 def link_matrix() -> tuple[str, ...]:
-    """How devices, network cards and NUMA nodes are joined, as `nvidia-smi topo -m` prints it."""
+    """Return the matrix of links among devices, network cards and NUMA nodes (nvidia-smi)."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
     try:
-        answer = subprocess.run(
+        topology = subprocess.run(
             [program, "topo", "-m"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", answer.stdout)  # it underlines even into a pipe
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", topology.stdout)  # escapes even in a pipe
     lines = [" ".join(line.split()) for line in plain.splitlines()]
     end = next((i for i, line in enumerate(lines) if line.startswith("Legend")), len(lines))
     return tuple(line for line in lines[:end] if line)
 
 
-def _asked(question: Callable[[], T]) -> T | None:
-    """An answer, or None where this device or driver has none."""
+def _optional(query: Callable[[], T]) -> T | None:
+    """Return the result of a query; None if the device or driver does not support it."""
     try:
-        return question()
-    except Exception:  # the library's own error, for each thing a device lacks
+        return query()
+    except Exception:  # NVMLError is not importable without the library
         return None
 
 

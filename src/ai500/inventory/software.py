@@ -1,4 +1,4 @@
-"""Operating system, libraries, and the environment that changes results."""
+"""Operating system, libraries, and environment variables that change results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGES_RESULTS = (
     *("ZE_", "XLA_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "GLOO_", "FI_", "OMPI_MCA_", "AI500_"),
     *("MALLOC_", "LD_PRELOAD", "ATEN_", "ONEDNN_", "DNNL_", "TRITON_"),
 )
-"""Beginnings of the names of variables that libraries read."""
+"""Prefixes of environment variables that change results."""
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "KEY")
 _JOB = (
     *("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
@@ -27,7 +27,7 @@ _JOB = (
 
 
 def software(root: Path, environ: Mapping[str, str] = os.environ) -> Software:
-    """What this process runs on."""
+    """Describe the software of this process."""
     library, number = platform.libc_ver()
     return Software(
         operating_system=operating_system(),
@@ -46,7 +46,7 @@ def software(root: Path, environ: Mapping[str, str] = os.environ) -> Software:
 
 
 def container(root: Path, environ: Mapping[str, str]) -> str | None:
-    """What tells that this process is inside a container."""
+    """Detect the container runtime of this process."""
     for name in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "ENROOT_ROOTFS"):
         if name in environ:
             return f"{name.partition('_')[0].lower()}: {environ[name]}"
@@ -57,22 +57,22 @@ def container(root: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def _loaded_torch() -> dict[str, str | None]:
-    """Libraries inside torch, where this process has loaded it: nobody loads it for this."""
+    """Return the versions of torch's libraries if this process has loaded torch."""
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
-    found: dict[str, str | None] = {
+    versions: dict[str, str | None] = {
         "CUDA of torch": torch.version.cuda,
         "HIP of torch": torch.version.hip,
     }
     if torch.cuda.is_available():
-        found["cuDNN"] = str(torch.backends.cudnn.version())
-        found["NCCL"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+        versions["cuDNN"] = str(torch.backends.cudnn.version())
+        versions["NCCL"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return versions
 
 
 def operating_system() -> str | None:
-    """The distribution's own name for itself."""
+    """Return the name of the Linux distribution."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -80,7 +80,7 @@ def operating_system() -> str | None:
 
 
 def package_version(package: str) -> str | None:
-    """Of an installed package."""
+    """Return the version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:

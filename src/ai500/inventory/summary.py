@@ -1,4 +1,4 @@
-"""Descriptions as a person reads them: a node, and many nodes as the few kinds they are of."""
+"""Tables of node descriptions: one node by sections, many nodes grouped by kind."""
 
 from __future__ import annotations
 
@@ -8,64 +8,48 @@ from typing import Any
 
 from ai500.core.schema import encode
 from ai500.core.units import human_bytes, human_si
-from ai500.inventory.description import Accelerator, NodeDescription, State
-from ai500.inventory.views import merged
-from ai500.records import run_folder
-from ai500.records.run_folder import RunFolder
+from ai500.inventory.description import Accelerator, Interface, NodeDescription, State
 
 NOT_FOUND = "not found"
-_OF_ONE_NODE = ("hostname", "before", "after", "software.scheduler")
-_ROUNDED = ("memory_bytes", "bytes")
-"""Two nodes of one kind differ by what their firmware keeps for itself."""
+_NODE_SPECIFIC = ("hostname", "before", "after", "software.scheduler")
+_ROUNDED = ("memory_bytes", "bytes")  # the memory reserved by firmware differs between nodes
 
 Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Nodes that are described alike."""
+    """Nodes with the same description."""
 
     hostnames: tuple[str, ...]
     description: NodeDescription
     differences: tuple[tuple[str, str, str], ...]
-    """Name, value here, value of the first kind; empty for that one itself."""
-
-
-def recorded_nodes(run: RunFolder) -> list[NodeDescription]:
-    """The nodes that trained, each as the last trial on it left it."""
-    latest: dict[str, NodeDescription] = {}
-    for trial in sorted(run.path.glob("trials/*")):
-        views: dict[str, list[NodeDescription]] = {}
-        for path in sorted(trial.glob("systems/*.json")):
-            one = run_folder.read(NodeDescription, path)
-            views.setdefault(one.hostname, []).append(one)
-        latest |= {host: merged(seen) for host, seen in views.items()}
-    return list(latest.values())
+    """(name, value, value of the first kind); empty for the first kind."""
 
 
 def kinds(nodes: Sequence[NodeDescription]) -> list[Kind]:
-    """The nodes grouped, the most frequent kind first, with what sets the others apart."""
+    """Group the nodes by kind, the most frequent first, with their differences from it."""
     groups: dict[tuple[tuple[str, str], ...], list[NodeDescription]] = {}
-    for node in sorted(nodes, key=lambda one: one.hostname):
+    for node in sorted(nodes, key=lambda node: node.hostname):
         groups.setdefault(tuple(sorted(compared(node).items())), []).append(node)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    ordered = sorted(groups.items(), key=lambda entry: -len(entry[1]))
     first = dict(ordered[0][0]) if ordered else {}
     return [
         Kind(
-            hostnames=tuple(member.hostname for member in members),
-            description=members[0],
+            hostnames=tuple(node.hostname for node in group),
+            description=group[0],
             differences=tuple(_differences(first, dict(key))),
         )
-        for key, members in ordered
+        for key, group in ordered
     ]
 
 
 def compared(node: NodeDescription) -> dict[str, str]:
-    """Dotted name → value of all that nodes of one kind have in common."""
+    """Return dotted name → value of everything that is the same for nodes of one kind."""
     return {
         name: value
         for name, value in _flat(encode(node))
-        if not name.startswith((*_OF_ONE_NODE, "software.environment.AI500_"))
+        if not name.startswith((*_NODE_SPECIFIC, "software.environment.AI500_"))
         and not name.endswith(".uuid")
     }
 
@@ -87,17 +71,17 @@ def _differences(
     reference: Mapping[str, str], other: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     for name in sorted({*reference, *other}):
-        ours, theirs = other.get(name, NOT_FOUND), reference.get(name, NOT_FOUND)
-        if ours != theirs:
-            yield name, ours, theirs
+        value, expected = other.get(name, NOT_FOUND), reference.get(name, NOT_FOUND)
+        if value != expected:
+            yield name, value, expected
 
 
 def totals(nodes: Sequence[NodeDescription]) -> list[Row]:
-    """The cluster in a few lines; a sum over nodes of which one does not know is not known."""
+    """Sum up the cluster; a sum with an unknown term is not found."""
     accelerators: dict[str, int] = {}
     for node in nodes:
-        for one in node.accelerators:
-            accelerators[one.name] = accelerators.get(one.name, 0) + 1
+        for accelerator in node.accelerators:
+            accelerators[accelerator.name] = accelerators.get(accelerator.name, 0) + 1
     named = ", ".join(f"{count:,} × {name}" for name, count in accelerators.items())
     return [
         ("nodes", f"{len(nodes):,}"),
@@ -113,10 +97,10 @@ def _sum(values: Sequence[int | None], shown: Any) -> str:
 
 
 def sections(node: NodeDescription) -> list[tuple[str, list[Row]]]:
-    """A node, section by section."""
+    """Return the tables of a node, by section."""
     software = node.software
     return [
-        ("hardware", [*_hardware(node), *(_accelerator(one) for one in node.accelerators)]),
+        ("hardware", [*_hardware(node), *map(_accelerator, node.accelerators)]),
         ("storage and network", [*_disks(node), *_interfaces(node)]),
         (
             "software",
@@ -139,10 +123,10 @@ def _hardware(node: NodeDescription) -> list[Row]:
     processors = node.processors
     hertz = processors.highest_hertz
     caches = ", ".join(f"{level} {human_bytes(size)}" for level, size in processors.caches.items())
-    numa = "; ".join(
-        f"{one.number}: CPUs {one.processors}, "
-        + (NOT_FOUND if one.memory_bytes is None else human_bytes(one.memory_bytes))
-        for one in processors.numa
+    numa_nodes = "; ".join(
+        f"{numa.number}: CPUs {numa.processors}, "
+        + (NOT_FOUND if numa.memory_bytes is None else human_bytes(numa.memory_bytes))
+        for numa in processors.numa
     )
     return [
         ("machine", shown(node.machine)),
@@ -153,7 +137,7 @@ def _hardware(node: NodeDescription) -> list[Row]:
         ("logical processors", shown(processors.threads)),
         ("highest clock", NOT_FOUND if hertz is None else f"{human_si(hertz)}Hz"),
         ("caches", caches or NOT_FOUND),
-        ("NUMA nodes", numa or NOT_FOUND),
+        ("NUMA nodes", numa_nodes or NOT_FOUND),
         ("vector instructions", " ".join(processors.instructions) or NOT_FOUND),
         ("memory", NOT_FOUND if node.memory_bytes is None else human_bytes(node.memory_bytes)),
         *((f"links {i}" if i else "links", line) for i, line in enumerate(node.accelerator_links)),
@@ -161,46 +145,45 @@ def _hardware(node: NodeDescription) -> list[Row]:
     ]
 
 
-def _accelerator(one: Accelerator) -> Row:
-    parts = [one.name]
-    if one.memory_bytes is not None:
-        parts.append(human_bytes(one.memory_bytes))
-    if one.highest_clock_hertz is not None:
-        parts.append(f"up to {human_si(one.highest_clock_hertz)}Hz")
-    if one.power_limit_watts is not None:
-        parts.append(f"limit {one.power_limit_watts:g} W")
-    parts += [part for part in (one.bus, one.driver and f"driver {one.driver}") if part]
-    parts += [f"{count} {kind}" for kind, count in one.links.items()]
-    return f"accelerator {one.index}", ", ".join(parts)
+def _accelerator(device: Accelerator) -> Row:
+    parts = [device.name]
+    if device.memory_bytes is not None:
+        parts.append(human_bytes(device.memory_bytes))
+    if device.highest_clock_hertz is not None:
+        parts.append(f"up to {human_si(device.highest_clock_hertz)}Hz")
+    if device.power_limit_watts is not None:
+        parts.append(f"limit {device.power_limit_watts:g} W")
+    parts += [part for part in (device.bus, device.driver and f"driver {device.driver}") if part]
+    parts += [f"{count} {kind}" for kind, count in device.links.items()]
+    return f"accelerator {device.index}", ", ".join(parts)
 
 
 def _disks(node: NodeDescription) -> list[Row]:
-    turning = {True: "rotating", False: "solid state", None: "kind not found"}
+    kinds = {True: "rotating", False: "solid state", None: "kind not found"}
     return [
         (
-            f"disk {one.name}",
-            f"{one.model or 'model not found'}, "
-            + (NOT_FOUND if one.bytes is None else human_bytes(one.bytes))
-            + f", {turning[one.rotational]}",
+            f"disk {disk.name}",
+            f"{disk.model or 'model not found'}, "
+            + (NOT_FOUND if disk.bytes is None else human_bytes(disk.bytes))
+            + f", {kinds[disk.rotational]}",
         )
-        for one in node.disks
+        for disk in node.disks
     ] or [("disks", NOT_FOUND)]
 
 
 def _interfaces(node: NodeDescription) -> list[Row]:
-    return [
-        (
-            one.name,
-            f"{one.kind}, {one.state or 'state not found'}, "
-            + (
-                "speed not found"
-                if one.bits_per_second is None
-                else f"{human_si(one.bits_per_second)}bit/s"
-            )
-            + (f", driver {one.driver}" if one.driver else ""),
-        )
-        for one in node.interfaces
-    ] or [("network", NOT_FOUND)]
+    return list(map(_interface, node.interfaces)) or [("network", NOT_FOUND)]
+
+
+def _interface(interface: Interface) -> Row:
+    speed = interface.bits_per_second
+    parts = [
+        interface.kind,
+        interface.state or "state not found",
+        "speed not found" if speed is None else f"{human_si(speed)}bit/s",
+        *([f"driver {interface.driver}"] if interface.driver else []),
+    ]
+    return interface.name, ", ".join(parts)
 
 
 def _environment(variables: Mapping[str, str]) -> list[Row]:
@@ -208,14 +191,14 @@ def _environment(variables: Mapping[str, str]) -> list[Row]:
 
 
 def _states(node: NodeDescription) -> list[Row]:
-    """Of a run before and after; of a node that was only looked at, as it is."""
+    """Return the state before and after a run, or the one state of a node without a run."""
     if node.after is None:
         return [(name.strip(), value) for name, value in state_rows("", node.before)]
     return [*state_rows("before", node.before), *state_rows("after", node.after)]
 
 
 def state_rows(when: str, state: State) -> list[Row]:
-    """Clocks and throttling at one moment."""
+    """Return clocks and throttling at one moment; `when` is `before` or `after`."""
     clock = state.processor_hertz
     rows = [
         (f"load {when}", NOT_FOUND if state.load is None else f"{state.load:g}"),
@@ -226,11 +209,11 @@ def state_rows(when: str, state: State) -> list[Row]:
         ),
         (f"CPU throttled {when}", _times(state.processor_throttled)),
     ]
-    for one in state.accelerators:
-        hertz = NOT_FOUND if one.clock_hertz is None else f"{human_si(one.clock_hertz)}Hz"
-        heat = "" if one.celsius is None else f", {one.celsius:g} °C"
-        slowed = f", slowed by {', '.join(one.throttled_by)}" if one.throttled_by else ""
-        rows.append((f"accelerator {one.index} {when}", f"{hertz}{heat}{slowed}"))
+    for device in state.accelerators:
+        hertz = NOT_FOUND if device.clock_hertz is None else f"{human_si(device.clock_hertz)}Hz"
+        heat = "" if device.celsius is None else f", {device.celsius:g} °C"
+        slowed = f", slowed by {', '.join(device.throttled_by)}" if device.throttled_by else ""
+        rows.append((f"accelerator {device.index} {when}", f"{hertz}{heat}{slowed}"))
     return rows
 
 
@@ -239,5 +222,5 @@ def _times(count: int | None) -> str:
 
 
 def shown(value: object) -> str:
-    """A value, or that there is none."""
+    """Format a value; None is "not found"."""
     return NOT_FOUND if value is None else str(value)

@@ -1,11 +1,11 @@
-"""Where members on different nodes meet: one clock to compare theirs with, one barrier to start at.
+"""The barrier server: a reference clock and a start barrier for members on different nodes.
 
-The window of an ensemble crosses nodes [D6], so each worker measures how far its wall clock is
-from the barrier server's, and how sure that is; in a gang the members also wait here for each
-other, since start skew counts. A gang's barrier server runs beside its first member
+The timed window of an ensemble crosses nodes [D6], so each worker measures the offset of its wall
+clock from the server's, with its uncertainty. The members of a gang also wait here for each other,
+since start skew counts. A gang's server runs beside its first member
 (`python -m ai500.jobs.barrier TRIAL_FOLDER …`), an array's in the job controller.
 
-One question a line, one answer a line, both JSON; its address lies in the trial's folder.
+Requests and replies are lines of JSON. The server's address is in the trial's folder.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ai500.records.run_folder import TrialFolder
 
 
 class Barrier:
-    """Opens when so many members are ready or gone, or after the longest wait; then stays open.
+    """Opens once `count` members are waiting or have left, or after `seconds`; then stays open.
 
-    Which ones they are does not matter: of a gang in waves, those that found room first.
+    Any members count: in a gang with several waves, those that started first.
     """
 
     def __init__(self, count: int, *, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Barrier:
         self._deadline: float | None = None
 
     def wait(self) -> int:
-        """Block until the barrier opens; how many were still missing then."""
+        """Block until the barrier opens; return the number of members still missing."""
         with self._change:
             if self._deadline is None:
                 self._deadline = time.monotonic() + self._seconds
@@ -50,7 +50,7 @@ class Barrier:
             return max(0, self._missing)
 
     def leave(self) -> None:
-        """Wait for one member less."""
+        """Count a member that will not wait."""
         with self._change:
             self._missing -= 1
             self._change.notify_all()
@@ -59,31 +59,31 @@ class Barrier:
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 1024  # a gang connects all at once
+    request_queue_size = 1024  # all members of a gang connect at once
 
     def __init__(self, token: str, barrier: Barrier) -> None:
-        super().__init__(("", 0), _Conversation)
+        super().__init__(("", 0), _Connection)
         self.token = token
         self.barrier = barrier
 
 
-class _Conversation(socketserver.StreamRequestHandler):
+class _Connection(socketserver.StreamRequestHandler):
     server: _Server
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
         while line := self.rfile.readline(LONGEST_LINE):
             try:
-                question = json.loads(line)
-                if question["token"] != self.server.token:
+                message = json.loads(line)
+                if message["token"] != self.server.token:
                     return
-                answer = self._answer(question)
+                reply = self._reply(message)
             except (ValueError, KeyError, TypeError):
-                return  # a stranger; the token has been checked before anything is done
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+                return  # not a member of this run; the token is checked before any action
+            self.wfile.write(json.dumps(reply).encode() + b"\n")
 
-    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        match question["request"]:
+    def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        match message["request"]:
             case "clock":
                 return {"wall": time.time(), "host": socket.gethostname()}
             case "wait":
@@ -94,7 +94,7 @@ class _Conversation(socketserver.StreamRequestHandler):
 
 
 class BarrierServer:
-    """A server in a thread of its own; its address is in the trial's folder while it is there."""
+    """Serves in a thread of its own and writes its address to the trial's folder."""
 
     def __init__(
         self, trial: TrialFolder, *, name: str, expected: int = 0, seconds: float = 0.0
@@ -109,28 +109,28 @@ class BarrierServer:
         self._file.chmod(0o600)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
 
 
 def _own_names() -> tuple[str, ...]:
-    """Names and addresses of this host that another node may know it by."""
+    """List names and addresses under which other nodes may reach this host."""
     name = socket.gethostname()
     names = [name, socket.getfqdn()]
-    with contextlib.suppress(OSError):  # the name may not resolve, not even here
+    with contextlib.suppress(OSError):  # the name may not resolve
         names += [str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)]
     return tuple(dict.fromkeys(names))
 
 
 def main() -> None:
-    """A gang's barrier server, until its script ends it."""
+    """Serve the barrier of a gang until its batch script ends this process."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("trial", type=Path)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--members", required=True, help="of the gang, e.g. 0,1,2")
-    parser.add_argument("--at-once", type=int, required=True, help="how many start together")
-    parser.add_argument("--seconds", type=float, required=True, help="the longest wait")
+    parser.add_argument("--members", required=True, help="members of the gang, e.g. 0,1,2")
+    parser.add_argument("--at-once", type=int, required=True, help="members that start together")
+    parser.add_argument("--seconds", type=float, required=True, help="longest wait, in seconds")
     arguments = parser.parse_args()
     trial = TrialFolder(arguments.trial)
     members = [int(member) for member in arguments.members.split(",")]

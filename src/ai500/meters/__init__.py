@@ -1,11 +1,12 @@
-"""Meters: what a node tells of its power, its load and its traffic while a member trains.
+"""Meters: power, load and traffic of a node while its members train.
 
-A meter is one file with one function, registered under the entry-point group `ai500.meter`:
+A meter is a function registered under the entry-point group `ai500.meter`:
 
     def open_meter(root: Path) -> Meter | Absent
 
-`root` is `/`; a test hands over a folder that looks like one. Hardware that is not there, or that
-this user may not read, gives `Absent` with the reason: never a meter that reads zero.
+`root` is `/`; tests pass a folder with the same layout. Where the hardware is missing or
+unreadable for this user, the function returns `Absent` with the reason, never a meter that reads
+zero.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ COUNTERS = frozenset(
         "cpu_total_seconds",
     }
 )
-"""Quantities that only grow: what counts is their difference."""
+"""Monotonic quantities; only their differences are meaningful."""
 GAUGES = frozenset(
     {
         "watts",
@@ -39,55 +40,58 @@ GAUGES = frozenset(
         "clock_hertz",
     }
 )
-"""Quantities of a moment; utilizations are shares from 0 to 1."""
+"""Instantaneous quantities; utilizations range from 0 to 1."""
+
+LOOPBACK = "lo"
+"""Network device whose traffic stays inside the node."""
 
 Part = Literal["node", "accelerators", "processors", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value of one device."""
+    """One quantity of one device."""
 
     device: str
     quantity: str
     value: float
     wraps_at: float | None = None
-    """A counter that begins again at 0 when it gets there; None: it never does."""
+    """Value at which the counter restarts at 0; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is no such meter here, and why."""
+    """A meter that is not available on this node, and why."""
 
     reason: str
 
 
 class Meter(Protocol):
-    """Something to read now and then; `read` must be quick and must not wait."""
+    """Source of readings; `read` must not block."""
 
     @property
     def covers(self) -> tuple[Part, ...]:
-        """Parts of the node whose whole energy it measures; none: it measures no energy."""
+        """Parts of the node whose whole energy is measured; empty: no energy."""
 
     def read(self) -> Sequence[Reading]:
-        """The values of now; those that can't be had now are left out."""
+        """Return the current readings; omit those that are unavailable."""
 
     def close(self) -> None:
-        """Let go of the hardware."""
+        """Release the hardware."""
 
 
 def open_meters(root: Path = Path("/")) -> tuple[Mapping[str, Meter], Mapping[str, str]]:
-    """Every known meter that is here by its name, and for the others why they are not."""
-    found: dict[str, Meter] = {}
-    absent: dict[str, str] = {}
+    """Open every known meter. Return the available meters, and why the others are absent."""
+    meters: dict[str, Meter] = {}
+    reasons: dict[str, str] = {}
     for name in plugins.names("meter"):
         try:
-            opened = plugins.load("meter", name)(root)
+            meter = plugins.load("meter", name)(root)
         except Exception as error:
-            # A vendor's library may fail in any way; training must not.
-            opened = Absent(f"{type(error).__name__}: {error}")
-        if isinstance(opened, Absent):
-            absent[name] = opened.reason
+            # A vendor's library may raise anything; training must continue.
+            meter = Absent(f"{type(error).__name__}: {error}")
+        if isinstance(meter, Absent):
+            reasons[name] = meter.reason
         else:
-            found[name] = opened
-    return found, absent
+            meters[name] = meter
+    return meters, reasons

@@ -1,12 +1,13 @@
-"""AMD's and Intel's accelerators, through what their kernel drivers show in /sys/class/drm."""
+"""Accelerators of AMD and Intel, by what their kernel drivers expose in /sys/class/drm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from ai500.meters import Absent, Part, Reading
-from ai500.meters.files import number, text
+from ai500.meters import Absent, Reading
+from ai500.meters.sources import KernelMeter, number, text
 
 VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 SENSORS = {
@@ -15,32 +16,15 @@ SENSORS = {
     "temperature_celsius": (("temp1_input",), 1e-3),
     "clock_hertz": (("freq1_input",), 1.0),
 }
-"""Quantity → its files in hwmon, the first that is there, and the unit they count in."""
+"""Quantity → its hwmon files, of which the first that exists is read, and their unit."""
+
+Card = tuple[Path, Path]
+"""(device folder, sensor folder)."""
 
 
-class Drm:
-    """The cards of a node that tell their power."""
-
-    covers: tuple[Part, ...] = ("accelerators",)
-
-    def __init__(self, cards: dict[str, tuple[Path, Path]]) -> None:
-        self._cards = cards
-
-    def read(self) -> list[Reading]:
-        """What each card tells."""
-        return [
-            Reading(name, quantity, value)
-            for name, (device, sensors) in self._cards.items()
-            for quantity, value in _values(device, sensors)
-        ]
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def open_meter(root: Path) -> Drm | Absent:
-    """Cards of AMD and Intel with a power or energy sensor."""
-    cards: dict[str, tuple[Path, Path]] = {}
+def open_meter(root: Path) -> KernelMeter | Absent:
+    """Meter the cards of AMD and Intel with a power or energy sensor."""
+    cards: dict[str, Card] = {}
     for card in sorted((root / "sys/class/drm").glob("card[0-9]*")):
         device = card / "device"
         if "-" in card.name or text(device / "vendor") not in VENDORS:
@@ -49,14 +33,22 @@ def open_meter(root: Path) -> Drm | Absent:
             if {"energy_joules", "watts"} & {name for name, _ in _values(device, sensors)}:
                 cards[device.resolve().name] = (device, sensors)
     if not cards:
-        return Absent("no card of AMD or Intel in /sys/class/drm tells its power")
-    return Drm(cards)
+        return Absent("no card of AMD or Intel in /sys/class/drm has a power sensor")
+    return KernelMeter(("accelerators",), partial(_read_cards, cards))
+
+
+def _read_cards(cards: dict[str, Card]) -> list[Reading]:
+    return [
+        Reading(name, quantity, value)
+        for name, (device, sensors) in cards.items()
+        for quantity, value in _values(device, sensors)
+    ]
 
 
 def _values(device: Path, sensors: Path) -> Iterator[tuple[str, float]]:
     for quantity, (names, unit) in SENSORS.items():
-        told = (number(sensors / name) for name in names)
-        value = next((one for one in told if one is not None), None)
+        values = (number(sensors / name) for name in names)
+        value = next((value for value in values if value is not None), None)
         if value is not None:
             yield quantity, value * unit
     if (busy := number(device / "gpu_busy_percent")) is not None:

@@ -1,46 +1,103 @@
-"""The node's processors and memory: how busy, how full."""
+"""Load and traffic of the node, from /proc and /sys: processors, memory, disks, network."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from ai500.meters import Absent, Part, Reading
-from ai500.meters.files import text
+from ai500.meters import LOOPBACK, Absent, Reading
+from ai500.meters.sources import KernelMeter, number, text
+
+SECTOR_BYTES = 512  # the kernel's unit in diskstats, whatever the disk's sector size
+WORD_BYTES = 4  # InfiniBand's counters count words
+ARPHRD_INFINIBAND = 32
 
 
-class Host:
-    """/proc/stat and /proc/meminfo."""
-
-    covers: tuple[Part, ...] = ()
-
-    def __init__(self, proc: Path) -> None:
-        self._proc = proc
-        self._ticks = os.sysconf("SC_CLK_TCK")
-
-    def read(self) -> list[Reading]:
-        """Processor seconds since boot, and memory in use now."""
-        found = []
-        line = (text(self._proc / "stat") or "").partition("\n")[0].split()
-        if line[:1] == ["cpu"]:
-            # user nice system idle iowait irq softirq steal; guests are in user and nice.
-            times = [int(word) / self._ticks for word in line[1:9]]
-            total = sum(times)
-            found.append(Reading("host", "cpu_busy_seconds", total - times[3] - times[4]))
-            found.append(Reading("host", "cpu_total_seconds", total))
-        words = [line.split() for line in (text(self._proc / "meminfo") or "").splitlines()]
-        memory = {one[0]: float(one[1]) * 1024 for one in words if len(one) == 3}
-        if "MemTotal:" in memory and "MemAvailable:" in memory:
-            used = memory["MemTotal:"] - memory["MemAvailable:"]
-            found.append(Reading("host", "memory_bytes", used))
-            found.append(Reading("host", "memory_utilization", used / memory["MemTotal:"]))
-        return found
-
-    def close(self) -> None:
-        """Nothing is held."""
+def open_host(root: Path) -> KernelMeter | Absent:
+    """Meter processor time and memory: /proc/stat, /proc/meminfo."""
+    read = partial(_read_host, root / "proc")
+    return KernelMeter((), read) if read() else Absent("no /proc/stat: not Linux")
 
 
-def open_meter(root: Path) -> Host | Absent:
-    """On Linux."""
-    meter = Host(root / "proc")
-    return meter if meter.read() else Absent("no /proc/stat: not Linux")
+def open_disks(root: Path) -> KernelMeter | Absent:
+    """Meter bytes read from and written to whole disks: /proc/diskstats.
+
+    Partitions, and volumes made of disks, would count twice.
+    """
+    read = partial(_read_disks, root)
+    return KernelMeter((), read) if read() else Absent("/proc/diskstats shows no disk of this node")
+
+
+def open_network(root: Path) -> KernelMeter | Absent:
+    """Meter bytes over network interfaces and ports: /proc/net/dev, InfiniBand's and RoCE's ports.
+
+    Interfaces made of others (bonds, bridges) would count twice, and so would IP over InfiniBand
+    beside its port's counters. All interfaces but the loopback leave the node.
+    """
+    ports = sorted((root / "sys/class/infiniband").glob("*/ports/*/counters"))
+    names = {name for name, _, _ in _interfaces(root)} - {LOOPBACK}
+    folder = root / "sys/class/net"
+    if ports:
+        names = {name for name in names if number(folder / name / "type") != ARPHRD_INFINIBAND}
+    # In a container no interface has hardware behind it: there, all are metered.
+    hardware = {name for name in names if (folder / name / "device").exists()}
+    read = partial(_read_network, root, {LOOPBACK} | (hardware or names), ports)
+    return KernelMeter((), read) if read() else Absent("no /proc/net/dev: not Linux")
+
+
+def _read_host(proc: Path) -> list[Reading]:
+    readings = []
+    line = (text(proc / "stat") or "").partition("\n")[0].split()
+    if line[:1] == ["cpu"]:
+        # user nice system idle iowait irq softirq steal; guests are in user and nice.
+        times = [int(word) / os.sysconf("SC_CLK_TCK") for word in line[1:9]]
+        total = sum(times)
+        readings.append(Reading("host", "cpu_busy_seconds", total - times[3] - times[4]))
+        readings.append(Reading("host", "cpu_total_seconds", total))
+    rows = [row.split() for row in (text(proc / "meminfo") or "").splitlines()]
+    memory = {row[0]: float(row[1]) * 1024 for row in rows if len(row) == 3}
+    if "MemTotal:" in memory and "MemAvailable:" in memory:
+        used = memory["MemTotal:"] - memory["MemAvailable:"]
+        readings.append(Reading("host", "memory_bytes", used))
+        readings.append(Reading("host", "memory_utilization", used / memory["MemTotal:"]))
+    return readings
+
+
+def _read_disks(root: Path) -> list[Reading]:
+    readings = []
+    for line in (text(root / "proc/diskstats") or "").splitlines():
+        words = line.split()
+        if len(words) > 9 and (root / "sys/block" / words[2] / "device").exists():
+            for quantity, column in (("disk_read_bytes", 5), ("disk_written_bytes", 9)):
+                readings.append(Reading(words[2], quantity, int(words[column]) * SECTOR_BYTES))
+    return readings
+
+
+def _read_network(root: Path, interfaces: set[str], ports: Sequence[Path]) -> list[Reading]:
+    readings = []
+    for name, received, sent in _interfaces(root):
+        if name in interfaces:
+            readings.append(Reading(name, "network_received_bytes", received))
+            readings.append(Reading(name, "network_sent_bytes", sent))
+    for port in ports:
+        device = f"{port.parents[2].name}:{port.parent.name}"
+        for quantity, file in (
+            ("network_received_bytes", "port_rcv_data"),
+            ("network_sent_bytes", "port_xmit_data"),
+        ):
+            if (words := number(port / file)) is not None:
+                readings.append(Reading(device, quantity, words * WORD_BYTES))
+    return readings
+
+
+def _interfaces(root: Path) -> list[tuple[str, int, int]]:
+    """Return (interface, bytes received, bytes sent) of each interface."""
+    rows = []
+    for line in (text(root / "proc/net/dev") or "").splitlines():
+        name, colon, rest = line.partition(":")
+        words = rest.split()
+        if colon and len(words) >= 9:
+            rows.append((name.strip(), int(words[0]), int(words[8])))
+    return rows

@@ -1,6 +1,6 @@
-"""What recorders wrote, read back node by node. See `recorder.py` for the lines.
+"""Reader of meter logs, node by node; `recorder.py` documents the lines.
 
-A log may come from a stranger: a line that is not as it should be is passed over.
+A log may come from an untrusted submission: malformed lines are skipped.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from ai500.core import events
 from ai500.core.events import Event
 
-MOST_COLUMNS = 100_000
-LARGEST = 1e24
-"""Bytes, joules, hertz: no counter gets there."""
+MAX_COLUMNS = 100_000
+MAX_VALUE = 1e24  # no counter of bytes, joules or hertz gets there
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A recorder that began."""
+    """First line of a recorder."""
 
     host: tuple[str, str]
     member: int
@@ -45,10 +44,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All values of one moment."""
+    """Values of all columns at one moment."""
 
     recorder: int
-    """Place of its head in the log."""
+    """Index of its head in the node's log."""
     clocks: Event
     columns: Sequence[Column]
     values: Sequence[float | None]
@@ -56,7 +55,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class NodeLog:
-    """Everything that the recorders of one node wrote in one trial."""
+    """Log of all recorders of one node in one trial."""
 
     name: str
     heads: Sequence[Head]
@@ -68,19 +67,19 @@ Point = tuple[float, float]
 
 
 def read_meters(folder: Path) -> Iterator[NodeLog]:
-    """The logs of a trial, one node after the other: those of a whole cluster are never held."""
+    """Yield the logs of a trial node by node, so that memory holds one node at a time."""
     files = sorted((_node_of(file), file) for file in folder.glob("*.jsonl"))
-    for _, mine in groupby(files, key=lambda entry: entry[0]):
+    for _, node_files in groupby(files, key=lambda entry: entry[0]):
         heads: list[Head] = []
         samples: list[Sample] = []
-        for _, file in mine:
+        for _, file in node_files:
             _read_file(file, heads, samples)
         if heads:
             yield NodeLog(heads[0].host[0], heads, samples)
 
 
 def _node_of(file: Path) -> str:
-    """The boot of its kernel: containers of one node have names of their own, but share that."""
+    """Identify the node by its boot id, which containers of one node share; their names differ."""
     first: Event = next(events.read(file), {})
     return str(first.get("boot") or first.get("host"))
 
@@ -100,18 +99,18 @@ def _read_file(file: Path, heads: list[Head], samples: list[Sample]) -> None:
         elif line["event"] == "sample" and columns:
             values = line.get("values")
             times = (line.get("wall"), line.get("monotonic"))
-            if isinstance(values, list) and len(values) == len(columns) and all(map(_ok, times)):
+            if isinstance(values, list) and len(values) == len(columns) and all(map(_valid, times)):
                 clocks = {"wall": times[0], "monotonic": times[1]}
                 clocks |= {"host": head.host[0], "boot": head.host[1]}
-                known = [value if _ok(value) else None for value in values]
+                known = [value if _valid(value) else None for value in values]
                 samples.append(Sample(len(heads) - 1, clocks, columns, known))
 
 
 def _head(line: Event) -> Head | None:
     covers, absent, period = line.get("covers"), line.get("absent"), line.get("period_seconds")
     member, trial = line.get("member"), line.get("trial")
-    whole = isinstance(member, int) and isinstance(trial, int) and _ok(period)
-    if not whole or not isinstance(covers, dict) or not isinstance(absent, dict):
+    complete = isinstance(member, int) and isinstance(trial, int) and _valid(period)
+    if not complete or not isinstance(covers, dict) or not isinstance(absent, dict):
         return None
     assert isinstance(member, int) and isinstance(trial, int) and isinstance(period, int | float)
     return Head(
@@ -128,39 +127,39 @@ def _head(line: Event) -> Head | None:
     )
 
 
-def _columns(head: Head, told: Any) -> list[Column]:
-    if not isinstance(told, list) or len(told) > MOST_COLUMNS:
+def _columns(head: Head, rows: Any) -> list[Column]:
+    if not isinstance(rows, list) or len(rows) > MAX_COLUMNS:
         return []
-    found = []
-    for one in told:
-        if not isinstance(one, list) or len(one) != 4:
+    columns = []
+    for row in rows:
+        if not isinstance(row, list) or len(row) != 4:
             return []
-        meter, device, quantity, wraps_at = one
-        limit = float(wraps_at) if _ok(wraps_at) and wraps_at > 0 else None
-        # Devices are the kernel's, whichever container asks; interfaces are each container's own.
+        meter, device, quantity, wraps_at = row
+        limit = float(wraps_at) if _valid(wraps_at) and wraps_at > 0 else None
+        # Containers of a node share its devices, but each has its own network interfaces.
         own = str(quantity).startswith("network_") or not head.host[1]
         node = "/".join(head.host) if own else head.host[1]
-        found.append(Column(node, str(meter), str(device), str(quantity), limit))
-    return found
+        columns.append(Column(node, str(meter), str(device), str(quantity), limit))
+    return columns
 
 
-def _ok(value: object) -> bool:
-    """A number that a meter could tell, and that one can calculate with."""
-    return isinstance(value, int | float) and type(value) is not bool and abs(value) < LARGEST
+def _valid(value: object) -> bool:
+    """Return True for a number in the range of meters."""
+    return isinstance(value, int | float) and type(value) is not bool and abs(value) < MAX_VALUE
 
 
 def series(log: NodeLog, time_of: Callable[[Event], float | None]) -> dict[Column, list[Point]]:
-    """Every column over time; of recorders that sampled at once, one at a time.
+    """Merge the samples of all recorders into one series per column.
 
-    Two recorders' clock readings and values are some milliseconds apart, so that a counter would
-    seem to run backwards: another recorder's sample counts only half a period after the last.
+    Clock readings and values of two recorders differ by milliseconds, so that a counter would
+    seem to decrease: another recorder's sample is used only half a period after the last one.
     """
-    timed = ((time_of(one.clocks), place, one) for place, one in enumerate(log.samples))
+    timed = ((time_of(sample.clocks), i, sample) for i, sample in enumerate(log.samples))
     ordered = sorted(
-        ((at, place, one) for at, place, one in timed if at is not None),
+        ((at, i, sample) for at, i, sample in timed if at is not None),
         key=lambda entry: entry[:2],
     )
-    found: dict[Column, list[Point]] = {}
+    merged: dict[Column, list[Point]] = {}
     last: dict[Column, tuple[float, int]] = {}
     for at, _, sample in ordered:
         for column, value in zip(sample.columns, sample.values, strict=True):
@@ -169,6 +168,6 @@ def series(log: NodeLog, time_of: Callable[[Event], float | None]) -> dict[Colum
             before, recorder = last.get(column, (-math.inf, sample.recorder))
             apart = log.heads[sample.recorder].period_seconds / 2
             if at > before and (recorder == sample.recorder or at - before >= apart):
-                found.setdefault(column, []).append((at, float(value)))
+                merged.setdefault(column, []).append((at, float(value)))
                 last[column] = (at, sample.recorder)
-    return found
+    return merged

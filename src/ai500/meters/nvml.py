@@ -1,9 +1,10 @@
-"""NVIDIA's accelerators, through NVML: energy counter, power, utilization, memory, clocks.
+"""NVIDIA's accelerators, by NVML: energy counter, power, utilization, memory, clocks.
 
-The accelerators of the run are metered: those that CUDA_VISIBLE_DEVICES leaves, else all. Members
-that see different ones are told apart by the accelerators' UUIDs. Numbers in that variable follow
-CUDA's order, which is NVML's only if CUDA_DEVICE_ORDER = PCI_BUS_ID or all accelerators are alike;
-otherwise nobody knows which are meant, and all are metered: too much energy, never too little.
+The accelerators of the run are metered: those of CUDA_VISIBLE_DEVICES, else all. Their UUIDs
+distinguish the accelerators of different members. Numbers in that variable follow CUDA's order,
+which is NVML's only if CUDA_DEVICE_ORDER = PCI_BUS_ID or all accelerators are of one model.
+Otherwise the numbers are ambiguous and all accelerators are metered: too much energy, never too
+little.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ai500.meters import Absent, Part, Reading
 
 UNKNOWN_ORDER = (
     "CUDA_VISIBLE_DEVICES has numbers, CUDA_DEVICE_ORDER is not PCI_BUS_ID, and the accelerators "
-    "are not alike"
+    "are of different models"
 )
 Probe = Callable[[], dict[str, float]]
 
 
 class Nvml:
-    """The accelerators that the run can see."""
+    """The accelerators that are visible to the run."""
 
     covers: tuple[Part, ...] = ("accelerators",)
 
@@ -34,11 +35,11 @@ class Nvml:
         self._probes = probes
 
     def read(self) -> list[Reading]:
-        """What each accelerator tells; one that fell off the bus tells nothing."""
+        """Return the readings of each accelerator; none of one that fell off the bus."""
         return [
             Reading(device, quantity, value)
             for device, probe in self._probes
-            for quantity, value in _told(self._library, probe)
+            for quantity, value in _values(self._library, probe)
         ]
 
     def close(self) -> None:
@@ -47,7 +48,7 @@ class Nvml:
 
 
 def open_meter(root: Path) -> Nvml | Absent:
-    """NVML, if its Python binding, the driver and an accelerator are here."""
+    """Meter accelerators by NVML, if its Python binding, the driver and an accelerator exist."""
     try:
         library = import_module("pynvml")
     except ImportError:
@@ -60,7 +61,7 @@ def open_meter(root: Path) -> Nvml | Absent:
         (name, probe)
         for name, handle in _visible(library)
         for probe in _probes(library, handle)
-        if any(_told(library, probe))  # what an accelerator lacks is not asked for again
+        if any(_values(library, probe))  # skip what the accelerator does not support
     ]
     if not probes:
         library.nvmlShutdown()
@@ -73,47 +74,50 @@ def _visible(library: Any) -> list[tuple[str, Any]]:
     for index in range(library.nvmlDeviceGetCount()):
         handle = library.nvmlDeviceGetHandleByIndex(index)
         handles.append((index, _text(library.nvmlDeviceGetUUID(handle)), handle))
-    everyone = [(name, handle) for _, name, handle in handles]
+    everything = [(name, handle) for _, name, handle in handles]
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is not None and variable.strip() in ("", "-1"):
         return []
-    stated = [word.strip() for word in (variable or "").split(",") if word.strip()]
-    if any(word.isdecimal() for word in stated) and not _same_order(library, everyone):
-        # Into the member's log, which is submitted.
-        print(f"nvml: {UNKNOWN_ORDER}; all {len(everyone)} are metered", file=sys.stderr)
-        return everyone
+    selected = [word.strip() for word in (variable or "").split(",") if word.strip()]
+    if any(word.isdecimal() for word in selected) and not _same_order(library, everything):
+        # Goes into the member's log, which is submitted.
+        print(f"nvml: {UNKNOWN_ORDER}; all {len(everything)} are metered", file=sys.stderr)
+        return everything
     chosen = [
         (name, handle)
         for index, name, handle in handles
-        if any(word == str(index) or name.startswith(word) for word in stated)
+        if any(word == str(index) or name.startswith(word) for word in selected)
     ]
-    # Slices of an accelerator (MIG) have UUIDs of their own; their power is the whole one's.
-    return chosen or everyone
+    # MIG slices have their own UUIDs; only the power of the whole accelerator is measured.
+    return chosen or everything
 
 
 def _same_order(library: Any, handles: Sequence[tuple[str, Any]]) -> bool:
-    """Whether CUDA's numbers are NVML's, or it does not matter: CUDA begins with the fastest."""
+    """Return True if CUDA's numbers are NVML's, or all models are the same.
+
+    CUDA's default order starts with the fastest accelerator.
+    """
     if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
         return True
     return len({_text(library.nvmlDeviceGetName(handle)) for _, handle in handles}) <= 1
 
 
-def _text(told: object) -> str:
-    return told.decode() if isinstance(told, bytes) else str(told)
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _probes(library: Any, handle: Any) -> list[Probe]:
-    """One call into NVML each, so that one which is not supported costs only itself."""
+    """Return one function per call of NVML: an unsupported call fails alone."""
 
-    def memory() -> dict[str, float]:
-        told = library.nvmlDeviceGetMemoryInfo(handle)
-        return {"memory_bytes": told.used, "memory_utilization": told.used / told.total}
+    def probe_memory() -> dict[str, float]:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+        return {"memory_bytes": memory.used, "memory_utilization": memory.used / memory.total}
 
     return [
         lambda: {"energy_joules": library.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3},
         lambda: {"watts": library.nvmlDeviceGetPowerUsage(handle) / 1e3},
         lambda: {"utilization": library.nvmlDeviceGetUtilizationRates(handle).gpu / 100},
-        memory,
+        probe_memory,
         lambda: {
             "temperature_celsius": library.nvmlDeviceGetTemperature(
                 handle, library.NVML_TEMPERATURE_GPU
@@ -125,7 +129,7 @@ def _probes(library: Any, handle: Any) -> list[Probe]:
     ]
 
 
-def _told(library: Any, probe: Probe) -> Iterator[tuple[str, float]]:
+def _values(library: Any, probe: Probe) -> Iterator[tuple[str, float]]:
     try:
         yield from probe().items()
     except library.NVMLError:

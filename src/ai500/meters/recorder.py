@@ -1,16 +1,16 @@
-"""One thread on each node samples the meters while members train, and writes what they tell.
+"""Recorder of a node's meters while members train: a thread that samples and writes them.
 
-The process of local rank 0 of every member has a recorder. Those that see the same meters agree
-by a lock on the node which of them samples; when that one ends, another takes over. Nothing
-depends on the lock: counters are cumulative, and readers merge what several recorders wrote.
+The process of local rank 0 of every member has a recorder. Among recorders with the same meters,
+a lock on the node decides which one samples; when it ends, another takes over. Correctness does
+not depend on the lock: counters are cumulative, and readers merge the logs of all recorders.
 
 Lines of `trials/NN/meters/<host>-<member>.jsonl` (times as in the event log, see `events.py`):
 
     {"event": "meters", …, "trial", "member", "period_seconds", "covers", "absent"}
-        a recorder begins: meter → the parts of the node whose energy it measures, and for each
-        meter that is not here why
+        a recorder starts: meter → the parts of the node whose energy it measures; absent
+        meter → reason
     {"event": "columns", "columns": [[meter, device, quantity, wraps_at], …]}
-        what the values of the next samples are; again whenever that changes
+        columns of the next samples; written again whenever they change
     {"event": "sample", "wall", "monotonic", "values": [number or null, …]}
     {"event": "meter_stopped", …, "meter", "reason"}
 """
@@ -37,17 +37,16 @@ from ai500.records import Task
 from ai500.records.run_folder import RunFolder
 
 FLUSH_SECONDS = 10.0
-SAMPLES_AT_ONE_PERIOD = 3600
+# The period doubles after so many samples, up to the longest: bounds the log of a long run.
+SAMPLES_PER_PERIOD = 3600
 LONGEST_PERIOD_SECONDS = 10.0
-"""After so many samples the period doubles, up to this: a day must not fill the run folder."""
-PATIENCE_SECONDS = 15.0
-"""At the end; longer than any program's time-out."""
+JOIN_SECONDS = 15.0  # longer than the timeout of any meter's program
 
 Column = tuple[str, str, str, float | None]
 
 
 class Recorder:
-    """Samples in a thread of its own; whatever happens there, training goes on."""
+    """Sampler of the node's meters in a thread; its failure never stops training."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class Recorder:
         root: Path = Path("/"),
     ) -> None:
         self._path = path
-        self._about = {"trial": trial, "member": member, "period_seconds": period_seconds}
+        self._fields = {"trial": trial, "member": member, "period_seconds": period_seconds}
         self._period = period_seconds
         self._lock_name = lock_name
         self._root = root
@@ -76,37 +75,37 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="meters", daemon=True)
 
     def start(self) -> None:
-        """From here on, until `close`; with a period of 0 nothing happens."""
+        """Start sampling; do nothing if the period is 0."""
         if self._period > 0:
             try:
                 self._thread.start()
-            except RuntimeError as error:  # no more threads for this user
+            except RuntimeError as error:  # the user's thread limit
                 print(f"meters: not recorded: {error}", file=sys.stderr)
 
     def close(self) -> None:
-        """A last sample, and everything is on disk."""
+        """Take a last sample, flush the log and stop."""
         self._ended = True
         self._wake.set()
         if self._thread.ident is not None:
-            self._thread.join(timeout=PATIENCE_SECONDS)
+            self._thread.join(timeout=JOIN_SECONDS)
 
     def mark(self) -> None:
-        """Sample right now, whoever holds the lock: the window begins or ends here."""
+        """Sample now, with or without the lock: the timed window starts or ends here."""
         self._wake.set()
 
     def _run(self) -> None:
         try:
             meters, absent = open_meters(self._root)
             self._meters = dict(meters)
-            self._tell("meters", **self._about, covers=_covers(meters), absent=dict(absent))
+            self._emit("meters", **self._fields, covers=_covers(meters), absent=dict(absent))
             self._record()
         except Exception as error:
-            # A full disk, a meter nobody thought of: training goes on without meters.
+            # For example a full disk: training continues without meters.
             print(f"meters: recording stopped: {error}", file=sys.stderr)
         finally:
             self._release()
-            for meter in self._meters.values():
-                _close(meter)
+            for name, meter in self._meters.items():
+                _close(name, meter)
 
     def _record(self) -> None:
         self._sample()
@@ -128,37 +127,37 @@ class Recorder:
         self._flush()
 
     def _sample(self) -> None:
-        began_wall, began = time.time(), time.monotonic()
-        readings = [(name, one) for name in list(self._meters) for one in self._read(name)]
-        # Reading takes a while: the middle of it is nearest to when each value was true.
-        half = (time.monotonic() - began) / 2
+        wall, monotonic = time.time(), time.monotonic()
+        readings = [(name, reading) for name in list(self._meters) for reading in self._read(name)]
+        # The middle of the reading time is the best estimate of when the values were taken.
+        half = (time.monotonic() - monotonic) / 2
         columns: list[Column] = [(n, r.device, r.quantity, r.wraps_at) for n, r in readings]
         known = set(self._columns)
         if new := [column for column in columns if column not in known]:
             self._columns += new
             self._lines.append({"event": "columns", "columns": self._columns.copy()})
-        values = {column: one.value for column, (_, one) in zip(columns, readings, strict=True)}
+        values = {c: reading.value for c, (_, reading) in zip(columns, readings, strict=True)}
         self._lines.append(
             {
                 "event": "sample",
-                "wall": round(began_wall + half, 6),
-                "monotonic": round(began + half, 6),
-                "values": [_short(values.get(column)) for column in self._columns],
+                "wall": round(wall + half, 6),
+                "monotonic": round(monotonic + half, 6),
+                "values": [_rounded(values.get(column)) for column in self._columns],
             }
         )
         self._samples += 1
-        if self._samples % SAMPLES_AT_ONE_PERIOD == 0:
+        if self._samples % SAMPLES_PER_PERIOD == 0:
             self._period = max(self._period, min(2 * self._period, LONGEST_PERIOD_SECONDS))
 
     def _read(self, name: str) -> list[Reading]:
         try:
             return list(self._meters[name].read())
         except Exception as error:
-            _close(self._meters.pop(name))
-            self._tell("meter_stopped", meter=name, reason=f"{type(error).__name__}: {error}")
+            _close(name, self._meters.pop(name))
+            self._emit("meter_stopped", meter=name, reason=f"{type(error).__name__}: {error}")
             return []
 
-    def _tell(self, event: str, **fields: Any) -> None:
+    def _emit(self, event: str, **fields: Any) -> None:
         head: Event = {
             "event": event,
             "wall": time.time(),
@@ -175,7 +174,7 @@ class Recorder:
         events.append(self._path, lines)
 
     def _holds_lock(self) -> bool:
-        """Whether this recorder is the one that samples; it is where there can be no lock."""
+        """Return True if this recorder samples: it holds the lock, or no lock file is possible."""
         if self._lock is not None:
             return True
         try:
@@ -191,10 +190,10 @@ class Recorder:
         return True
 
     def _choose_lock(self) -> Path:
-        """Members that a scheduler shows different accelerators have different locks."""
-        seen = sorted({(meter, device) for meter, device, _, _ in self._columns})
-        whole = repr((os.getuid(), self._lock_name, seen)).encode()
-        name = f"ai500-meters-{hashlib.sha256(whole).hexdigest()[:16]}.lock"
+        """Name the lock after the devices: members with different accelerators both sample."""
+        devices = sorted({(meter, device) for meter, device, _, _ in self._columns})
+        identity = repr((os.getuid(), self._lock_name, devices)).encode()
+        name = f"ai500-meters-{hashlib.sha256(identity).hexdigest()[:16]}.lock"
         return Path(tempfile.gettempdir()) / name
 
     def _release(self) -> None:
@@ -205,7 +204,7 @@ class Recorder:
 
 
 def recorder_of(task: Task, *, local_rank: int) -> Recorder:
-    """The member's recorder on this node; of its processes here, the first one's alone samples."""
+    """Create the member's recorder on this node; only local rank 0 samples."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())
     folder = RunFolder(Path(task.run)).trial(task.trial).meters
     return Recorder(
@@ -221,12 +220,12 @@ def _covers(meters: Any) -> dict[str, list[str]]:
     return {name: list(meter.covers) for name, meter in meters.items()}
 
 
-def _short(value: float | None) -> float | None:
+def _rounded(value: float | None) -> float | None:
     return round(value, 4) if value is not None and math.isfinite(value) else None
 
 
-def _close(meter: Meter) -> None:
+def _close(name: str, meter: Meter) -> None:
     try:
         meter.close()
     except Exception as error:
-        print(f"meters: {type(meter).__name__} did not close: {error}", file=sys.stderr)
+        print(f"meters: {name} did not close: {error}", file=sys.stderr)

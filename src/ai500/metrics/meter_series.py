@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ai500.meters import COUNTERS
+from ai500.meters import COUNTERS, LOOPBACK
 from ai500.meters.log import Column, NodeLog, Point, series
-from ai500.meters.network import INSIDE
 from ai500.metrics.energy import PREFERRED, Window
 
 MOST_POINTS = 300
@@ -79,7 +78,7 @@ def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Val
             continue
         parts = covers.get(column.meter, ())
         if column.quantity in NODE_SUMS:
-            inside = column.device == INSIDE
+            inside = column.device == LOOPBACK
             name = "network inside" if inside else NODE_SUMS[column.quantity]
             if not inside or column.quantity == "network_sent_bytes":
                 sums.setdefault(name, []).append(values)

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
-import io
 import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -31,28 +30,25 @@ from numpy.typing import NDArray
 from ai500.core import atomic
 from ai500.core.errors import DataError
 from ai500.data.climate.index import FLIGHT_BYTES
-from ai500.data.climate.store import ClimateSplit
 from ai500.data.gather import Empty
-from ai500.data.image_store import (
-    FORMATS,
-    FRAMES,
-    PICTURES,
-    Column,
+from ai500.data.image_store import Column, ImageSplit
+from ai500.data.image_store_writer import require_free_bytes, write_rows
+from ai500.data.open_store import verify
+from ai500.data.resumable_work import Chunk, Progress, available_cores, cut, locked
+from ai500.data.store import (
     Digests,
     Indices,
+    SampleLayout,
     Shape,
-    Split,
+    Store,
+    StoredSplit,
     digests_of,
 )
-from ai500.data.image_store_writer import require_free_bytes, write_rows
-from ai500.data.open_store import AnyStore, digests, hold
-from ai500.data.resumable_work import Chunk, Progress, available_cores, cut, locked
 
-FORMAT = "ai500 stage 2"
+FORMAT = "ai500 stage 3"
 MARK = "stage.json"
 TRAIN = "train"
 BLOCK_BYTES = 1 << 24
-SPARSE = 4  # read a span whole while it holds at most this many times the rows wanted of it
 
 
 def expected_distinct(samples: int, *, members: int) -> float:
@@ -75,11 +71,11 @@ def staged_bytes(
 class StagedSplit:
     """The part of a split that is on this node, read by the numbers of the store."""
 
-    part: Split
+    part: ImageSplit
     count: int
 
-    def __reduce__(self) -> tuple[type[StagedSplit], tuple[Split, int]]:
-        return StagedSplit, (self.part, self.count)  # see Split.__reduce__
+    def __reduce__(self) -> tuple[type[StagedSplit], tuple[ImageSplit, int]]:
+        return StagedSplit, (self.part, self.count)  # see ImageSplit.__reduce__
 
     @property
     def shape(self) -> Shape:
@@ -126,7 +122,7 @@ class Staged:
     sha256: str
     """Of the store it was copied from."""
     classes: tuple[str, ...]
-    splits: dict[str, StagedSplit | Split]
+    splits: dict[str, StagedSplit | ImageSplit]
 
     @classmethod
     def open(cls, path: Path) -> Staged:
@@ -135,14 +131,14 @@ class Staged:
             mark = json.loads((path / MARK).read_bytes())
             if mark["format"] != FORMAT:
                 raise ValueError(f"format {mark['format']!r}")
-            splits: dict[str, StagedSplit | Split] = {}
+            splits: dict[str, StagedSplit | ImageSplit] = {}
             for name, entry in mark["splits"].items():
-                part = Split(
+                part = ImageSplit(
                     path,
                     name,
                     int(entry["staged"]),
                     _shape(entry["shape"]),
-                    FORMATS[entry["format"]],
+                    _layout(entry["layout"]),
                 )
                 staged = StagedSplit(part, int(entry["count"]))
                 splits[name] = staged if name == TRAIN else part
@@ -164,10 +160,10 @@ class Staged:
         _in_threads(pieces, workers=available_cores(), progress=progress)
 
 
-def _verify(part: Split, chunk: Chunk) -> None:
+def _verify(part: ImageSplit, chunk: Chunk) -> None:
     here = np.arange(chunk.first, chunk.last, dtype=np.int64)
-    found = digests_of(read_rows(part.columns[0], here), part.labels[here])
-    hold(part, here, found=found, expected=part.digests[here])
+    digests = digests_of(part.images_of(here), part.labels[here])
+    verify(part, here, digests=digests, expected=part.digests[here])
 
 
 def _shape(sizes: Sequence[int]) -> Shape:
@@ -175,47 +171,23 @@ def _shape(sizes: Sequence[int]) -> Shape:
     return int(height), int(width), int(channels)
 
 
-def _chunks(split: Split) -> Iterator[Chunk]:
+def _layout(fields: dict[str, Any]) -> SampleLayout:
+    return SampleLayout(**{**fields, "label_shape": tuple(fields["label_shape"])})
+
+
+def _chunks(split: ImageSplit) -> Iterator[Chunk]:
     rows = max(1, BLOCK_BYTES // split.row_bytes)
     return cut(split.name, split.count, rows_per_chunk=rows)
-
-
-def read_rows(column: Column, indices: Indices) -> NDArray[Any]:
-    """Rows in ascending order: in one sweep where most are wanted, one by one where few are.
-
-    Reads, and does not map: a disk that fails is an error here and would be a fatal signal there.
-    """
-    first, last = int(indices[0]), int(indices[-1]) + 1
-    try:
-        with column.path.open("rb", buffering=0) as file:
-            if last - first <= SPARSE * indices.size:
-                return _read_span(file, column, first=first, last=last)[indices - first]
-            rows = [_read_span(file, column, first=i, last=i + 1) for i in indices.tolist()]
-    except OSError as error:
-        raise DataError(f"{column.path}: cannot read this file: {error.strerror}.") from error
-    return np.concatenate(rows)
-
-
-def _read_span(file: io.FileIO, column: Column, *, first: int, last: int) -> NDArray[Any]:
-    rows = np.empty((last - first, *column.shape[1:]), dtype=column.dtype)
-    rest = rows.reshape(-1).view(np.uint8).data
-    file.seek(column.offset(first))
-    while rest:
-        read = file.readinto(rest)
-        if not read:
-            raise DataError(f"{column.path}: ends before sample {last - 1}: the file was cut off.")
-        rest = rest[read:]
-    return rows
 
 
 @dataclass(frozen=True)
 class _Copy:
     """One split on its way to the node: the rows `indices` of `source` become all of `target`."""
 
-    source: Split | ClimateSplit
+    source: StoredSplit
     digests: Digests
     """Of all samples of the source."""
-    target: Split
+    target: ImageSplit
     indices: Indices
 
     @property
@@ -224,10 +196,11 @@ class _Copy:
         return self.target.count * (self.target.row_bytes + number_bytes)
 
     def chunks(self) -> list[Chunk]:
-        """Pieces of work. Frames that share chunks of HDF5 come together: each is unpacked once."""
-        if not isinstance(self.source, ClimateSplit) or self.source.frames_together == 1:
+        """Return the pieces of work; samples that share a chunk on disk are copied together."""
+        numbers = self.source.storage_chunks(self.indices)
+        if numbers is None:
             return list(_chunks(self.target))
-        starts = np.flatnonzero(np.diff(self.source.chunk_numbers(self.indices), prepend=-1))
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         most = max(1, FLIGHT_BYTES // self.target.row_bytes)
         return [
             Chunk(self.target.name, first, min(last, first + most))
@@ -257,18 +230,13 @@ class _Copy:
         labels = self.source.labels[wanted]
         target = self.target.columns[0]
         if target.path.stat().st_size >= target.offset(chunk.last):
-            here = read_rows(target, np.arange(chunk.first, chunk.last, dtype=np.int64))
+            here = target.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
             if np.array_equal(digests_of(here, labels), self.digests[wanted]):
                 return
-        images = self._read(wanted)
-        found = digests_of(images, labels)
-        hold(self.source, wanted, found=found, expected=self.digests[wanted])
+        images = self.source.images_of(wanted)
+        digests = digests_of(images, labels)
+        verify(self.source, wanted, digests=digests, expected=self.digests[wanted])
         write_rows(target, chunk.first, images)
-
-    def _read(self, wanted: Indices) -> NDArray[Any]:
-        if isinstance(self.source, ClimateSplit):
-            return self.source.rows(wanted)[0]
-        return read_rows(self.source.columns[0], wanted)
 
 
 def _write_header(column: Column) -> None:
@@ -283,7 +251,7 @@ def _write_header(column: Column) -> None:
 
 
 def duplicate(
-    store: AnyStore,
+    store: Store,
     *,
     counts: Sequence[NDArray[np.uint8]],
     folder: Path,
@@ -316,7 +284,7 @@ def duplicate(
         return _finish(store, copies=copies, path=path)
 
 
-def _union(store: AnyStore, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
+def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
     if TRAIN not in store.splits:
         raise DataError(f"{store.path}: has no split {TRAIN!r}, only {sorted(store.splits)}.")
     samples = store.splits[TRAIN].count
@@ -333,14 +301,13 @@ def _union(store: AnyStore, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.b
     return used
 
 
-def _copies(store: AnyStore, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]:
+def _copies(store: Store, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]:
     copies = []
     for name, split in store.splits.items():
         whole = np.ones(split.count, dtype=np.bool_)
         indices = np.flatnonzero(used if name == TRAIN else whole).astype(np.int64)
-        climate = isinstance(split, ClimateSplit)
-        target = Split(path, name, indices.size, split.shape, FRAMES if climate else PICTURES)
-        copies.append(_Copy(split, digests(store, name), target, indices))
+        target = ImageSplit(path, name, indices.size, split.shape, split.layout)
+        copies.append(_Copy(split, store.digests(name), target, indices))
     return copies
 
 
@@ -375,13 +342,13 @@ def _in_threads(
         pool.shutdown(cancel_futures=True)
 
 
-def _finish(store: AnyStore, *, copies: list[_Copy], path: Path) -> Staged:
+def _finish(store: Store, *, copies: list[_Copy], path: Path) -> Staged:
     splits = {
         copy.target.name: {
             "count": copy.source.count,
             "staged": copy.target.count,
             "shape": list(copy.target.shape),
-            "format": copy.target.format.name,
+            "layout": asdict(copy.target.layout),
         }
         for copy in copies
     }

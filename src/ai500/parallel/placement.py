@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ai500.core.errors import EnvironmentLacksError
 from ai500.data.bootstrap import Counts
-from ai500.data.open_store import AnyStore
 from ai500.data.resumable_work import Progress
+from ai500.data.store import Store
 from ai500.parallel.data_duplicator import duplicate
 from ai500.records import Placement
 
@@ -35,7 +35,7 @@ def scratch_folder(run: Path, *, stated: str | None) -> Path:
     return base / f"{run.resolve().name}-{hashlib.sha256(whole).hexdigest()[:8]}"
 
 
-def in_shared_store(store: AnyStore, *, node: str) -> Placement:
+def in_shared_store(store: Store, *, node: str) -> Placement:
     """Nothing is copied: the node reads the shared store."""
     return Placement(
         node=node,
@@ -49,7 +49,7 @@ def in_shared_store(store: AnyStore, *, node: str) -> Placement:
 
 
 def on_node(
-    store: AnyStore,
+    store: Store,
     *,
     node: str,
     counts: Sequence[Counts],

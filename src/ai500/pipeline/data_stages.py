@@ -13,9 +13,8 @@ from ai500.bagging.data_sampler import Sampler
 from ai500.core import plugins
 from ai500.core.errors import DataError
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
-from ai500.data.climate.store import ClimateStore
-from ai500.data.open_store import AnyStore
 from ai500.data.open_store import open_store as open_folder
+from ai500.data.store import Store
 from ai500.jobs.schedulers import load_scheduler
 from ai500.parallel import placement
 from ai500.parallel.parallelism_controller import members_by_node
@@ -25,7 +24,7 @@ from ai500.records.run_folder import TrialFolder
 from ai500.workloads.class_data import generate_store
 
 
-def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) -> None:
+def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
     """Fix the trial's seed and data; a trial that goes on must find the same data."""
     trial = session.run.trial(number)
     if not trial.trial.exists():
@@ -41,7 +40,7 @@ def begin_trial(session: Session, number: int, *, seed: int, store: AnyStore) ->
         )
 
 
-def open_store(session: Session) -> AnyStore:
+def open_store(session: Session) -> Store:
     """The user's store, or the class's own, generated once and kept in the cache."""
     plan, path = session.plan, session.config.data.path
     if path is not None:
@@ -51,9 +50,9 @@ def open_store(session: Session) -> AnyStore:
         store = generate_store(
             plan.workload, plan.problem_class, progress=session.observer.progress
         )
-    if isinstance(store, ClimateStore):
-        session.observer.stage("index and statistics of the years")
-        store.make_index(session.observer.progress)
+    if store.preparation is not None:
+        session.observer.stage(store.preparation)
+        store.prepare(session.observer.progress)
     if not plan.stage:
         # Staging holds every sample against its digest as it copies it; here nobody would.
         session.observer.stage("verifying the store")
@@ -90,7 +89,7 @@ def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[Bootstrap
 
 
 def place(
-    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> list[Placement]:
     """Data Duplicator: what each node's members need, to its local folder, once per node."""
     plan, placements = session.plan, []
@@ -122,11 +121,11 @@ def collect_placements(trial: TrialFolder) -> None:
         run_folder.write(trial.placement, [run_folder.read(Placement, file) for file in files])
 
 
-def on_data(plan: Plan, store: AnyStore) -> Plan:
+def on_data(plan: Plan, store: Store) -> Plan:
     """The plan with what only its data tells: how climate's channels are normalized."""
-    if not isinstance(store, ClimateStore):
+    normalization = store.normalization()
+    if normalization is None:
         return plan
-    normalization = (store.statistics.mean, store.statistics.deviation)
     definition = dataclasses.replace(plan.definition, normalization=normalization)
     return dataclasses.replace(plan, definition=definition)
 

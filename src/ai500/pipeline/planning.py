@@ -9,7 +9,6 @@ from pathlib import Path
 from ai500.automl.search_plan import planned_search
 from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError, DataError
-from ai500.data.climate.store import ClimateStore
 from ai500.data.open_store import open_store
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
@@ -161,20 +160,13 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
         if split not in store.splits:
             raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")
     shape = store.splits["train"].shape
-    channels, height, width = problem_class.input_shape
+    channels = problem_class.input_shape[0]
     if shape[2] != channels:
         raise DataError(
             f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
             f"{channels}. Is this the data of {config.workload}?"
         )
-    if isinstance(store, ClimateStore):
-        _check_climate(store, problem_class)
-    if shape[0] < height or shape[1] < width:
-        raise DataError(
-            f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
-            f"{problem_class.name} needs at least {height}×{width}×{channels}. "
-            f"Pack them again with --size {max(height, width)} or more."
-        )
+    store.require_fit(problem_class)
     return dataclasses.replace(
         problem_class,
         stored_shape=shape,
@@ -182,23 +174,6 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
         train_samples=store.splits["train"].count,
         validation_samples=store.splits["validation"].count,
     )
-
-
-def _check_climate(store: ClimateStore, problem_class: ProblemClass) -> None:
-    """Frames are never cropped, and quality is not defined without one event to find."""
-    _, height, width = problem_class.input_shape
-    found = store.splits["train"].shape
-    if found[:2] != (height, width):
-        raise DataError(
-            f"{store.path}: its frames are {found[0]}×{found[1]}; class {problem_class.name} needs "
-            f"{height}×{width}. Choose another --class."
-        )
-    for name, split in store.splits.items():
-        if not (split.labels[..., 4] >= 0).any():
-            raise DataError(
-                f"{store.path}: its {split.count} {name} frames have no box at all: there is "
-                f"nothing to learn or to find. `ai500 data check {store.path}` tells more."
-            )
 
 
 def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ai500.automl.history import History
+from ai500.automl.rules import SEARCH_RULES, read_search_evidence, search_facts
 from ai500.automl.search_score import mean_of_searches
 from ai500.automl.trial_score import score_search
 from ai500.bagging.score import score_trial
@@ -19,9 +20,11 @@ from ai500.metrics.trials import kept_trials, mean_of_trials, variation
 from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
-from ai500.rules import checks as checks  # registers the rules
-from ai500.rules.evidence import evidence_of, reference_class
-from ai500.rules.layers import Level, judge
+from ai500.rules.evidence import Evidence, evidence_of, reference_class
+from ai500.rules.facts import ensemble_facts
+from ai500.rules.judgement import judge
+from ai500.rules.layers import Level
+from ai500.rules.registry import ENSEMBLE_RULES
 
 
 def score_run(run: RunFolder) -> Score:
@@ -30,7 +33,7 @@ def score_run(run: RunFolder) -> Score:
     for one in score.trials:
         run_folder.write(run.trial(one.trial).score, one)
     run_folder.write(run.score, score)
-    judgement = judge(evidence_of(run, plan=plan, score=score, events=told))
+    judgement = judge_evidence(_evidence(run, plan, told, score))
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
     return score
@@ -39,10 +42,35 @@ def score_run(run: RunFolder) -> Score:
 def judge_run(
     run: RunFolder, *, level: Level = "hardware", rules: str | None = None
 ) -> tuple[Score, Judgement]:
-    """The score recomputed, and what a rule set says at a level; nothing is written."""
-    plan, told, score = computed(run)
-    evidence = evidence_of(run, plan=plan, score=score, events=told)
-    return score, judge(evidence, level=level, rules=rules)
+    """Recompute the score and judge the run by a version of the rule set; write nothing."""
+    evidence = run_evidence(run)
+    return evidence.score, judge_evidence(evidence, level=level, version=rules)
+
+
+def run_evidence(run: RunFolder) -> Evidence:
+    """Read the evidence of a run, with the score recomputed from its events."""
+    return _evidence(run, *computed(run))
+
+
+def judge_evidence(
+    evidence: Evidence, *, level: Level = "hardware", version: str | None = None
+) -> Judgement:
+    """Judge a run by the rules of its program."""
+    rules = ENSEMBLE_RULES if evidence.reference.search is None else SEARCH_RULES
+    return judge(evidence, rules=rules, level=level, version=version)
+
+
+def _evidence(run: RunFolder, plan: Plan, told: Sequence[Event], score: Score) -> Evidence:
+    if reference_class(plan).search is None:
+        return evidence_of(run, plan=plan, score=score, events=told, read_facts=ensemble_facts)
+    return evidence_of(
+        run,
+        plan=plan,
+        score=score,
+        events=told,
+        read_facts=search_facts,
+        read_program_evidence=read_search_evidence,
+    )
 
 
 def computed(run: RunFolder) -> tuple[Plan, list[Event], Score]:

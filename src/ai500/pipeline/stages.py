@@ -35,10 +35,10 @@ from ai500.core.errors import (
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts
-from ai500.data.open_store import AnyStore
+from ai500.data.store import Store
 from ai500.inventory import machine as system
-from ai500.jobs.scheduler_context import preview, python_of, setting_of
 from ai500.jobs.schedulers import load_scheduler
+from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
 from ai500.parallel import sharing
 from ai500.pipeline import planning
 from ai500.pipeline.data_stages import (
@@ -50,6 +50,7 @@ from ai500.pipeline.data_stages import (
     remove_staged,
     sample,
 )
+from ai500.pipeline.reporting import write_report
 from ai500.pipeline.scoring import score_of_trial, score_run
 from ai500.pipeline.session import Observer, Session
 from ai500.records import (
@@ -64,7 +65,6 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
-from ai500.report.html import write_report
 from ai500.workloads.class_data import class_source
 from ai500.workloads.protocol import load_workload
 
@@ -174,7 +174,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         trial=number,
         tasks=tasks,
         shares={one.member: one.shares for one in plan.mapping},
-        scheduler=kind.make(setting_of(run, config, plan, trial=number, store=store)),
+        scheduler=kind.make(scheduler_context(run, config, plan, trial=number, store=store)),
         python=python_of(config),
         log=session.log,
         max_retries=config.scheduler.max_retries,
@@ -215,7 +215,7 @@ def _leave(session: Session, controller: JobController, error: BaseException) ->
 
 
 def combine(
-    session: Session, trial: TrialFolder, *, store: AnyStore, bootstraps: Sequence[BootstrapRecord]
+    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> EnsembleResult:
     """Aggregate the predictions of the members that finished."""
     plan = session.plan

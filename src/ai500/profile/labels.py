@@ -41,11 +41,6 @@ def milliseconds(seconds: float) -> str:
     return number(seconds * 1000)
 
 
-def percent(share: float) -> str:
-    """Two decimals, and never a small value as zero."""
-    return "<0.01%" if 0 < share < 0.00005 else f"{share:.2%}"
-
-
 def flops(value: float | None) -> str:
     """With its prefix; a dash where operations are not counted."""
     return "–" if value is None else human_si(value).strip()

@@ -23,11 +23,10 @@ from ai500.core.atomic import explaining_write_errors
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, JobError
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
-from ai500.jobs.job_spec import ACTIVE, job_spec
 from ai500.jobs.launchers import Wrap
-from ai500.jobs.scheduler_context import python_of, setting_of
 from ai500.jobs.schedulers import Scheduler, load_scheduler
 from ai500.jobs.schedulers.local import LocalScheduler
+from ai500.jobs.trial_jobs import ACTIVE, job_spec, python_of, scheduler_context
 from ai500.parallel import placement
 from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
@@ -279,8 +278,10 @@ class _Job:
             trial, members=(MEMBER,), attempt=1, shares=shares, python=python_of(self._config)
         )
         if scheduler is None:
-            setting = setting_of(self._run, self._config, self.plan, trial=TRIAL, store=self._store)
-            scheduler = load_scheduler(self.plan.scheduler).make(setting)
+            context = scheduler_context(
+                self._run, self._config, self.plan, trial=TRIAL, store=self._store
+            )
+            scheduler = load_scheduler(self.plan.scheduler).make(context)
         scheduler.follow()
         ids: list[str] = []
         try:

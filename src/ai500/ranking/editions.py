@@ -9,17 +9,14 @@ from markupsafe import Markup
 
 from ai500.core.units import human_si
 from ai500.ranking.entries import Entry
-from ai500.report import svg
+from ai500.report.charts.line_chart import LineChart, Series, Style, curve
+from ai500.report.charts.svg import Ticks
+from ai500.report.formats import flops
 from ai500.report.section import Table
-from ai500.report.summary import flops
-from ai500.report.svg import Frame, Scale, Ticks
 
 MOST_SYSTEMS = 8
 """Systems with a line of their own; the rest stands in the table."""
 LONGEST_NAME = 16
-
-Line = Mapping[str, float]
-"""Edition → VFLOPS."""
 
 
 def best_of_editions(entries: Sequence[Entry]) -> dict[str, Entry]:
@@ -40,22 +37,24 @@ def by_system(entries: Sequence[Entry]) -> dict[tuple[str, str], dict[str, Entry
     return {key: best_of_editions(mine) for key, mine in ordered}
 
 
-def history_figure(entries: Sequence[Entry], *, title: str) -> str:
+def history_chart(entries: Sequence[Entry]) -> LineChart:
     """VFLOPS over editions: the best of each, and the systems that came more than once."""
-    best = {edition: one.vflops for edition, one in best_of_editions(entries).items()}
+    best = best_of_editions(entries)
     systems = by_system(entries)
     returned = [mine for mine in systems.values() if len(mine) > 1][:MOST_SYSTEMS]
-    lines: list[tuple[str, str, Line]] = [
-        (_short(next(iter(mine.values())).system), "member", _line(mine)) for mine in returned
+    editions = list(best)
+    lines = [
+        _series(mine, editions, "member", _short(next(iter(mine.values())).system))
+        for mine in returned
     ]
-    lines.append(("best", "ensemble", best))
-    return _figure(lines, editions=list(best), title=title)
+    return _chart([*lines, _series(best, editions, "ensemble", "best")], editions)
 
 
-def system_figure(entries: Sequence[Entry], *, title: str) -> str:
+def system_chart(entries: Sequence[Entry]) -> LineChart:
     """One system's VFLOPS over its editions."""
     best = best_of_editions(entries)
-    return _figure([("", "ensemble", _line(best))], editions=list(best), title=title)
+    editions = list(best)
+    return _chart([_series(best, editions, "ensemble", "")], editions)
 
 
 def best_table(entries: Sequence[Entry]) -> Table:
@@ -91,36 +90,25 @@ def linked(entry: Entry, text: str) -> Markup:
     return Markup('<a href="entries/{}.html">{}</a>').format(entry.id, text)
 
 
-def _line(mine: Mapping[str, Entry]) -> dict[str, float]:
-    return {edition: one.vflops for edition, one in mine.items()}
+def _series(
+    entries: Mapping[str, Entry], editions: Sequence[str], style: Style, name: str
+) -> Series:
+    """Editions stand evenly; speeds by their logarithm, as they grow by factors."""
+    points = [(editions.index(e), math.log10(entries[e].vflops)) for e in sorted(entries)]
+    return curve(points, style, name=name, dots="all")
 
 
-def _figure(lines: Sequence[tuple[str, str, Line]], *, editions: Sequence[str], title: str) -> str:
-    """Editions stand evenly; speeds on a logarithmic axis, as they grow by factors."""
-    values = [value for _, _, line in lines for value in line.values()]
-    ticks = logarithmic_ticks(min(values), max(values))
-    last = max(1, len(editions) - 1)
-    room = 152 if any(name for name, _, _ in lines) else 40
-    frame = Frame(x=Scale(0, last, 84, svg.WIDTH - room), y=Scale(ticks.low, ticks.high, 282, 40))
-    position = {edition: index for index, edition in enumerate(editions)}
-    parts = [
-        svg.y_axis(frame, ticks, title="VFLOPS (logarithmic)"),
-        svg.x_axis(frame, _edition_ticks(editions), title="edition"),
-    ]
-    ends = []
-    for name, css, line in lines:
-        points = frame.points((position[e], math.log10(v)) for e, v in sorted(line.items()))
-        parts.append(svg.polyline(points, css))
-        parts += [svg.dot(point, css) for point in points]
-        ends.append((name, css, points[-1]))
-    named = [(name, css, place) for name, css, place in ends if name]
-    placed = svg.spread(
-        [place[1] for _, _, place in named], gap=svg.LABEL_GAP, low=frame.top, high=frame.bottom
+def _chart(series: Sequence[Series], editions: Sequence[str]) -> LineChart:
+    exponents = [value.y for line in series for value in line.values]
+    return LineChart(
+        series,
+        x_title="edition",
+        y_title="VFLOPS (logarithmic)",
+        x_ticks=_edition_ticks(editions),
+        y_ticks=logarithmic_ticks(10 ** min(exponents), 10 ** max(exponents)),
+        x_start=0,
+        x_end=max(1, len(editions) - 1),
     )
-    for (name, css, place), y in zip(named, placed, strict=True):
-        parts.append(svg.line(place, (frame.right + 12, y), f"{css} leader"))
-        parts.append(svg.text((frame.right + 16, y + 5), name, f"{css} label"))
-    return svg.document(parts, height=336, title=title)
 
 
 def logarithmic_ticks(low: float, high: float, *, most: int = 7) -> Ticks:

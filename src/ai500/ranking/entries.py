@@ -12,7 +12,7 @@ from typing import Literal
 
 from ai500.records import Score
 from ai500.records.findings import Judgement, LayerVerdict
-from ai500.report.run_data import Contents
+from ai500.report.run_data import RunData
 from ai500.submission.manifest import Info
 from ai500.workloads.protocol import load_workload
 
@@ -125,7 +125,7 @@ def implausible(entry: Entry) -> list[str]:
     ]
 
 
-def make_entry(contents: Contents, info: Info, *, sha256: str, signed: bool) -> Entry:
+def make_entry(contents: RunData, info: Info, *, sha256: str, signed: bool) -> Entry:
     """The row of a valid submission."""
     score, plan = contents.score, contents.plan
     record = next(iter(contents.members.values()))
@@ -171,7 +171,7 @@ def quality_ratio(quality: float, *, target: float, direction: Literal["higher",
     return above / below if below else 0.0
 
 
-def accelerator(contents: Contents) -> str:
+def accelerator(contents: RunData) -> str:
     """What the members say they trained on; without accelerators, the CPU."""
     if contents.plan.device == "cpu":
         return f"CPU: {contents.system.cpu}"

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
 
-from ai500.automl import sections as search_sections
 from ai500.core.units import human_seconds
+from ai500.pipeline.reporting import program_report
 from ai500.ranking import editions
 from ai500.ranking.entries import Entry, Origin, Rejected
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
-from ai500.report import meter_figures, sections, system_sections, templating
-from ai500.report import summary as headline
-from ai500.report.html import run_figures
-from ai500.report.run_data import Contents
-from ai500.report.section import Figure, Table
+from ai500.report import run_sections, templating
+from ai500.report.formats import NOT_MEASURED, flops
+from ai500.report.meter_section import power_section
+from ai500.report.run_data import RunData
+from ai500.report.section import Figure, Folded, Listing, Paragraph, Section, Table
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import LAYERS
 from ai500.submission.manifest import NOTES, Info
@@ -31,14 +31,7 @@ from ai500.submission.manifest import NOTES, Info
 @cache
 def _environment() -> Environment:
     return templating.environment(
-        headline=headline,
-        sections=sections,
-        system_sections=system_sections,
-        human_seconds=human_seconds,
-        searched=search_sections,
-        decisions=DECISIONS,
-        list_name=list_name,
-        meters=meter_figures,
+        decisions=DECISIONS, flops=flops, human_seconds=human_seconds, list_name=list_name
     )
 
 
@@ -68,7 +61,7 @@ class Site:
             title = "VFLOPS over editions"
             figure = Figure(
                 title,
-                Markup(editions.system_figure(same, title=title)),
+                editions.system_chart(same),
                 "The system's best of each edition in this list.",
             )
         return self.page(
@@ -88,9 +81,10 @@ class Site:
             title = list_name(key)
             figure = Figure(
                 title,
-                Markup(editions.history_figure(entries, title=f"VFLOPS over editions: {title}")),
+                editions.history_chart(entries),
                 "Blue: the best result of each edition. Thin: systems that came more than once, "
                 f"at most {editions.MOST_SYSTEMS} of them.",
+                f"VFLOPS over editions: {title}",
             )
             shown.append((figure, editions.best_table(entries), editions.systems_table(entries)))
         return self.page("history.html", lists=shown)
@@ -100,29 +94,49 @@ class Site:
         return self.page("rejected.html", submissions=rejected)
 
 
-def body(
-    run: RunFolder, contents: Contents, judgement: Judgement, info: Info, origin: Origin
-) -> str:
+def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:
     """All of an entry's page that follows from the submission alone."""
+    program = program_report(data)
+    score, *others = program.sections
+    recomputed = Paragraph("Recomputed from the submission's raw events.")
+    sections = [
+        replace(score, blocks=[recomputed, *score.blocks]),
+        _layers_section(judgement),
+        *others,
+        power_section(data),
+        run_sections.system_section(data),
+        Section("Hyper-parameters", [run_sections.hyperparameters_table(data)]),
+        run_sections.software_section(data),
+        _identity_section(data, info, origin),
+    ]
     notes = run.path / NOTES
-    return (
-        _environment()
-        .get_template("ranking/body.html")
-        .render(
-            contents=contents,
-            info=info,
-            origin=origin,
-            figures=run_figures(contents),
-            judgement=judgement,
-            layers=layers_table(judgement),
-            facts=[
-                (f"Layer {one.layer}: {LAYERS[one.layer]}", facts_table(one))
-                for one in judgement.layers
-            ],
-            hashes=hashes_table(contents, info, origin),
-            notes=notes.read_text(encoding="utf-8") if notes.is_file() else "",
-        )
+    if notes.is_file():
+        text = Listing(notes.read_text(encoding="utf-8"), wrapped=True)
+        sections.append(Section("Notes of the submitter", [text]))
+    template = _environment().get_template("ranking/body.html")
+    return template.render(summary=program.summary, sections=sections)
+
+
+def _layers_section(judgement: Judgement) -> Section:
+    text = (
+        f"Judged by rule set {judgement.rule_set} at the {judgement.level} level (V2 §3.1, §5), "
+        "from what the members' own processes recorded."
     )
+    facts = [
+        replace(facts_table(one), title=f"Layer {one.layer}: {LAYERS[one.layer]}")
+        for one in judgement.layers
+    ]
+    folded = Folded("Every layer's facts beside the reference", facts)
+    return Section("The nine layers", [Paragraph(text), layers_table(judgement), folded])
+
+
+def _identity_section(data: RunData, info: Info, origin: Origin) -> Section:
+    contact = f"; contact: {info.contact}" if info.contact else ""
+    text = (
+        f"Submitted {info.created or 'at an unknown time'}{contact}; ai500 "
+        f"{info.ai500_version or 'of unknown version'}."
+    )
+    return Section("Identity", [Paragraph(text), hashes_table(data, info, origin)])
 
 
 VERDICTS = {
@@ -148,7 +162,7 @@ def layers_table(judgement: Judgement) -> Table:
         rows.append((f"{one.layer} {LAYERS[one.layer]}", in_words(one), said or "—"))
     notes = " ".join(f"{one.message} ({one.source})" for one in judgement.findings if not one.layer)
     rows.append(("procedure", "as the rules ask", notes or "—"))
-    return Table(("layer", "verdict", "disclosed"), rows)
+    return Table(("layer", "verdict", "disclosed"), rows, style="layers")
 
 
 def facts_table(verdict: LayerVerdict) -> Table:
@@ -172,17 +186,17 @@ def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
     }
 
 
-def hashes_table(contents: Contents, info: Info, origin: Origin) -> Table:
+def hashes_table(data: RunData, info: Info, origin: Origin) -> Table:
     """What identifies the file, the source, the data and the weights."""
-    weights = {one.weights_sha256 for one in contents.members.values()}
+    weights = {one.weights_sha256 for one in data.members.values()}
     rows = [
         ("submission", origin.sha256, origin.file),
-        ("source code", info.source.sha256 or sections.NOT_MEASURED, _commit(info)),
+        ("source code", info.source.sha256 or NOT_MEASURED, _commit(info)),
         *(("data", sha256, "store of a trial") for sha256 in info.data_sha256),
         *(("weights", sha256, "of a member of the trial shown") for sha256 in sorted(weights)),
         ("signature", "valid" if origin.signed else "none", origin.signature),
     ]
-    return Table(("what", "SHA-256", ""), rows)
+    return Table(("what", "SHA-256", ""), rows, style="hashes")
 
 
 def _commit(info: Info) -> str:

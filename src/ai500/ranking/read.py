@@ -17,7 +17,7 @@ from ai500.ranking import pages
 from ai500.ranking.entries import Origin, Ranked, Rejected, implausible, make_entry, reasons_against
 from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.run_data import read_contents
+from ai500.report.run_data import read_run_data
 from ai500.submission import signing
 from ai500.submission.archive import printable
 from ai500.submission.manifest import MADE_BY, SUFFIX, Info, Submission, explaining, opened
@@ -156,7 +156,7 @@ def judge_run(run: RunFolder, info: Info, origin: Origin) -> Ranked | list[str]:
     # The copy is private; from here on it says what was recomputed, at the level submitted to.
     run_folder.write(run.score, score)
     run_folder.write(run.findings, judgement.findings)
-    contents = read_contents(run)
+    contents = read_run_data(run)
     entry = make_entry(contents, info, sha256=origin.sha256, signed=origin.signed)
     if reasons := implausible(entry):
         return reasons

@@ -1,47 +1,55 @@
-"""What the rules say of a run, as it is kept in its folder and in a submission."""
+"""Results of the rules, as a run folder and a submission store them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+Severity = Literal["note", "violation"]
+Verdict = Literal["same", "allowed", "forbidden"]
+"""Same as the reference; changed as the level allows; changed against the level's rules."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule has to say about a run."""
+    """Statement of a rule about a run: a disclosure (note) or a violation."""
 
     rule: str
     layer: int | None
+    """Number of the layer; None: the procedure."""
     source: str
-    severity: Literal["note", "violation"]
+    severity: Severity
     message: str
     reference: str | None = None
-    """What the class or the rule asks for; None: nothing to compare with."""
+    """Value that the class or the rule requires; None: nothing to compare with."""
     run: str | None = None
+    """Value of the run."""
     advice: str = ""
+    rule_text: str = ""
+    """Requirement of the rule in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerVerdict:
-    """One of the nine layers against the reference, at a level."""
+    """Comparison of one of the nine layers with the reference, at a level."""
 
     layer: int
-    verdict: Literal["same", "allowed", "forbidden"]
-    """The same as the reference; changed, as the level allows; changed, which it forbids."""
+    verdict: Verdict
     facts: tuple[tuple[str, str | None, str | None], ...]
-    """What, the reference's value (None: free to choose), the run's (None: not recorded)."""
+    """Name, reference's value (None: free to choose), run's value (None: not recorded)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a rule set says of a run at a level of benchmarking."""
+    """Result of applying a rule set to a run at a level of benchmarking."""
 
     rule_set: str
+    """Version of the rule set."""
     level: str
     layers: tuple[LayerVerdict, ...]
     findings: tuple[Finding, ...]
 
     @property
     def broken(self) -> bool:
-        """Whether a rule is."""
-        return any(one.severity == "violation" for one in self.findings)
+        """True if a rule is broken."""
+        return any(finding.severity == "violation" for finding in self.findings)

@@ -5,6 +5,7 @@
       findings.json  judgement.json
       roofline.json  roofline.html                            (`ai500 roofline --run RUN`)
       profile/profile.json  profile.html  timeline.json.gz    (`ai500 profile RUN`)
+      sections/roofline.json  sections/profile.json           (their parts of the report)
       trials/01/
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
@@ -109,8 +110,13 @@ class RunFolder:
         self.report = path / "report.html"
         self.roofline = path / "roofline.json"
         self.profile = path / "profile" / "profile.json"
+        self.sections = path / "sections"
         self.lock_file = path / ".lock"
         self.cancel_request = path / ".cancel"
+
+    def section(self, name: str) -> Path:
+        """Return the file of a section that an instrument adds to the report."""
+        return self.sections / f"{name}.json"
 
     def trial(self, trial: int) -> TrialFolder:
         """Trials are numbered from 1."""

@@ -1,4 +1,4 @@
-"""The records a report shows, read from the run folder.
+"""The records that a report shows, read from the run folder.
 
 Curves, members and placement are those of one trial, the first complete one: a run of many
 trials and members is not read whole. A record that is missing (a member that failed) is left out.
@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ai500.automl.history import History
-from ai500.automl.trial_score import Clocked, clocked
 from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.core.errors import RunFolderError
+from ai500.core.events import Event
 from ai500.inventory.description import NodeDescription
-from ai500.inventory.summary import recorded_nodes
+from ai500.inventory.node import recorded_nodes
 from ai500.parallel.sharing import describe_strategies
-from ai500.profile.record import Profile
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -35,104 +33,95 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.findings import Finding, Judgement
-from ai500.records.run_folder import RunFolder
+from ai500.records.run_folder import RunFolder, TrialFolder
 from ai500.report.history import MemberHistory, member_histories
-from ai500.report.meter_view import MeterView, read_meter_view
-from ai500.report.picture_files import TrialPictures, read_pictures
-from ai500.roofline.records import RunPlacement
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Contents:
-    """All that the sections of a report are made of."""
+class RunData:
+    """Records of a scored run that the sections of its report are made of."""
 
+    folder: RunFolder
     state: RunState
     score: Score
     plan: Plan
-    ways: Sequence[str]
-    """How processes took the steps of members that share them, in words."""
+    step_strategies: Sequence[str]
+    """Sentences on how processes took the steps of the members that share them."""
     system: System
     findings: Sequence[Finding]
     judgement: Judgement | None
-    """None: judged by an older version, which did not write it down."""
+    """None: judged by an older version, which did not record it."""
     config: str
+    """Text of config.toml."""
     notes: Mapping[str, str]
-    """What a person added to the system's description."""
-    began: float | None
-    """Wall clock of the first trial's start."""
+    """Notes on the system that a person wrote into the configuration."""
+    started_at: float | None
+    """Wall clock of the first trial's start, in seconds since 1970."""
     missing: Mapping[int, Sequence[int]]
-    """Trial → members that did not finish."""
+    """Members that did not finish, by trial."""
     shown: TrialScore
-    """The trial whose curves, members and placement are shown."""
+    """Trial whose curves, members and placement are shown."""
+    events: Sequence[Event]
+    """Events of the shown trial."""
     histories: Mapping[int, MemberHistory]
     members: Mapping[int, TrainRecord]
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
     jobs: Mapping[int, JobRecord]
-    meters: MeterView
     nodes: Sequence[NodeDescription]
-    """The nodes that trained, described by themselves; none in runs of older versions."""
-    roofline: RunPlacement | None
-    """None: nobody placed the run."""
-    profile: Profile | None
-    """Where `ai500 profile RUN` was run."""
-    pictures: TrialPictures | None
-    """None: the workload shows nothing, or the run is of an older version."""
-    search: Clocked | None
-    """None: no search."""
+    """Nodes that trained, described by themselves; empty in runs of older versions."""
+
+    @property
+    def trial_folder(self) -> TrialFolder:
+        """Folder of the shown trial."""
+        return self.folder.trial(self.shown.trial)
 
 
-def read_contents(run: RunFolder) -> Contents:
-    """The records of a scored run."""
+def read_run_data(run: RunFolder) -> RunData:
+    """Read the records of a scored run."""
     score, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
-    told = list(events.read(run.events))
+    log = list(events.read(run.events))
     shown = score.shown_trial
     number = shown.trial
     trial = run.trial(number)
     folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
-    histories = member_histories(on_one_clock(told, shown.clock), trial=number, clock=shown.clock)
-    return Contents(
+    config = _text(run.config)
+    starts = (event.get("wall") for event in log if event["event"] == "trial_start")
+    return RunData(
+        folder=run,
         state=run_folder.read(RunState, run.state),
         score=score,
         plan=plan,
-        ways=describe_strategies(told, trial=number),
+        step_strategies=describe_strategies(log, trial=number),
         system=run_folder.read(System, run.system),
         findings=_all(Finding, run.findings),
         judgement=run_folder.read(Judgement, run.judgement) if run.judgement.exists() else None,
-        config=_text(run.config),
-        notes=_notes(_text(run.config)),
-        began=next((event.get("wall") for event in told if event["event"] == "trial_start"), None),
+        config=config,
+        notes=_notes(config),
+        started_at=next(starts, None),
         missing=_missing(run, score),
         shown=shown,
-        histories=histories,
+        events=[event for event in log if event.get("trial") == number],
+        histories=member_histories(on_one_clock(log, shown.clock), trial=number, clock=shown.clock),
         members={
             member: run_folder.read(TrainRecord, folder.record)
             for member, folder in folders.items()
             if folder.record.exists()
         },
-        bootstraps={one.member: one for one in _all(BootstrapRecord, trial.bootstraps)},
+        bootstraps={record.member: record for record in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
-        jobs={one.member: one for one in _all(JobRecord, trial.jobs)},
-        meters=read_meter_view(trial.meters, told, plan=plan, shown=shown, histories=histories),
+        jobs={job.member: job for job in _all(JobRecord, trial.jobs)},
         nodes=recorded_nodes(run),
-        roofline=run_folder.read(RunPlacement, run.roofline) if run.roofline.exists() else None,
-        profile=run_folder.read(Profile, run.profile) if run.profile.exists() else None,
-        pictures=read_pictures(trial),
-        search=None
-        if plan.search is None
-        else clocked(
-            History(trial.members), [event for event in told if event.get("trial") == number]
-        ),
     )
 
 
 def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:
     results = {
-        one.trial: run_folder.read(EnsembleResult, run.trial(one.trial).ensemble)
-        for one in score.trials
-        if not one.complete
+        trial.trial: run_folder.read(EnsembleResult, run.trial(trial.trial).ensemble)
+        for trial in score.trials
+        if not trial.complete
     }
     return {trial: result.missing for trial, result in results.items() if result.missing}
 
@@ -142,7 +131,7 @@ def _all(kind: type[T], path: Path) -> list[T]:
 
 
 def _notes(config: str) -> dict[str, str]:
-    """A person's notes; a file that is no TOML has none, and is shown as it is."""
+    """Return a person's notes; a file that is no TOML has none, and is shown as it is."""
     try:
         notes = tomllib.loads(config).get("system", {}).get("notes", {})
     except tomllib.TOMLDecodeError:
@@ -154,4 +143,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise RunFolderError(f"{path} can't be read: {error.strerror}") from error
+        raise RunFolderError(f"{path} can't be read: {error.strerror}", path=path) from error

@@ -13,6 +13,8 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from ai500.report.charts import Chart
+
 
 @dataclass(frozen=True)
 class Table:
@@ -37,8 +39,16 @@ class Figure:
     """A chart with its caption; without a chart the caption says why there is none."""
 
     title: str
-    svg: Markup | None
+    chart: Chart | None
     caption: str
+    alternative: str = ""
+    """Text for screen readers in place of the chart; empty: the title."""
+
+    @property
+    def svg(self) -> Markup | None:
+        """The chart as SVG; charts escape every text."""
+        chart = self.chart
+        return None if chart is None else Markup(chart.svg(self.alternative or self.title))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ai500.config import Config
 from ai500.core.errors import ConfigError, InputError
-from ai500.jobs.scheduler_context import python_of
 from ai500.jobs.schedulers.slurm import SLURM
+from ai500.jobs.trial_jobs import python_of
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.measure import LINKS_SHARE, Observer

@@ -1,20 +1,9 @@
-"""Log–log rooflines as SVG (V2 Fig. 9): ceilings, slopes and points, each with a label of its own.
-
-Ceilings are named at the right edge, slopes above the plot, a row each. Names of points go where
-nothing else is: the nearest free place, off other names, and off lines where there is room.
-"""
+"""Charts of a roofline record (V2 Fig. 9): the node's ceilings, and a run under them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from ai500.core.units import human_bytes, human_si
-from ai500.report import svg
-from ai500.report.svg import Frame, LogScale, Point
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.roofline import links
-from ai500.roofline.model import ridge_coi
 from ai500.roofline.records import (
     Placed,
     RooflineRecord,
@@ -25,297 +14,19 @@ from ai500.roofline.records import (
     units_of_node,
 )
 
-LEFT, TOP = 60.0, 44.0
-ROW = 20.0
-"""Of a slope's name above the plot."""
-TO_LABEL = 16.0
-"""From the plot's right edge to the names of its ceilings."""
-LETTER = 0.6
-"""Width of a letter, as a share of the text's size: wider than most are."""
-BOLD = 1.15
-"""Bold letters, over plain ones."""
-LINE_HEIGHT = 18.0
 
-
-@dataclass(frozen=True)
-class Roof:
-    """A computation ceiling."""
-
-    name: str
-    flops: float
-    theoretical: bool = False
-
-
-@dataclass(frozen=True)
-class Slope:
-    """A communication ceiling."""
-
-    name: str
-    bytes_per_second: float
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A workload; `coi` None: it sends nothing, and stands at the right edge."""
-
-    name: str
-    coi: float | None
-    flops: float
-
-
-@dataclass(frozen=True)
-class Box:
-    """Where a text may reach."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: Box) -> bool:
-        """Whether the two overlap."""
-        beside = self.right <= other.left or other.right <= self.left
-        return not (beside or self.bottom <= other.top or other.bottom <= self.top)
-
-
-@dataclass(frozen=True)
-class Label:
-    """A text with its box, and what it names."""
-
-    text: str
-    box: Box
-    anchor: Point
-    css: str
-
-    @property
-    def place(self) -> Point:
-        """Of the text's first letter, on its line."""
-        return self.box.left, self.box.bottom - 5
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A roofline, ready to draw."""
-
-    frame: Frame
-    flats: Sequence[tuple[Roof, Point, Point]]
-    slants: Sequence[tuple[Slope, Point, Point]]
-    dots: Sequence[Point]
-    labels: Sequence[Label]
-    bottom: float
-
-
-def roofline_figure(
-    roofs: Sequence[Roof], slopes: Sequence[Slope], marks: Sequence[Mark], *, title: str
-) -> str:
-    """The whole figure."""
-    made = layout(roofs, slopes, marks)
-    frame = made.frame
-    parts = [
-        svg.y_axis(frame, _ticks(frame.y), title="FLOPS"),
-        svg.x_axis(frame, _ticks(frame.x), title="COI: FLOP per byte sent"),
-    ]
-    for roof, start, end in made.flats:
-        parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
-    parts += [svg.line(start, end, "slope") for _, start, end in made.slants]
-    parts += [svg.dot(place, "point", radius=5.5) for place in made.dots]
-    for label in made.labels:
-        parts += _leader(label)
-        parts.append(svg.text(label.place, label.text, f"{label.css} label halo"))
-    return svg.document(parts, height=made.bottom + 54, title=title)
-
-
-def _leader(label: Label) -> list[str]:
-    """A thin line where a name does not stand at what it names."""
-    near = _nearest(label.box, label.anchor)
-    if label.css == "slope":
-        near = (min(label.anchor[0], label.box.left + 4), (label.box.top + label.box.bottom) / 2)
-    elif not label.box.left <= label.anchor[0] <= label.box.right:
-        near = (near[0], (label.box.top + label.box.bottom) / 2)
-    far = math.dist(near, label.anchor) > 14
-    return [svg.line(label.anchor, near, f"{label.css} leader")] if far else []
-
-
-def layout(roofs: Sequence[Roof], slopes: Sequence[Slope], marks: Sequence[Mark]) -> Layout:
-    """Lines, dots and labels in pixels."""
-    top = TOP + ROW * len(slopes)
-    bottom = top + max(300.0, svg.LABEL_GAP * (len(roofs) + 1))
-    frame = _frame(roofs, slopes, marks, top=top, bottom=bottom)
-    fastest = max((one.bytes_per_second for one in slopes), default=None)
-    flats = [(one, *_flat(frame, one, fastest)) for one in roofs]
-    highest = max(one.flops for one in roofs)
-    slants = [(one, *_slant(frame, one, highest)) for one in slopes]
-    dots = [(frame.right if one.coi is None else frame.x(one.coi), frame.y(one.flops))
-            for one in marks]  # fmt: skip
-    labels = [*_roof_labels(frame, roofs), *_slope_labels(slants)]
-    lines = [(start, end) for _, start, end in (*flats, *slants)]
-    around = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
-    for mark, dot in zip(marks, dots, strict=True):
-        taken = [*around, *(label.box for label in labels)]
-        labels.append(_point_label(frame, mark.name, dot, taken=taken, lines=lines))
-    return Layout(frame, flats, slants, dots, labels, bottom)
-
-
-def _frame(
-    roofs: Sequence[Roof],
-    slopes: Sequence[Slope],
-    marks: Sequence[Mark],
-    *,
-    top: float,
-    bottom: float,
-) -> Frame:
-    flops = [*(one.flops for one in roofs), *(one.flops for one in marks)]
-    intensities = [one.coi for one in marks if one.coi is not None]
-    for slope in slopes:
-        rate = slope.bytes_per_second
-        intensities += [ridge_coi(one.flops, bytes_per_second=rate) for one in roofs]
-    intensities = intensities or [1.0]
-    x_low, x_high = min(intensities) / 4, max(intensities) * 4
-    y_low, y_high = min(flops) / 4, max(flops) * 1.6
-    names = max(_width(_roof_text(one)) for one in roofs)
-    return Frame(
-        x=LogScale(x_low, x_high, LEFT, svg.WIDTH - names - TO_LABEL),
-        y=LogScale(y_low, y_high, bottom, top),
+def record_chart(record: RooflineRecord) -> RooflineChart:
+    """Return all ceilings of one whole node, its links and its memory."""
+    return RooflineChart(
+        record_roofs(record, share=units_of_node(record)), record_slopes(record), ()
     )
 
 
-def _ticks(scale: svg.Scale) -> svg.Ticks:
-    ticks = svg.decade_ticks(scale.low, scale.high)
-    inside = [i for i, value in enumerate(ticks.values) if scale.low <= value <= scale.high]
-    return svg.Ticks(tuple(ticks.values[i] for i in inside), tuple(ticks.labels[i] for i in inside))
-
-
-def _flat(frame: Frame, roof: Roof, fastest: float | None) -> tuple[Point, Point]:
-    """From where the fastest links reach it."""
-    y = frame.y(roof.flops)
-    start = frame.left
-    if fastest is not None:
-        start = frame.x(ridge_coi(roof.flops, bytes_per_second=fastest))
-    return (start, y), (frame.right, y)
-
-
-def _slant(frame: Frame, slope: Slope, highest: float) -> tuple[Point, Point]:
-    """Up to the highest ceiling, from the figure's edge."""
-    rate = slope.bytes_per_second
-    low = max(frame.x.low, frame.y.low / rate)
-    high = min(frame.x.high, highest / rate)
-    return (frame.x(low), frame.y(low * rate)), (frame.x(high), frame.y(high * rate))
-
-
-def _slope_labels(slants: Sequence[tuple[Slope, Point, Point]]) -> list[Label]:
-    """From left to right, each in a row below the last: no leader passes through a name."""
-    labels = []
-    for row, (one, _, end) in enumerate(sorted(slants, key=lambda slant: slant[2][0])):
-        text = f"{one.name} {human_bytes(one.bytes_per_second)}/s"
-        left = min(end[0] + 6, svg.WIDTH - _width(text))
-        top = TOP - 20 + ROW * row
-        labels.append(
-            Label(text, Box(left, top, left + _width(text), top + LINE_HEIGHT), end, "slope")
-        )
-    return labels
-
-
-def _roof_labels(frame: Frame, roofs: Sequence[Roof]) -> list[Label]:
-    wanted = [frame.y(one.flops) for one in roofs]
-    placed = _balanced(wanted, low=frame.top, high=frame.bottom)
-    labels = []
-    for roof, y, middle in zip(roofs, wanted, placed, strict=True):
-        text = _roof_text(roof)
-        left, top = frame.right + TO_LABEL, middle - LINE_HEIGHT / 2
-        box = Box(left, top, left + _width(text), top + LINE_HEIGHT)
-        css = "roof theoretical" if roof.theoretical else "roof"
-        labels.append(Label(text, box, (frame.right, y), css))
-    return labels
-
-
-def _roof_text(roof: Roof) -> str:
-    return f"{roof.name} {human_si(roof.flops).strip()}"
-
-
-def _width(text: str) -> float:
-    return LETTER * svg.LARGEST_TEXT * len(text)
-
-
-def _balanced(wanted: Sequence[float], *, low: float, high: float) -> list[float]:
-    """Apart, and pushed up as far as down: the mean of both ways keeps every distance."""
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    down = svg.spread([wanted[i] for i in order], gap=svg.LABEL_GAP, low=low, high=high)
-    turned = [-wanted[i] for i in reversed(order)]
-    up = svg.spread(turned, gap=svg.LABEL_GAP, low=-high, high=-low)
-    placed = [0.0] * len(wanted)
-    for index, one, other in zip(order, down, reversed(up), strict=True):
-        placed[index] = (one - other) / 2
-    return placed
-
-
-def _point_label(
-    frame: Frame,
-    text: str,
-    dot: Point,
-    *,
-    taken: Sequence[Box],
-    lines: Sequence[tuple[Point, Point]],
-) -> Label:
-    """At the nearest place that is free of names, and of lines if there is such a place."""
-    places = sorted(_places(frame, BOLD * _width(text), dot), key=lambda place: place[0])
-    free = None
-    for _, box in places:
-        if any(box.meets(other) for other in taken):
-            continue
-        free = free or box
-        if not any(_crosses(start, end, box) for start, end in lines):
-            return Label(text, box, dot, "point")
-    # With more names than room the nearest place is the best there is.
-    return Label(text, free or places[0][1], dot, "point")
-
-
-def _places(frame: Frame, width: float, dot: Point) -> Iterator[tuple[float, Box]]:
-    """Beside, above and below, then anywhere in the plot; with their distance."""
-    x, y = dot
-    corners = [(x + 9, y - 9), (x - 9 - width, y - 9), (x + 9, y + 3), (x - 9 - width, y - 21),
-               (x - width / 2, y - 27), (x - width / 2, y + 9)]  # fmt: skip
-    columns = range(int(frame.left) + 4, int(frame.right - width), 12)
-    rows = range(int(frame.top), int(frame.bottom - LINE_HEIGHT), 8)
-    corners += [(float(left), float(top)) for left in columns for top in rows]
-    for left, top in corners:
-        inside = left >= frame.left and left + width <= frame.right
-        if inside and frame.top <= top and top + LINE_HEIGHT <= frame.bottom:
-            box = Box(left, top, left + width, top + LINE_HEIGHT)
-            yield math.dist(_nearest(box, dot), dot), box
-
-
-def _nearest(box: Box, point: Point) -> Point:
-    """Of a box, to a point."""
-    return min(max(point[0], box.left), box.right), min(max(point[1], box.top), box.bottom)
-
-
-def _crosses(start: Point, end: Point, box: Box) -> bool:
-    """Whether a straight line passes through a box (Liang and Barsky 1984)."""
-    first, last = 0.0, 1.0
-    for low, high, at, step in (
-        (box.left, box.right, start[0], end[0] - start[0]),
-        (box.top, box.bottom, start[1], end[1] - start[1]),
-    ):
-        if step == 0:
-            if not low <= at <= high:
-                return False
-            continue
-        near, far = sorted(((low - at) / step, (high - at) / step))
-        first, last = max(first, near), min(last, far)
-    return first <= last
-
-
-def record_figure(record: RooflineRecord, *, title: str) -> str:
-    """What one whole node can do: all of its ceilings, its links and its memory."""
-    roofs = record_roofs(record, share=units_of_node(record))
-    return roofline_figure(roofs, record_slopes(record), [], title=title)
-
-
 def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
-    """Measured ceilings; of the theoretical peaks those of precisions that were measured."""
+    """Return the measured ceilings and the theoretical peaks of the measured precisions."""
     measured = ceilings(record)
-    roofs = [Roof(one.name, one.flops * share) for one in measured]
-    names = {one.precision for one in measured}
+    roofs = [Roof(ceiling.name, ceiling.flops * share) for ceiling in measured]
+    names = {ceiling.precision for ceiling in measured}
     peaks: dict[float, list[str]] = {}
     for peak in record.peaks:
         if peak.value is not None and peak.what in names:
@@ -323,24 +34,24 @@ def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
     for value, precisions in peaks.items():
         name = f"peak {', '.join(precisions)}"
         roofs.append(Roof(name, value * share, theoretical=True))
-    return sorted(roofs, key=lambda one: -one.flops)
+    return sorted(roofs, key=lambda roof: -roof.flops)
 
 
 def record_slopes(record: RooflineRecord) -> list[Slope]:
-    """Links of one node, and its memory (V2 §6.4.1 has it as the best case)."""
+    """Return the links of one node, and its memory (V2 §6.4.1 has it as the best case)."""
     memory = memory_bandwidth(record)
-    found = [
+    rates = [
         ("network", links.node_bandwidth(record, "between_nodes")),
         ("links inside", links.node_bandwidth(record, "inside_node")),
         ("memory", None if memory is None else memory * units_of_node(record)),
     ]
-    return [Slope(name, rate) for name, rate in found if rate is not None]
+    return [Slope(name, rate) for name, rate in rates if rate is not None]
 
 
-def placement_figure(placement: RunPlacement, placed: Placed) -> str:
-    """One point of a run under the ceilings of as many accelerators, over the links it uses."""
+def placement_chart(placement: RunPlacement, placed: Placed) -> RooflineChart:
+    """Return a point of a run under the ceilings of its accelerators and the links it uses."""
     record = placement.ceilings
-    own = next(one for one in ceilings(record) if one.name == placed.ceiling)
+    own = next(ceiling for ceiling in ceilings(record) if ceiling.name == placed.ceiling)
     roofs = record_roofs(record, share=placed.ceiling_flops / roof_flops(record, own))
     slopes, marks = [], []
     for link in placed.links:
@@ -351,24 +62,4 @@ def placement_figure(placement: RunPlacement, placed: Placed) -> str:
         marks.append(Mark(f"{placed.what}{over}", link.coi or link.analytical_coi, placed.flops))
     if not marks:
         marks = [Mark(f"{placed.what}, COI ∞", None, placed.flops)]
-    title = f"{placement.run}: {placed.what} under the {placed.model} roofline"
-    return roofline_figure(roofs, slopes, marks, title=title)
-
-
-STANDALONE = """<style>
-svg { background: #fff; } text { font: 13px sans-serif; fill: #1b1f24; }
-.tick, .axis-title { fill: #57606a; } .axis { stroke: #57606a; } .grid { stroke: #d5dae0; }
-.roof { stroke: #0060a0; stroke-width: 2; } .slope { stroke: #b84a00; stroke-width: 2; }
-.theoretical { stroke: #57606a; stroke-width: 1.5; stroke-dasharray: 6 5; }
-.point.dot { fill: #1b1f24; stroke: #fff; stroke-width: 1.5; } .point.leader { stroke: #1b1f24; }
-.leader { stroke-width: 1; stroke-dasharray: none; opacity: .7; }
-text.roof { fill: #0060a0; } text.theoretical { fill: #57606a; } text.slope { fill: #b84a00; }
-text.point { font-weight: 700; }
-text.halo { stroke: #fff; stroke-width: 4px; stroke-dasharray: none; paint-order: stroke; }
-</style>"""
-
-
-def standalone(figure: str) -> str:
-    """A figure as a file of its own: on white, with the style sheet's colours in it."""
-    head, mark, rest = figure.partition(">")
-    return f"{head}{mark}{STANDALONE}{rest}\n"
+    return RooflineChart(roofs, slopes, marks)

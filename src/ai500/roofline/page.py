@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-from markupsafe import Markup
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.report.section import Figure, Table
-from ai500.report.templating import environment
-from ai500.roofline import figures as drawn
+from ai500.records import run_folder
+from ai500.records.run_folder import RunFolder
+from ai500.report.formats import NOT_MEASURED, flops
+from ai500.report.page import Page, render
+from ai500.report.section import Block, Figure, Grid, Notice, Paragraph, Section, Table
+from ai500.report.section_files import write_section
+from ai500.roofline import figures as charts
 from ai500.roofline import links
 from ai500.roofline.records import (
     KERNELS,
@@ -26,7 +28,6 @@ from ai500.roofline.records import (
     units_of_node,
 )
 
-NOT_MEASURED = "not measured"
 FAST = "fewer multiplications than counted: a fast algorithm (Winograd)"
 FAR_BELOW = 0.5
 """Share of its roof under which no roof is what holds a run."""
@@ -40,35 +41,51 @@ CONVENTION = (
 
 
 def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | None) -> None:
-    """The figures and tables as one self-contained HTML file."""
-    tables = [
-        ("Ceilings", f"Of {_units(record)}. Best and median over shapes; a shape's number is the "
-         f"median of its samples. {above_peak_note(record)}".rstrip(), ceilings_table(record)),
-        ("Memory and links", f"Memory of {_units(record)}, links as one rank sees them; latency "
-         "and bandwidth by a fit of α + bytes / bandwidth.", links_table(record)),
-        ("Every measurement", "As it was taken.", kernels_table(record)),
-    ]  # fmt: skip
-    pictures = [machine_figure(record)]
-    warnings: Sequence[str] = [] if record.complete else ["Partial: the measurement was ended."]
+    """Write the figures and tables as one self-contained HTML file."""
+    sections = [
+        Section("", [Grid([machine_figure(record)])]),
+        Section("Ceilings", [ceilings_table(record)]),
+        Section("Memory and links", [links_table(record)]),
+        Section("Every measurement", [Paragraph("As it was taken."), kernels_table(record)]),
+    ]
+    warnings = [] if record.complete else ["Partial: the measurement was ended."]
     heading = record.device_name
     if placement is not None:
         heading = f"{placement.run} under the roofline of {record.device_name}"
-        warnings = placement.warnings
-        pictures = [*placement_figures(placement), *pictures]
-        tables = [("The run", convention(placement), placement_table(placement)),
-                  ("What would help", ADVICE_NOTE, advice_table(placement)), *tables]  # fmt: skip
-    text = (
-        environment()
-        .get_template("roofline.html")
-        .render(
-            heading=heading,
-            kicker=f"{record.system.hostname} · {record.measured_at} · ai500 {record.version}",
-            warnings=warnings,
-            figures=pictures,
-            tables=tables,
-        )
+        warnings = list(placement.warnings)
+        figures = [*placement_figures(placement), machine_figure(record)]
+        run: list[Block] = [Paragraph(convention(placement)), placement_table(placement)]
+        advice = Section("What would help", [advice_table(placement)])
+        sections = [Section("", [Grid(figures)]), Section("The run", run), advice, *sections[1:]]
+    page = Page(
+        title=heading,
+        kicker="HPC AI500 V3.0 · roofline (V2 §6)",
+        heading=heading,
+        facts=f"{record.system.hostname} · {record.measured_at} · ai500 {record.version}",
+        lead=[Notice(warning) for warning in warnings],
+        sections=sections,
     )
-    write_text(path, text)
+    write_text(path, render(page))
+
+
+def write_report_section(run: RunFolder) -> None:
+    """Write the run's placement, if there is one, as a section of its report."""
+    if run.roofline.exists():
+        write_section(run, "roofline", report_section(run_folder.read(RunPlacement, run.roofline)))
+
+
+def report_section(placement: RunPlacement) -> Section:
+    """Show a run under its roofline, and what would help."""
+    return Section(
+        "Roofline",
+        [
+            *(Paragraph(warning, "warning") for warning in placement.warnings),
+            Grid(placement_figures(placement)),
+            Paragraph(convention(placement)),
+            placement_table(placement),
+            replace(advice_table(placement), title="What would help"),
+        ],
+    )
 
 
 def machine_figure(record: RooflineRecord) -> Figure:
@@ -83,7 +100,7 @@ def machine_figure(record: RooflineRecord) -> Figure:
         )
     return Figure(
         title,
-        Markup(drawn.record_figure(record, title=title)),
+        charts.record_chart(record),
         f"{whole} Flat: what kernels reach; dashed: theoretical peaks. Slanted: bytes per "
         f"second × COI. {above_peak_note(record)}".rstrip(),
     )
@@ -107,8 +124,9 @@ def placement_figures(placement: RunPlacement) -> list[Figure]:
     return [
         Figure(
             f"The {one.what} under the {one.model} roofline",
-            Markup(drawn.placement_figure(placement, one)),
+            charts.placement_chart(placement, one),
             f"{sentence(one)} {above_peak_note(placement.ceilings)}".rstrip(),
+            f"{placement.run}: {one.what} under the {one.model} roofline",
         )
         for one in placement.placed
     ]
@@ -146,7 +164,13 @@ def ceilings_table(record: RooflineRecord) -> Table:
     missing = [
         (kernel_name(what), NOT_MEASURED, "", "", why, "", "") for what, why in record.unavailable
     ]
-    return Table(measured.columns, [*measured.rows, *missing], measured.numbers)
+    return Table(
+        measured.columns,
+        [*measured.rows, *missing],
+        measured.numbers,
+        note=f"Of {_units(record)}. Best and median over shapes; a shape's number is the median of "
+        f"its samples. {above_peak_note(record)}".rstrip(),
+    )
 
 
 def measured_table(record: RooflineRecord) -> Table:
@@ -198,7 +222,11 @@ def links_table(record: RooflineRecord) -> Table:
                 f"{times[0].ranks}",
             ))  # fmt: skip
     columns = ("what", "best, of one rank", "latency α", "bandwidth 1/β", "ranks")
-    return Table(columns, rows, numbers=(1, 2, 3, 4))
+    note = (
+        f"Memory of {_units(record)}, links as one rank sees them; latency and bandwidth by a fit "
+        "of α + bytes / bandwidth."
+    )
+    return Table(columns, rows, (1, 2, 3, 4), note=note)
 
 
 def kernels_table(record: RooflineRecord) -> Table:
@@ -282,16 +310,11 @@ def advice_table(placement: RunPlacement) -> Table:
         for advice in one.advice
     ]  # fmt: skip
     columns = ("change", "point", "effect", "how", "at most", "never more")
-    return Table(columns, rows, numbers=(4, 5))
+    return Table(columns, rows, (4, 5), note=ADVICE_NOTE)
 
 
 def _gain(value: float | None, digits: str) -> str:
     return "unknown" if value is None else f"{value:{digits}}×"
-
-
-def flops(value: float) -> str:
-    """A rate with its unit."""
-    return f"{human_si(value)}FLOPS"
 
 
 def rate(value: float) -> str:

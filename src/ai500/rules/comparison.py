@@ -1,92 +1,93 @@
-"""Two runs held against each other, layer by layer, and whether their scores may be compared."""
+"""Compare two runs layer by layer, and decide if their scores may be compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ai500.rules.evidence import Evidence
-from ai500.rules.facts import Fact, facts
-from ai500.rules.layers import ASPECTS, LAYERS, Level, judge
+from ai500.records.findings import Judgement
+from ai500.rules.evidence import Evidence, Fact
+from ai500.rules.layers import ASPECTS, LAYERS, Level
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact in which two runs differ; None: not recorded."""
+    """Fact in which two runs differ."""
 
     layer: int
     what: str
+    """Name of the fact."""
     first: str | None
+    """Value of the first run; None: not recorded."""
     second: str | None
+    """Value of the second run; None: not recorded."""
     allowed: bool
-    """Whether two entries of the level may differ in it."""
+    """True if two entries of the level may differ in it."""
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All differences, the problem domain's first, and what they mean for the scores."""
+    """Differences of two runs, the problem domain's first."""
 
     level: Level
     rule_set: str
     differences: tuple[Difference, ...]
     reasons: tuple[str, ...]
-    """Why the scores may not be compared; none: they may."""
+    """Reasons why the scores may not be compared; empty: they may."""
 
     @property
     def comparable(self) -> bool:
-        """Whether one score may be held against the other."""
+        """True if the scores may be compared."""
         return not self.reasons
 
     def of_layer(self, layer: int) -> list[Difference]:
-        """Those of one layer."""
-        return [one for one in self.differences if one.layer == layer]
+        """Return the differences of one layer."""
+        return [difference for difference in self.differences if difference.layer == layer]
 
 
 def compare(
-    first: Evidence, second: Evidence, *, level: Level = "hardware", rules: str | None = None
+    first: Evidence, second: Evidence, *, level: Level, judgements: Sequence[Judgement]
 ) -> Comparison:
-    """The nine-layer difference of two runs at a level."""
-    found = tuple(_differences(first, second, level=level))
-    judged = [judge(one, level=level, rules=rules) for one in (first, second)]
+    """Compare two runs at a level; `judgements` are theirs, in the same order."""
+    differences = tuple(_differences(first, second, level=level))
     reasons = [
-        f"{what} differs: {ours} and {theirs}"
-        for what, ours, theirs in (
+        f"{name} differs: {value} and {other_value}"
+        for name, value, other_value in (
             ("workload", first.plan.workload, second.plan.workload),
             ("problem class", first.plan.problem_class, second.plan.problem_class),
-            ("convention of counting", first.score.convention, second.score.convention),
+            ("counting convention", first.score.convention, second.score.convention),
         )
-        if ours != theirs
+        if value != other_value
     ]
     for layer in sorted(LAYERS, reverse=True):
-        whats = [one.what for one in found if one.layer == layer and not one.allowed]
-        if whats:
-            reasons.append(f"layer {layer} differs where it is fixed: {', '.join(whats)}")
-    for which, one in zip(("first", "second"), judged, strict=True):
-        broken = {finding.rule for finding in one.findings if finding.severity == "violation"}
+        names = [each.what for each in differences if each.layer == layer and not each.allowed]
+        if names:
+            reasons.append(f"layer {layer} differs where it is fixed: {', '.join(names)}")
+    for position, judgement in zip(("first", "second"), judgements, strict=True):
+        broken = {finding.rule for finding in judgement.findings if finding.severity == "violation"}
         if broken:
-            reasons.append(f"the {which} breaks rules: {', '.join(sorted(broken))}")
-    return Comparison(level, judged[0].rule_set, found, tuple(reasons))
+            reasons.append(f"the {position} breaks rules: {', '.join(sorted(broken))}")
+    return Comparison(level, judgements[0].rule_set, differences, tuple(reasons))
 
 
 def _differences(first: Evidence, second: Evidence, *, level: Level) -> Iterator[Difference]:
-    ours, theirs = _by_name(first), _by_name(second)
-    for key in dict.fromkeys((*ours, *theirs)):
-        a, b = ours.get(key), theirs.get(key)
-        known = [fact for fact in (a, b) if fact is not None]
-        values = [None if fact is None else fact.run for fact in (a, b)]
+    facts = [_facts_by_name(evidence) for evidence in (first, second)]
+    for layer, name in dict.fromkeys((*facts[0], *facts[1])):
+        pair = [facts_of_run.get((layer, name)) for facts_of_run in facts]
+        values = [None if fact is None else fact.run for fact in pair]
         if values[0] == values[1]:
             continue
-        rows = [ASPECTS[fact.aspect] for fact in known]
+        aspects = [ASPECTS[fact.aspect] for fact in pair if fact is not None]
         yield Difference(
-            layer=key[0],
-            what=key[1],
+            layer=layer,
+            what=name,
             first=values[0],
             second=values[1],
-            allowed=all(row.at(level) == "free" for row in rows),
-            source=rows[-1].source,
+            allowed=all(aspect.at(level) == "free" for aspect in aspects),
+            source=aspects[-1].source,
         )
 
 
-def _by_name(evidence: Evidence) -> dict[tuple[int, str], Fact]:
-    return {(fact.layer, fact.what): fact for fact in facts(evidence)}
+def _facts_by_name(evidence: Evidence) -> dict[tuple[int, str], Fact]:
+    return {(fact.layer, fact.name): fact for fact in evidence.facts}

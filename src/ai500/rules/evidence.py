@@ -1,16 +1,16 @@
-"""What a run recorded of itself, for the rules to judge. Nothing here comes from a configuration.
+"""Evidence for the rules: what a run recorded, beside the problem class it belongs to.
 
-A record may come from a stranger or an older version: what is asked of it and is not there, or is
-of another kind, is None.
+Nothing here comes from a configuration. A record may have been written by another version or by an
+untrusted author: a missing value, or one of another type, is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from ai500.automl.history import History, Line
 from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
 from ai500.operations.shipped import ModelIdentity, shipped_model
@@ -27,71 +27,109 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder
+from ai500.rules.layers import ASPECTS
 from ai500.workloads.protocol import load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Value of a run beside the value that the class prescribes."""
+
+    aspect: str
+    """Name in ASPECTS."""
+    name: str
+    reference: str | None
+    """Prescribed value; None: free to choose, so the fact is only stated."""
+    run: str | None
+    """Recorded value; None: not recorded."""
+    advice: str = ""
+
+    @property
+    def layer(self) -> int:
+        """Layer of the aspect."""
+        return ASPECTS[self.aspect].layer
+
+    @property
+    def differs(self) -> bool:
+        """True if the recorded value is known to differ from the prescribed one."""
+        return self.reference is not None and self.run is not None and self.run != self.reference
 
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """One scored trial."""
+    """Records of one scored trial."""
 
     trial: int
     members: Sequence[TrainRecord]
     placements: Sequence[Placement] = ()
     bootstraps: Sequence[BootstrapRecord] = ()
-    begun: TrialRecord | None = None
-    history: History | None = None
-    """Of a search: all its workers', with the lines they were read from."""
-    lines: Sequence[Line] = ()
+    record: TrialRecord | None = None
+    program_evidence: object | None = None
+    """Evidence that only the trial's program reads, such as the histories of a search."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """One run beside the class it belongs to. Two are equal only if they are the same object."""
+    """Records of one run, the class it belongs to, and the facts that follow from them."""
 
     reference: ProblemClass
     plan: Plan
     score: Score
     trials: Sequence[TrialEvidence]
+    read_facts: FactReader
+    """Function of the run's program that yields its facts."""
     events: Sequence[Event] = ()
     system: System | None = None
     model: ModelIdentity | None = None
-    """The class's own; None: it does not ship with the package."""
+    """Identity of the class's own model; None: it does not ship with the package."""
     lower_is_better: bool = False
     quality_range: tuple[float, float] | None = None
-    """Least and most the quality can be; None: the workload does not say."""
+    """Least and largest possible quality; None: the workload does not say."""
 
-    @property
-    def program(self) -> Literal["ensemble", "search"]:
-        """What the class's members do; a plan can't say otherwise."""
-        return "ensemble" if self.reference.search is None else "search"
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """Facts of the run, the problem domain's first and the hardware's last."""
+        return tuple(self.read_facts(self))
 
     @property
     def members(self) -> list[TrainRecord]:
-        """Of all trials."""
+        """Members of all trials."""
         return [member for trial in self.trials for member in trial.members]
 
     @property
     def placements(self) -> list[Placement]:
-        """Of all trials."""
-        return [one for trial in self.trials for one in trial.placements]
+        """Placements of all trials."""
+        return [placement for trial in self.trials for placement in trial.placements]
 
     @property
     def reference_hyperparameters(self) -> Hyperparameters:
-        """What the class prescribes for a member of this size."""
+        """Hyper-parameters that the class prescribes for a member of this size."""
         return self.reference.reference_at(self.plan.parallel_degree)
 
 
+FactReader = Callable[[Evidence], Iterable[Fact]]
+
+
 def evidence_of(
-    run: RunFolder, *, plan: Plan, score: Score, events: Sequence[Event] = ()
+    run: RunFolder,
+    *,
+    plan: Plan,
+    score: Score,
+    events: Sequence[Event] = (),
+    read_facts: FactReader,
+    read_program_evidence: Callable[[RunFolder, int], object] | None = None,
 ) -> Evidence:
-    """Everything the rules look at, read from a run folder that is scored."""
-    workload, reference = load_workload(plan.workload), reference_class(plan)
-    read = _trial if reference.search is None else _searched
+    """Read the evidence from a run folder that is scored.
+
+    `read_program_evidence` reads what only the program knows of a trial, by the trial's number.
+    """
+    workload = load_workload(plan.workload)
     return Evidence(
-        reference=reference,
+        reference=reference_class(plan),
         plan=plan,
         score=score,
-        trials=[read(run, one.trial) for one in score.trials],
+        trials=[_trial(run, trial.trial, read_program_evidence) for trial in score.trials],
+        read_facts=read_facts,
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
@@ -101,40 +139,40 @@ def evidence_of(
 
 
 def reference_class(plan: Plan) -> ProblemClass:
-    """The class as it is registered here, whatever a plan says of it."""
-    known = load_workload(plan.workload).problem_classes
-    if plan.problem_class not in known:
+    """Return the registered class of a plan, whatever definition the plan contains."""
+    classes = load_workload(plan.workload).problem_classes
+    if plan.problem_class not in classes:
         raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")
-    return known[plan.problem_class]
+    return classes[plan.problem_class]
 
 
-def _trial(run: RunFolder, number: int) -> TrialEvidence:
-    trial, drawn = run.trial(number), run.trial(number).bootstraps
+def _trial(
+    run: RunFolder, number: int, read_program_evidence: Callable[[RunFolder, int], object] | None
+) -> TrialEvidence:
+    trial = run.trial(number)
     records = sorted(trial.path.glob("members/*/record.json"))
+    bootstraps = trial.bootstraps
     return TrialEvidence(
         trial=number,
         members=[run_folder.read(TrainRecord, path) for path in records],
         placements=run_folder.read_all(Placement, trial.placement),
-        bootstraps=run_folder.read_all(BootstrapRecord, drawn) if drawn.exists() else [],
-        begun=run_folder.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
+        bootstraps=run_folder.read_all(BootstrapRecord, bootstraps) if bootstraps.exists() else [],
+        record=run_folder.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
+        program_evidence=read_program_evidence(run, number) if read_program_evidence else None,
     )
 
 
-def _searched(run: RunFolder, number: int) -> TrialEvidence:
-    history = History(run.trial(number).members)
-    lines = history.look()
-    return replace(_trial(run, number), history=history, lines=lines)
-
-
-def told(member: TrainRecord, *path: str) -> Any:
-    """What the worker recorded under that path; None: it did not."""
-    found: Any = member.effective
+def effective(member: TrainRecord, *path: str) -> Any:
+    """Return the value that the worker recorded under a path, or None."""
+    value: Any = member.effective
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
-def groups(member: TrainRecord) -> list[dict[str, Any]]:
-    """The optimizer's groups as they were when training ended."""
-    found = told(member, "groups")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def optimizer_groups(member: TrainRecord) -> list[dict[str, Any]]:
+    """Return the optimizer's parameter groups as they were at the end of training."""
+    groups = effective(member, "groups")
+    return (
+        [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from ai500.core.errors import InputError
-from ai500.report.figures import Level
+from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
 from ai500.report.section import Figure, Table
-from ai500.study.charts import Series, Value, lines
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
@@ -88,6 +85,9 @@ def efficiency(one: PointResult, first: PointResult, *, size: int) -> float:
     return one.score.flops / (size * first.score.flops)
 
 
+COMPARED: tuple[tuple[str, Style], ...] = (("ensemble", "ensemble"), ("one model", "mean"))
+
+
 def sentences(found: Sequence[Pair], first: PointResult) -> list[str]:
     """The two ways at the largest size."""
     size, ensemble, single = found[-1]
@@ -129,9 +129,8 @@ def efficiency_figure(found: Sequence[Pair], first: PointResult, *, workload: st
     ]
     if paper:
         series.append(Series("V2, one model", published, "theoretical", published=True))
-    drawn = lines(
+    chart = LineChart(
         series,
-        title=title,
         x_title="times the accelerators of the first point",
         y_title="FLOPS / linear",
         levels=[Level("linear", 1.0, "target")],
@@ -139,7 +138,7 @@ def efficiency_figure(found: Sequence[Pair], first: PointResult, *, workload: st
     said = "Thin, dashed: V2 §7.4, data parallelism over nodes of 8 V100, 10 GbE. " if paper else ""
     trusted = all(one.trusted for pair in found for one in pair[1:] if one is not None)
     hollow = "" if trusted else "Hollow: the speed is not meaningful."
-    return Figure(title, Markup(drawn), (said + hollow).strip())
+    return Figure(title, chart, (said + hollow).strip())
 
 
 def _values(found: Sequence[Pair], first: PointResult, *, at: int) -> list[Value]:
@@ -160,19 +159,18 @@ def quality_figure(found: Sequence[Pair], first: PointResult) -> Figure:
             label,
             [Value(n, one.score.ensemble_quality) for n, *both in found
              if (one := both[at]) is not None],
-            css,
+            style,
         )
-        for at, (label, css) in enumerate((("ensemble", "ensemble"), ("one model", "mean")))
+        for at, (label, style) in enumerate(COMPARED)
     ]  # fmt: skip
-    drawn = lines(
+    chart = LineChart(
         series,
-        title=title,
         x_title="times the accelerators of the first point",
         y_title=name,
         levels=[Level("target", first.score.target_quality, "target")],
         from_zero=False,
     )
-    return Figure(title, Markup(drawn), "After the same number of epochs.")
+    return Figure(title, chart, "After the same number of epochs.")
 
 
 def table(found: Sequence[Pair], first: PointResult) -> Table:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
+from ai500.report.charts.dot_chart import DotRow, DotRows
+from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Table
-from ai500.study.charts import Series, Strip, Value, lines, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
@@ -32,7 +31,7 @@ POLICY = {
     "large-batch-unscaled": "unscaled, warm-up",
     "large-batch-neither": "unscaled, no warm-up",
 }
-STYLES = ("ensemble", "mean", "target", "theoretical")
+STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
 
 def points(ground: Ground, choices: Choices) -> list[Point]:
@@ -160,22 +159,22 @@ def speed_figure(
     """V3 Fig. 8, its own ratios below ours."""
     title = "Speed against the baseline"
     rows = [
-        Strip(
+        DotRow(
             one.label,
             [] if valid is None else [valid],
             trusted=one.trusted and baseline.trusted,
-            others=[one.score.flops / baseline.score.flops],
+            secondary=[one.score.flops / baseline.score.flops],
         )
         for one in compared
         for valid in [ratio(one.score.vflops, baseline.score.vflops)]
     ]
     published = SPEEDUPS.get(workload, ())
-    rows += [Strip(f"{one.source[:2]}: {one.what}", [one.ratio], "member") for one in published]
-    drawn = strips(rows, title=title, x_title="times the baseline", reference=1.0)
+    rows += [DotRow(f"{one.source[:2]}: {one.what}", [one.ratio], "member") for one in published]
+    chart = DotRows(rows, x_title="times the baseline", reference=1.0)
     hollow = all(one.trusted for one in (baseline, *compared))
     return Figure(
         title,
-        Markup(drawn),
+        chart,
         "Large, blue: VFLOPS. Small, orange: FLOPS. Where VFLOPS lie left of FLOPS, quality paid "
         "for the speed." + ("" if hollow else " Hollow: the speed is not meaningful."),
     )
@@ -185,16 +184,15 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
     """V2 Fig. 4, right."""
     title = f"Quality: {baseline.score.quality_name}"
     rows = [
-        Strip(one.label, _qualities(one), "mean" if one is baseline else "ensemble")
+        DotRow(one.label, _qualities(one), "mean" if one is baseline else "ensemble")
         for one in (baseline, *compared)
     ]
-    drawn = strips(
+    chart = DotRows(
         rows,
-        title=title,
         x_title=baseline.score.quality_name,
         reference=baseline.score.target_quality,
     )
-    return Figure(title, Markup(drawn), "Each trial's ensemble. Dashed: the target.")
+    return Figure(title, chart, "Each trial's ensemble. Dashed: the target.")
 
 
 def _qualities(one: PointResult) -> list[float]:
@@ -236,11 +234,11 @@ def rate_figure(policies: Sequence[PointResult]) -> Figure:
     """V2 Fig. 7a."""
     title = "Learning rate of each policy"
     series = [
-        Series(_words(one), _rates(one), style, dots=False)
+        Series(_words(one), _rates(one), style, dots="none")
         for one, style in zip(policies, STYLES, strict=False)
     ]
-    drawn = lines(series, title=title, x_title="epoch", y_title="learning rate", whole_x=False)
-    return Figure(title, Markup(drawn), f"At a batch of {policies[0].global_batch_size:,} images.")
+    chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
+    return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
 
 
 def _words(one: PointResult) -> str:
@@ -273,17 +271,17 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
     """V2 Fig. 7b, its own two below ours."""
     name = policies[0].score.quality_name
     title = f"Learning-rate policy at a large batch: {name}"
-    rows = [Strip(POLICY[one.name], _qualities(one)) for one in policies]
+    rows = [DotRow(POLICY[one.name], _qualities(one)) for one in policies]
     caption = "Dashed: the target."
     if workload == "image_classification":
         rows += [
-            Strip(f"V2: {words}", [found], "member")
+            DotRow(f"V2: {words}", [found], "member")
             for words, found in zip(("neither", "both"), V2_POLICY_QUALITY, strict=True)
         ]
         caption += " Grey: V2 Fig. 7b, ResNet-50 on ImageNet at batch 8192."
     target = policies[0].score.target_quality
-    drawn = strips(rows, title=title, x_title=name, reference=target)
-    return Figure(title, Markup(drawn), caption)
+    chart = DotRows(rows, x_title=name, reference=target)
+    return Figure(title, chart, caption)
 
 
 def _policy_words(policies: Sequence[PointResult]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds, human_si
-from ai500.report.summary import counted
-from ai500.report.templating import environment
+from ai500.report.formats import counted
+from ai500.report.page import Page, render
+from ai500.report.section import Block, Grid, Item, Items, Notice, Paragraph, Section
 from ai500.rules.decisions import DECISIONS
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
@@ -20,28 +22,72 @@ LABELS_NAMED = 6
 
 def write_report(path: Path, result: StudyResult, study: Study) -> None:
     """report.html."""
-    write_text(path, render(result, study))
+    write_text(path, render(study_page(result, study)))
 
 
-def render(result: StudyResult, study: Study) -> str:
-    """The page as text."""
-    return (
-        environment()
-        .get_template("study.html")
-        .render(
-            result=result,
-            study=study,
-            view=study.view(result) if result.points else NOTHING_YET,
-            doubts=doubted(result.points),
-            doubted_all=not any(one.trusted for one in result.points),
-            unknown_load=unknown_load(result.points),
-            points=points_table(result.points),
-            size=common_size(result.points),
-            took=took(result.points),
-            trials=counted(sum(len(one.score.trials) for one in result.points), "trial"),
-            decisions=DECISIONS,
+def study_page(result: StudyResult, study: Study) -> Page:
+    """Put the page together."""
+    view = study.view(result) if result.points else NOTHING_YET
+    workload = result.workload.replace("_", " ")
+    trials = counted(sum(len(one.score.trials) for one in result.points), "trial")
+    lead: list[Block] = []
+    if doubts := doubted(result.points):
+        every = not any(one.trusted for one in result.points)
+        lead.append(
+            Notice(
+                "The speed axis is not meaningful here."
+                if every
+                else "The speed of some points is not meaningful.",
+                explanation="Such points are hollow, and no line joins them. Quality is what it "
+                "is.",
+                reasons=doubts,
+            )
         )
+    lead += [Paragraph(sentence, "lead") for sentence in view.sentences]
+    lead += [Grid(view.figures)] if view.figures else []
+    return Page(
+        title=f"{study.title}: {workload}",
+        kicker=f"HPC AI500 V3.0 · study {study.name} ({study.source}) · {workload} · class "
+        f"{result.problem_class}",
+        heading=study.title,
+        facts=f"{result.hardware} · {result.measured_at} · {trials} · ai500 {result.version}",
+        lead=lead,
+        sections=[
+            *(Section(title, [Paragraph(note), table]) for title, note, table in view.tables),
+            _points_section(result),
+        ],
+        footer=["V3, V2 and AIPerf are the papers."],
+        decisions=DECISIONS,
     )
+
+
+def _points_section(result: StudyResult) -> Section:
+    points, size = result.points, common_size(result.points)
+    text = (
+        "Each point is an ordinary run with a report of its own. `points.csv` has every figure in "
+        "its unit, `result.json` every trial."
+    )
+    text += f" {took(points)}" if points else ""
+    text += f" {size}" if size is not None else ""
+    blocks: list[Block] = [Paragraph(text)]
+    if load := unknown_load(points):
+        blocks.append(Paragraph(load))
+    if points:
+        blocks.append(replace(points_table(points), noun="points"))
+        runs = [
+            Item(f"{one.label}: `{one.run}`" + " (finished before, used again)" * one.reused)
+            for one in points
+        ]
+        blocks.append(Items(runs, "Where the runs are"))
+    if result.missing:
+        missing = [
+            Item(f"{one.label}: {one.reason}", "failed", "violation")
+            if one.failed
+            else Item(f"{one.label}: {one.reason}")
+            for one in result.missing
+        ]
+        blocks.append(Items(missing, "Without a result"))
+    return Section("Points", blocks)
 
 
 def doubted(points: Sequence[PointResult]) -> list[str]:

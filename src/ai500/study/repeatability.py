@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from markupsafe import Markup
-
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
 from ai500.records import Improvement, SearchScore
+from ai500.report.charts.dot_chart import DotRow, DotRows
+from ai500.report.formats import flop, flops, quality, variation_percent
 from ai500.report.section import Figure, Table
-from ai500.report.sections import flop, share
-from ai500.report.summary import flops, quality
-from ai500.study.charts import Strip, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
@@ -110,8 +107,9 @@ def sentences(workload: str, found: Sequence[PointResult]) -> list[str]:
     if is_search(found):
         return _words_of_a_search(name, found)
     return [
-        f"{name}: the amount of computation varies by {share(varies(found, OPERATIONS))}, the "
-        f"quality by {share(varies(found, QUALITY))}.",
+        f"{name}: the amount of computation varies by "
+        f"{variation_percent(varies(found, OPERATIONS))}, the quality by "
+        f"{variation_percent(varies(found, QUALITY))}.",
         "V3 (Fig. 2) holds against AutoML that a search's amount of computation varies from run to "
         "run; every member of a bagged ensemble computes the same, whatever it draws. ai500 study "
         "repeatability --workload automl measures it of a search.",
@@ -128,11 +126,11 @@ def _words_of_a_search(name: str, found: Sequence[PointResult]) -> list[str]:
     if error is None:
         return [*said, f"{name}: one of them validated no model, so there is no common error."]
     operations, seconds = to_common_error(found)
-    spread = f"{share(varies(found, seconds))}{_doubt(found, seconds)}"
+    spread = f"{variation_percent(varies(found, seconds))}{_doubt(found, seconds)}"
     return [
         *said,
         f"{name}: all reached an error of {error:.4f}. The operations until then vary by "
-        f"{share(varies(found, operations))}, the time by {spread}.",
+        f"{variation_percent(varies(found, operations))}, the time by {spread}.",
     ]
 
 
@@ -198,28 +196,28 @@ def spread_figure(workload: str, found: Sequence[PointResult]) -> Figure:
         values = [value for one in found if (value := quantity.of(one)) is not None]
         if len(values) == len(found) and fmean(values):
             trusted = not quantity.is_speed or all(one.trusted for one in found)
-            rows.append(Strip(quantity.name, [v / fmean(values) for v in values], trusted=trusted))
+            rows.append(DotRow(quantity.name, [v / fmean(values) for v in values], trusted=trusted))
     if not rows:
         return Figure(title, None, "Not measured: no quantity is known of every seed.")
-    drawn = strips(rows, title=title, x_title="value / mean of the seeds", reference=1.0)
+    chart = DotRows(rows, x_title="value / mean of the seeds", reference=1.0)
     hollow = "" if all(row.trusted for row in rows) else " Hollow: speed, not meaningful here."
-    return Figure(title, Markup(drawn), f"A dot is a seed.{hollow}")
+    return Figure(title, chart, f"A dot is a seed.{hollow}")
 
 
 def published_figure(workload: str, found: Sequence[PointResult]) -> Figure:
     """V2 Table 2, ours on top of it."""
     title = "Variation of the epochs to the target, and V2 Table 2"
     ours = varies(found, EPOCHS)
-    mine = [] if ours is None else [Strip(f"ours: {workload.replace('_', ' ')}", [100 * ours])]
+    mine = [] if ours is None else [DotRow(f"ours: {workload.replace('_', ' ')}", [100 * ours])]
     theirs = [
-        Strip(one.task, [100 * one.variation], "member")
+        DotRow(one.task, [100 * one.variation], "member")
         for one in V2_TABLE_2
         if one.variation is not None
     ]
     x_title = "standard deviation / mean, %"
-    drawn = strips([*mine, *theirs], title=title, x_title=x_title, reference=None)
+    chart = DotRows([*mine, *theirs], x_title=x_title, reference=None)
     missing = "" if mine else " Ours is missing: a seed did not reach the target."
-    return Figure(title, Markup(drawn), f"Grey: AIBench's tasks, V2 Table 2.{missing}")
+    return Figure(title, chart, f"Grey: AIBench's tasks, V2 Table 2.{missing}")
 
 
 def variation_table(workload: str, found: Sequence[PointResult]) -> Table:
@@ -233,7 +231,7 @@ def variation_table(workload: str, found: Sequence[PointResult]) -> Table:
             quantity.name,
             f"{len(known)} of {len(found)}",
             quantity.written(fmean(known)) if known else "none",
-            share(varies(found, quantity)) + _doubt(found, quantity),
+            variation_percent(varies(found, quantity)) + _doubt(found, quantity),
             f"{100 * paper:.3g} %" if paper is not None and quantity is EPOCHS else "",
         ))  # fmt: skip
     columns = ("quantity", "seeds that got there", "mean", "variation", "V2 Table 2")

@@ -23,7 +23,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.session import Observer
 from ai500.records import Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.summary import hardware_of
+from ai500.report.summary import hardware
 from ai500.study import timing_validity
 from ai500.study.collect import collect
 from ai500.study.definition import Study
@@ -166,7 +166,7 @@ def _hardware(folder: StudyFolder, plan: StudyPlan) -> str | None:
     if not runs:
         return None
     largest = max((run_folder.read(Plan, run.plan) for run in runs), key=lambda p: p.system_scale)
-    return hardware_of(largest, run_folder.read(System, runs[0].system))
+    return hardware(largest, run_folder.read(System, runs[0].system))
 
 
 def _measured_at(folder: StudyFolder, plan: StudyPlan) -> str | None:

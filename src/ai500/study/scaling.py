@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from markupsafe import Markup
-
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
-from ai500.report.figures import Bar, Level, Row, timeline
+from ai500.report.charts.line_chart import Level, LineChart, Series, Value
+from ai500.report.charts.timeline import Bar, Row, Timeline
+from ai500.report.formats import flops
 from ai500.report.section import Figure, Table
-from ai500.report.summary import flops
-from ai500.study.charts import Series, Value, lines
 from ai500.study.definition import Choices, Ground, Point, Study, View, doubling
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
@@ -107,7 +105,7 @@ def speed_figure(found: Sequence[PointResult]) -> Figure:
     per_member = first.flops / first.ensemble_size / factor
     ends = (first.ensemble_size, last.ensemble_size)
     trusted = sum(one.trusted for one in found) > 1 and found[0].trusted
-    linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots=False)
+    linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
     series = [
         *([linear] if trusted else []),
         Series("FLOPS", values(found, lambda s: s.score.flops / factor, "flops", factor), "mean"),
@@ -116,13 +114,13 @@ def speed_figure(found: Sequence[PointResult]) -> Figure:
         ),
     ]
     title = "Speed over the number of members"
-    drawn = lines(series, title=title, x_title="members M", y_title=f"{prefix}FLOPS")
+    chart = LineChart(series, x_title="members M", y_title=f"{prefix}FLOPS")
     caption = (
         "VFLOPS = FLOPS × penalty coefficient (V3 Eq. 7). "
         + ("Dashed: M times the first point. " if trusted else "")
         + _hollow(found)
     )
-    return Figure(title, Markup(drawn), caption.strip())
+    return Figure(title, chart, caption.strip())
 
 
 def values(
@@ -161,15 +159,14 @@ def efficiency_figure(found: Sequence[PointResult]) -> Figure:
         Value(one.score.ensemble_size, efficiency(one, first), one.trusted and first.trusted)
         for one in found
     ]
-    drawn = lines(
+    chart = LineChart(
         [Series("efficiency", made, "mean")],
-        title=title,
         x_title="members M",
         y_title="FLOPS / linear",
         levels=[Level("linear", 1.0, "target")],
     )
     caption = f"FLOPS over M times those of {first.label}. {_hollow(found)}"
-    return Figure(title, Markup(drawn), caption.strip())
+    return Figure(title, chart, caption.strip())
 
 
 def quality_figure(found: Sequence[PointResult]) -> Figure:
@@ -188,9 +185,8 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
             "mean",
         ),
     ]
-    drawn = lines(
+    chart = LineChart(
         score,
-        title=title,
         x_title="members M",
         y_title=name,
         levels=[Level("target", found[0].score.target_quality, "target")],
@@ -202,7 +198,7 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
         if searches
         else "Each member learns from its own bootstrap; none knows M."
     )
-    return Figure(title, Markup(drawn), caption)
+    return Figure(title, chart, caption)
 
 
 def penalty_figure(found: Sequence[PointResult], *, workload: str) -> Figure:
@@ -213,9 +209,8 @@ def penalty_figure(found: Sequence[PointResult], *, workload: str) -> Figure:
     made = values(
         found, lambda one: one.score.penalty_coefficient, "penalty_coefficient", trusted=True
     )
-    drawn = lines(
+    chart = LineChart(
         [Series("ours", made, "ensemble")],
-        title=title,
         x_title="members M",
         y_title="(quality / target)ⁿ",
         levels=levels,
@@ -223,7 +218,7 @@ def penalty_figure(found: Sequence[PointResult], *, workload: str) -> Figure:
     caption = "V3 Eq. 8." + (
         "" if paper is None else " Dashed: V3 Fig. 5, the paper's class and machine."
     )
-    return Figure(title, Markup(drawn), caption)
+    return Figure(title, chart, caption)
 
 
 def timeline_figure(one: PointResult) -> Figure:
@@ -244,7 +239,7 @@ def timeline_figure(one: PointResult) -> Figure:
     caption = "A bar is a member's training, first batch to end. The dashed line ends the window."
     if left_out:
         caption += f" The {len(shown)} members that ended last; {left_out:,} more are not drawn."
-    return Figure(title, Markup(timeline(rows, seconds=end, title=title)), caption)
+    return Figure(title, Timeline(rows, end), caption)
 
 
 def stragglers(found: Sequence[PointResult]) -> Table:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds
+from ai500.report.formats import NOT_MEASURED, flops, quality
 from ai500.report.section import Table
-from ai500.report.sections import NOT_MEASURED
-from ai500.report.summary import flops, quality
 from ai500.study.records import PointResult, StudyResult
 
 Value = str | int | float | bool | None

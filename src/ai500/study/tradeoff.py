@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from ai500.parallel.parallelism_controller import divisors
+from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
 from ai500.report.section import Figure
-from ai500.study.charts import Labelled, Strip, places, strips
 from ai500.study.definition import Choices, Ground, Point, Study, View
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
@@ -64,7 +62,7 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
     """V3 Fig. 7."""
     title = "Quality against speed"
     measured = [
-        Labelled(
+        NamedDot(
             one.label,
             one.images_per_second,
             one.score.ensemble_quality,
@@ -78,9 +76,8 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
     missing = f"Images per second were not measured of {'; '.join(unknown)}." if unknown else ""
     if not measured:
         return Figure(title, None, missing)
-    drawn = places(
+    chart = Scatter(
         measured,
-        title=title,
         x_title="images per second, all members",
         y_title=found[0].score.quality_name,
     )
@@ -90,7 +87,7 @@ def quality_figure(found: Sequence[PointResult]) -> Figure:
         "" if all(one.trusted for one in measured) else "Hollow: the speed is not meaningful.",
         missing,
     ]
-    return Figure(title, Markup(drawn), " ".join(filter(None, said)))
+    return Figure(title, chart, " ".join(filter(None, said)))
 
 
 def score_figure(found: Sequence[PointResult]) -> Figure:
@@ -99,9 +96,9 @@ def score_figure(found: Sequence[PointResult]) -> Figure:
     best = max(one.score.vflops for one in found)
     if best == 0:
         return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
-    rows = [Strip(one.label, [one.score.vflops / best], trusted=one.trusted) for one in found]
-    drawn = strips(rows, title=title, x_title="VFLOPS / the highest", reference=1.0)
-    return Figure(title, Markup(drawn), "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
+    rows = [DotRow(one.label, [one.score.vflops / best], trusted=one.trusted) for one in found]
+    chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
+    return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
 
 
 STUDY = Study(

@@ -17,8 +17,8 @@ from ai500.core.errors import RuleError
 from ai500.core.source import PACKAGE, source_sha256
 from ai500.records import Plan, RunState, TrainRecord, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.rules import layers
 from ai500.rules.layers import Level
+from ai500.rules.rule import CURRENT
 from ai500.submission.archive import printable
 from ai500.submission.manifest import Info, Source
 
@@ -73,7 +73,7 @@ def describe(run: RunFolder, plan: Plan, wish: Wish, *, checkout: Checkout = git
     }
     return Info(
         level=wish.level,
-        rule_set=layers.CURRENT,
+        rule_set=CURRENT,
         edition=wish.edition or ended.strftime("%Y-%m"),
         name=wish.name,
         organization=wish.organization,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ai500.data.bootstrap import Counts
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.train.feed import Batch, Feed
 
 # Largest fraction of free device memory for samples; the rest is for the models.

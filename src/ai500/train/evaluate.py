@@ -13,7 +13,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
 from ai500.records import ProblemClass

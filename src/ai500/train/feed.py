@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ai500.core.randomness import Stream, derive
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 from ai500.train.prefetch import BatchRequest, DeviceBatch, prefetch
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
-from ai500.data.image_store import Samples
 from ai500.data.open_store import open_store
+from ai500.data.store import Samples
 from ai500.operations import count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged

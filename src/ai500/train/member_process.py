@@ -22,8 +22,8 @@ from ai500.core import atomic, events, schema
 from ai500.core.barrier import BarrierClient, connect
 from ai500.core.errors import AI500Error
 from ai500.data.bootstrap import out_of_bag_indices
-from ai500.data.image_store import Samples
-from ai500.data.open_store import HeldSplit, digests, open_store
+from ai500.data.open_store import VerifiedSplit, open_store
+from ai500.data.store import Samples
 from ai500.inventory.node import record_after, record_before
 from ai500.meters.recorder import Recorder, recorder_of
 from ai500.parallel.engines.state import gather_objects, gather_weights
@@ -173,7 +173,7 @@ def finish(member: Member) -> None:
     shared: Samples = store.splits["train"]
     if member.task.staged or os.environ.get("AI500_STAGED"):
         # Staging verified only what it copied.
-        shared = HeldSplit(store.splits["train"], digests(store, "train"))
+        shared = VerifiedSplit(store.splits["train"], store.digests("train"))
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
     predictions = member.evaluator.predict(shared, indices)
     weights = gather_weights(member.engine.module, member.engine.layout)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.data.image_store import Samples
+from ai500.data.store import Samples
 
 # Double buffering: one is filled while the other is copied from.
 HOST_BUFFERS = 2

@@ -14,13 +14,13 @@ from ai500.data.climate.schema import CLASSES as EVENTS
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
 from ai500.workloads.detection.detector_plan import detector_plan
-from ai500.workloads.detection.fusion import fused
+from ai500.workloads.detection.fusion import weighted_boxes_fusion
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.data.image_store import Samples
+    from ai500.data.store import Samples
     from ai500.records.illustrations import Drawn
 
 CLASSES = {
@@ -182,7 +182,7 @@ class ExtremeWeather:
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
         """Weighted boxes fusion of those who may vote."""
-        return fused(members, voters=voters)
+        return weighted_boxes_fusion(members, voters=voters)
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
         """mAP as COCO defines it, at one overlap."""

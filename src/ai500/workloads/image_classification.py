@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from ai500.data.image_store import ImageSource, Samples
+    from ai500.data.store import DataSource, Samples
     from ai500.workloads.protocol import Optimized
 
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
@@ -125,7 +125,7 @@ class ImageClassification:
     draws_per_image = 5
     capturable = True
 
-    def source(self, problem_class: ProblemClass) -> ImageSource | None:
+    def source(self, problem_class: ProblemClass) -> DataSource | None:
         """Generated images below `full`; ImageNet is the user's to bring."""
         return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
 

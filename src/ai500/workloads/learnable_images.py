@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
+from ai500.data.image_store_writer import GeneratedImages
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int32]
@@ -162,7 +163,7 @@ class _Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnableImages:
+class LearnableImages(GeneratedImages):
     """A set of images made from its seed; an image is a pure function of (split, index)."""
 
     seed: int

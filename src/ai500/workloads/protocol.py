@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from ai500.data.image_store import ImageSource, Samples
+    from ai500.data.store import DataSource, Samples
     from ai500.records.illustrations import Drawn
-    from ai500.workloads.climate.recipe import ClimateRecipe
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Workload(Protocol):
     data_of: str
     """The workload whose generated data it shares; left out: it has its own."""
 
-    def source(self, problem_class: ProblemClass) -> ImageSource | ClimateRecipe | None:
+    def source(self, problem_class: ProblemClass) -> DataSource | None:
         """The generator of the class's data; None where the user has to bring the data."""
 
     def model(self, problem_class: ProblemClass) -> nn.Module:

@@ -23,7 +23,7 @@ from ai500.data.image_store_writer import generate
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.learnable_images import SMOKE
-from tests.conftest import TINY, Command, processes_of
+from tests.support.commands import TINY, Command, processes_of
 from tests.support.slurm.cluster import Cluster
 
 MEMBERS = 3

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from ai500.automl import sections as search_sections
-from ai500.automl.figures import Node, error_ticks, lineage, tree_figure
 from ai500.automl.history import Candidate, History
+from ai500.automl.sections import (
+    SearchData,
+    models_table,
+    read_search_data,
+    trials_table,
+    workers_table,
+)
+from ai500.pipeline.reporting import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import render
-from ai500.report.run_data import Contents, read_contents
-from ai500.report.summary import flops
+from ai500.report.charts.tree import Node, Tree, lineage, log_ticks
+from ai500.report.formats import flops
+from ai500.report.run_data import read_run_data
 from tests.support.synthetic_search import (
     SearchShape,
     candidate,
@@ -32,17 +38,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def contents(run: RunFolder) -> Contents:
-    return read_contents(run)
+def data(run: RunFolder) -> SearchData:
+    return read_search_data(read_run_data(run))
+
+
+def report(run: RunFolder) -> str:
+    write_report(run)
+    return run.report.read_text(encoding="utf-8")
 
 
 def words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
-def test_headline_tables_and_figures_are_the_search_s(contents: Contents) -> None:
-    page = render(contents)
-    text, score = words(page), contents.score
+def test_headline_tables_and_figures_are_the_search_s(data: SearchData) -> None:
+    text, score = words(report(data.run.folder)), data.run.score
     assert score.search is not None
     assert f"The score is {flops(score.flops)}" in text
     assert f"−ln(error) × FLOPS is {flops(score.search.regulated_score)}" in text
@@ -57,31 +67,28 @@ def test_headline_tables_and_figures_are_the_search_s(contents: Contents) -> Non
     assert "of history.jsonl is skipped: no JSON" in text
 
 
-def test_every_model_is_in_the_table_the_best_first(contents: Contents) -> None:
-    table = search_sections.models_table(contents)
-    view = contents.search
-    assert view is not None
-    assert {row[0] for row in table.rows} == set(view.history.models)
+def test_every_model_is_in_the_table_the_best_first(data: SearchData) -> None:
+    table = models_table(data)
+    assert {row[0] for row in table.rows} == set(data.history.models)
     errors = [float(row[2]) for row in table.rows]
     assert errors == sorted(errors)
-    assert table.rows[0][0] == contents.shown.search.best_model  # type: ignore[union-attr]
+    assert table.rows[0][0] == data.trial.best_model
     assert sum(row[1] == "none" for row in table.rows) == 2
     assert any(row[7].endswith("TPE") for row in table.rows)
 
 
-def test_workers_own_operations_are_all_there_are(contents: Contents) -> None:
-    rows = search_sections.workers_table(contents).rows
+def test_workers_own_operations_are_all_there_are(data: SearchData) -> None:
+    rows = workers_table(data).rows
     assert [row[0] for row in rows] == ["0", "1"]
     assert [row[7] for row in rows] == ["1", "2"]
-    assert sum(int(row[2]) for row in rows) == contents.shown.search.models  # type: ignore[union-attr]
+    assert sum(int(row[2]) for row in rows) == data.trial.models
 
 
-def test_trials_show_what_an_error_cost(contents: Contents) -> None:
-    rows = search_sections.trials_table(contents.score).rows
+def test_trials_show_what_an_error_cost(data: SearchData) -> None:
+    rows = trials_table(data.run.score).rows
     assert [row[0] for row in rows] == ["1", "2"]
     assert all(row[7].endswith("FLOP") for row in rows)
-    assert contents.score.search is not None
-    assert contents.score.search.operations_to_target_variation is not None
+    assert data.score.operations_to_target_variation is not None
 
 
 def test_the_run_s_figures_are_means_of_its_trials(run: RunFolder) -> None:
@@ -98,8 +105,8 @@ def test_a_tree_of_a_thousand_models_is_drawn_once_each() -> None:
         Node(f"m{n}", f"m{n // 2}" if n > 1 else None, 1e6 * n, 1 / (1 + n), f"<{n}>")
         for n in range(1, 1001)
     ]
-    drawn = tree_figure(nodes, best="m1000", title="Search tree")
-    way = [node.model for node in lineage({node.model: node for node in nodes}, "m1000")]
+    drawn = Tree(nodes, "m1000", "operations", "error").svg("Search tree")
+    way = [node.name for node in lineage({node.name: node for node in nodes}, "m1000")]
     assert way == ["m1", "m3", "m7", "m15", "m31", "m62", "m125", "m250", "m500", "m1000"]
     assert drawn.count("<circle") == 1000 + len(way) - 1
     assert drawn.count('class="branch"') == 999
@@ -114,7 +121,7 @@ def test_a_lineage_that_goes_in_a_circle_ends() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.1, 0.9), (0.113, 0.61), (1e-4, 1.0), (0.5, 0.5)])
 def test_ticks_of_a_logarithmic_axis_enclose_the_errors(low: float, high: float) -> None:
-    ticks = error_ticks(low, high)
+    ticks = log_ticks(low, high)
     assert ticks.low <= low * (1 + 1e-9)
     assert ticks.high >= high * (1 - 1e-9)
     assert ticks.low < ticks.high
@@ -128,6 +135,6 @@ def test_nothing_from_a_history_becomes_markup(tmp_path: Path) -> None:
     history = History(run.trial(1).members)
     history.look()
     assert f"000-{evil}" in history.models
-    page = render(read_contents(run))
+    page = report(run)
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page

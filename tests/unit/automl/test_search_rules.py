@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ai500.automl.history import EXHAUSTED, Candidate, Present, Unreadable
+from ai500.automl.rules import SEARCH_RULES, SearchEvidence, search_evidence
 from ai500.pipeline import scoring
-from ai500.rules.evidence import Evidence, evidence_of
-from ai500.rules.layers import RULES, judge
+from ai500.records.findings import Judgement
+from ai500.rules.evidence import Evidence, TrialEvidence
+from ai500.rules.judgement import judge as judge_by
 from ai500.workloads.models.architecture import basic_resnet
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
@@ -24,14 +26,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A search of the real class that no rule objects to."""
     shape = SearchShape(workers=2, trials=3, epoch_seconds=4.0)
     run = write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
-    plan, told, score = scoring.computed(run)
-    return evidence_of(run, plan=plan, score=score, events=told)
+    return scoring.run_evidence(run)
 
 
 @pytest.fixture
 def clean(recorded: Evidence) -> Evidence:
     """A copy to change at will."""
     return copy.deepcopy(recorded)
+
+
+def judge(evidence: Evidence) -> Judgement:
+    return judge_by(evidence, rules=SEARCH_RULES)
+
+
+def searched(trial: TrialEvidence) -> SearchEvidence:
+    search = search_evidence(trial)
+    assert search is not None
+    return search
 
 
 def on_trials(**changes: Any) -> Change:
@@ -57,8 +68,7 @@ def candidates(edit: Callable[[Candidate], Candidate], *, model: str) -> Change:
     """One model of the first trial, told otherwise."""
 
     def change(evidence: Evidence) -> Evidence:
-        history = evidence.trials[0].history
-        assert history is not None
+        history = searched(evidence.trials[0]).history
         history.models[model].candidate = edit(history.models[model].candidate)
         return evidence
 
@@ -87,15 +97,13 @@ def terms(**changes: Any) -> Change:
 
 
 def lines_swapped(evidence: Evidence) -> Evidence:
-    first = evidence.trials[0]
-    lines = list(first.lines)
-    lines[3], lines[4] = lines[4], lines[3]
-    return replace(evidence, trials=[replace(first, lines=lines), *evidence.trials[1:]])
+    search = searched(evidence.trials[0])
+    search.lines[3], search.lines[4] = search.lines[4], search.lines[3]
+    return evidence
 
 
 def a_line_is_spoiled(evidence: Evidence) -> Evidence:
-    history = evidence.trials[0].history
-    assert history is not None
+    history = searched(evidence.trials[0]).history
     next(iter(history._readers.values())).unreadable.append(Unreadable(0, 7, "no JSON"))
     return evidence
 
@@ -135,7 +143,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "fixed search space": V(terms(kernel_sizes=(3,)), "kernel sizes: 3, the class has 3, 5"),
     "changed defaults": V(
-        told("hyperparameters", "momentum", value=0.8), "momentum: 0.8, the class has 0.9"
+        told("hyperparameters", "momentum", value=0.8), "momentum: 0.8, the reference has 0.9"
     ),
     UNCOUNTED: V(
         candidates(
@@ -156,7 +164,7 @@ def test_a_clean_search_has_no_findings(clean: Evidence) -> None:
     assert not judgement.broken
 
 
-@pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.of == "search"])
+@pytest.mark.parametrize("name", [rule.name for rule in SEARCH_RULES if rule.program])
 def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: str) -> None:
     assert name in VIOLATIONS, f"rule {name!r} has no violating example in this file"
     violation = VIOLATIONS[name]
@@ -167,10 +175,9 @@ def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: 
 
 
 def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evidence) -> None:
-    first, *others = clean.trials
-    end = replace(first.lines[-1], entry=Present("end", EXHAUSTED))
-    short = on_trials(seconds=60.0)(clean)
-    ended = replace(short, trials=[replace(first, lines=[*first.lines, end]), *others])
+    lines = searched(clean.trials[0]).lines
+    lines.append(replace(lines[-1], entry=Present("end", EXHAUSTED)))
+    ended = on_trials(seconds=60.0)(clean)
     advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
     assert "automl.max_growth" in advice[0]
     assert all("automl.minutes" in one for one in advice[1:])
@@ -203,9 +210,8 @@ def test_what_a_submitter_might_try(clean: Evidence, change: Change, rule: str, 
 
 
 def test_rules_of_ensembles_are_not_asked_about_a_search(clean: Evidence) -> None:
-    assert clean.program == "search"
-    asked = {one.name for one in RULES if one.of == "ensemble"}
-    assert {"same model", "own bootstraps", "same epochs", "whole epochs"} <= asked
+    asked = {one.name for one in SEARCH_RULES}
+    assert {"same model", "own bootstraps", "same epochs", "whole epochs"}.isdisjoint(asked)
     layers = {one.layer: one for one in judge(clean).layers}
     assert ("initial architecture", *2 * [layers[7].facts[0][1]]) == layers[7].facts[0]
     assert {what for what, _, _ in layers[8].facts} >= {"optimizer", "momentum", "most epochs"}

@@ -10,7 +10,7 @@ import pytest
 
 from ai500.cli import app, main
 from ai500.core.errors import JobError
-from tests.conftest import Start
+from tests.support.commands import Start
 
 Run = Callable[..., tuple[int, str, str]]
 

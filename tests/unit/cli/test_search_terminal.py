@@ -13,7 +13,7 @@ from ai500.automl.history import History, Work
 from ai500.automl.progress import Watch, WorkerView
 from ai500.automl.trial_score import clocked
 from ai500.bagging.member_views import Collector, MemberView, show
-from ai500.cli import terminal
+from ai500.cli import score_view, terminal
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.synthetic_search import (
@@ -87,7 +87,7 @@ def test_the_score_of_a_search_names_its_window(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     score = run_folder.read(Score, run.score)
-    terminal.show_score(score, [])
+    score_view.show_score(score, [])
     text = " ".join(capsys.readouterr().out.split())
     assert score.search is not None
     assert "highest since the first batch, at 2 min" in text

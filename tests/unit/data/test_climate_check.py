@@ -153,7 +153,7 @@ def test_a_pass_refuses_values_that_are_no_numbers(year: int, three: Path) -> No
     (three / "climo_1980.h5").rename(three / f"climo_{year}.h5")
     write_year(three, 1980 if year == 1981 else 1981)
     with pytest.raises(DataError, match=f"climo_{year}.h5: frame 4 has .* no numbers in PSL"):
-        ClimateStore.open(three).make_index()
+        ClimateStore.open(three).prepare()
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_a_pass_refuses_boxes_that_cannot_be_learned(
 ) -> None:
     write_year(three, 1981, boxes=bad_boxes(2, 1, box))
     with pytest.raises(DataError, match=rf"(?s)climo_1981.h5: .*{message}.*ai500 data check"):
-        ClimateStore.open(three).make_index()
+        ClimateStore.open(three).prepare()
 
 
 @pytest.mark.parametrize("fault", ["outside", "padding", "fraction"])
 def test_a_pass_takes_boxes_that_do_no_harm(fault: str, three: Path) -> None:
     BAD[fault][0](three)
-    ClimateStore.open(three).make_index()
+    ClimateStore.open(three).prepare()
 
 
 def test_boxes_that_cannot_be_unpacked_are_named(three: Path) -> None:
@@ -190,7 +190,7 @@ def test_boxes_that_cannot_be_unpacked_are_named(three: Path) -> None:
     (problem,) = check_years(three).problems
     assert str(problem).startswith("climo_1980.h5: `boxes` cannot be read (")
     with pytest.raises(DataError, match="`boxes` cannot be read"):
-        ClimateStore.open(three).make_index()
+        ClimateStore.open(three).prepare()
 
 
 def test_a_damaged_year_hides_nothing_of_the_others(three: Path) -> None:

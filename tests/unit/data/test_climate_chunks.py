@@ -55,9 +55,9 @@ def test_the_real_size_is_opened_and_checked_without_being_loaded(
     assert labels[0, 0].tolist() == [100, 200, 160, 270, 1]
     checked = check_years(tmp_path)
     assert checked.problems == ()
-    assert checked.boxes == 2
+    assert checked.facts["boxes"] == 2
     assert [f"h5repack -l images:CHUNK=1x1x768x1152 {year.path.name}" in note
-            for year, note in zip(checked.years, checked.notes, strict=False)] == (
+            for year, note in zip(store.years, checked.notes, strict=False)] == (
         [True] if chunks is True else [])  # fmt: skip
     _, first, last = next(indexing.blocks(store.years))
     with peak_bytes() as peak:
@@ -83,7 +83,7 @@ def test_a_pass_over_deep_chunks_holds_little_and_finds_the_same(
     held = []
     for store in stores:
         with peak_bytes() as peak:
-            store.make_index()
+            store.prepare()
         held += peak
     assert len({(store.sha256, store.statistics) for store in stores}) == 1
     assert [indexing.threads_for(store.years) for store in stores] == [8, 8, 1]
@@ -95,7 +95,7 @@ def test_staging_unpacks_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Mon
     for year in (1979, 1980):
         write_year(tmp_path / "years", year, chunks=(3, 16, HEIGHT, WIDTH), compression="gzip")
     store = ClimateStore.open(tmp_path / "years")
-    store.make_index()
+    store.prepare()
     unpacked: list[tuple[str, tuple[int, ...]]] = []
     real = Year.unpacked
 

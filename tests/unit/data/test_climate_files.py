@@ -21,12 +21,11 @@ from ai500.data.climate.check import check_years
 from ai500.data.climate.schema import year_files
 from ai500.data.climate.store import ClimateStore
 from ai500.data.climate.years import Chunked, open_year
-from ai500.data.image_store import Store
-from ai500.data.image_store_writer import PLAN
-from ai500.data.open_store import HeldSplit, digests, open_store
+from ai500.data.image_store import ImageStore
+from ai500.data.open_store import VerifiedSplit, open_store
+from ai500.data.resumable_work import PLAN
 from ai500.parallel.data_duplicator import Staged, duplicate
-from ai500.workloads.climate.recipe import ClimateRecipe
-from ai500.workloads.climate.writer import generate_years
+from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
 
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 FRAMES, HEIGHT, WIDTH = 7, 12, 20
@@ -125,12 +124,12 @@ def test_last_year_validates_and_of_one_year_the_last_fifth(three: Path) -> None
 def test_the_index_is_made_once_and_again_when_a_file_changes(three: Path) -> None:
     store = ClimateStore.open(three)
     told: list[tuple[int, int]] = []
-    store.make_index(lambda *now: told.append(now))
+    store.prepare(lambda *now: told.append(now))
     assert told[-1] == (21, 21)
     before = store.sha256
     again = ClimateStore.open(three)
     told.clear()
-    again.make_index(lambda *now: told.append(now))
+    again.prepare(lambda *now: told.append(now))
     assert (again.sha256, told) == (before, [])
     write_year(three, 1980, frames=frames_of(5))
     assert ClimateStore.open(three).sha256 != before
@@ -164,7 +163,7 @@ def test_statistics_that_were_changed_are_not_believed(three: Path) -> None:
     body = json.loads((three / indexing.INDEX).read_text())
     body["statistics"]["mean"][3] += 1.0
     (three / indexing.INDEX).write_text(json.dumps(body))
-    assert list(indexing.kept(three)) == []
+    assert list(indexing.saved(three)) == []
     assert ClimateStore.open(three).statistics == before
 
 
@@ -256,7 +255,7 @@ def test_what_was_not_staged_is_held_against_its_digest(generated: Path, tmp_pat
     store = open_store(copy)
     offset = open_year(copy / "climo_1979.h5").layout
     assert isinstance(offset, int)
-    held = HeldSplit(store.splits["train"], digests(store, "train"))
+    held = VerifiedSplit(store.splits["train"], store.digests("train"))
     wanted = np.array([5, 2, 5])
     for one, other in zip(held.rows(wanted), store.splits["train"].rows(wanted), strict=True):
         assert one.tobytes() == other.tobytes()
@@ -300,7 +299,7 @@ def test_staging_refuses_a_corrupt_frame(generated: Path, tmp_path: Path) -> Non
 
 def test_opening_knows_both_kinds(generated: Path, tiny_store: Path, tmp_path: Path) -> None:
     assert isinstance(open_store(generated), ClimateStore)
-    assert isinstance(open_store(tiny_store), Store)
+    assert isinstance(open_store(tiny_store), ImageStore)
     with pytest.raises(DataError, match="no store"):
         open_store(tmp_path)
     half = tmp_path / "half"
@@ -334,7 +333,7 @@ def test_generate_makes_frames_of_any_size_from_the_command_line(tmp_path: Path)
     wrong = CliRunner().invoke(app, ["generate", "--frames", "5", "--class", "smoke"])
     assert "are for climate data" in str(wrong.exception)
     own = CliRunner().invoke(app, ["generate", "--workload", "extreme_weather", "--class", "full"])
-    assert "pass --data FOLDER with its HDF5 files" in str(own.exception)
+    assert "Pass --data FOLDER with its HDF5 files" in str(own.exception)
 
 
 def test_a_changed_recipe_is_another_store(generated: Path) -> None:

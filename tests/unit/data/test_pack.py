@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from ai500.core.errors import DataError
-from ai500.data.image_store import Store
+from ai500.data.image_store import ImageStore
 from ai500.data.pack import decode, pack_folder
 from tests.support import hostile_disk
 
@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def packed_values(store: Store, split: str) -> list[tuple[int, int]]:
+def packed_values(store: ImageStore, split: str) -> list[tuple[int, int]]:
     """Each sample's label and colour."""
     images, labels = store.splits[split].images, store.splits[split].labels
     assert (images == images[:, :1, :1, :1]).all()

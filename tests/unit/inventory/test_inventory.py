@@ -1,4 +1,4 @@
-"""A node describes itself from what its files say; what they don't say is not found."""
+"""Node descriptions from the files of a node; a missing value is not found."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from ai500.inventory.description import (
     NumaNode,
     State,
 )
-from ai500.inventory.node import describe, record_after, record_before
+from ai500.inventory.node import (
+    describe,
+    observe,
+    record_after,
+    record_before,
+    recorded_nodes,
+)
 from ai500.inventory.software import software
-from ai500.inventory.state import observe
+from ai500.pipeline.reporting import write_report
 from ai500.records import run_folder
-from ai500.report.html import render
-from ai500.report.run_data import read_contents
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 CPUINFO = """\
@@ -46,7 +50,7 @@ def put(root: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two sockets of two cores, two threads each, as /proc and /sys tell of them."""
+    """Two sockets of two cores, two threads each, in /proc and /sys."""
     root = tmp_path / "root"
     put(root, {"proc/cpuinfo": "".join(CPUINFO.format(cpu) for cpu in range(8))})
     put(root, {"proc/meminfo": "MemTotal:       1048576 kB\nMemFree: 3 kB"})
@@ -90,12 +94,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_processors_of_two_sockets(root: Path) -> None:
-    found = host.processors(root)
-    assert (found.model, found.sockets, found.cores, found.threads) == ("Xeon Test", 2, 4, 8)
-    assert found.highest_hertz == 3.8e9
-    assert found.caches == {"L1d": 4 * 48 << 10, "L3": 2 * 32 << 20}
-    assert found.numa == (NumaNode(0, "0-7", 1 << 30),)
-    assert found.instructions == ("amx_bf16", "avx2", "avx512f", "sse4_2")
+    cpus = host.processors(root)
+    assert (cpus.model, cpus.sockets, cpus.cores, cpus.threads) == ("Xeon Test", 2, 4, 8)
+    assert cpus.highest_hertz == 3.8e9
+    assert cpus.caches == {"L1d": 4 * 48 << 10, "L3": 2 * 32 << 20}
+    assert cpus.numa == (NumaNode(0, "0-7", 1 << 30),)
+    assert cpus.instructions == ("amx_bf16", "avx2", "avx512f", "sse4_2")
 
 
 def test_machine_memory_disks_and_network(root: Path) -> None:
@@ -107,7 +111,7 @@ def test_machine_memory_disks_and_network(root: Path) -> None:
         *("nvme0n1", "Fast Disk"),
         *(2000 * 512, False),
     )
-    speeds = {one.name: one.bits_per_second for one in host.interfaces(root)}
+    speeds = {port.name: port.bits_per_second for port in host.interfaces(root)}
     assert speeds == {"eth0": 25e9, "eth1": None, "mlx5_0 port 1": 200e9}
 
 
@@ -119,12 +123,12 @@ def test_clocks_and_throttling_now(root: Path) -> None:
     assert state.load == 1.5
 
 
-def test_what_no_file_tells_is_not_found(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     node = describe(tmp_path)
     assert node.processors.model is None and node.memory_bytes is None and node.disks == ()
-    told = dict(pair for _, pairs in summary.sections(node) for pair in pairs)
+    rows = dict(pair for _, pairs in summary.sections(node) for pair in pairs)
     for name in ("machine", "CPU", "cores", "caches", "memory", "disks", "network"):
-        assert told[name] == "not found", name
+        assert rows[name] == "not found", name
 
 
 def test_only_variables_that_change_results_and_no_secrets(tmp_path: Path) -> None:
@@ -134,13 +138,13 @@ def test_only_variables_that_change_results_and_no_secrets(tmp_path: Path) -> No
         "TORCH_TOKEN": "s3cret",
         "OMP_NUM_THREADS": "4",
     }
-    found = software(tmp_path, environ | {"SLURM_JOB_ID": "7", "container": "podman"})
-    assert found.environment == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4"}
-    assert found.scheduler == {"SLURM_JOB_ID": "7"}
-    assert found.container == "podman"
+    described = software(tmp_path, environ | {"SLURM_JOB_ID": "7", "container": "podman"})
+    assert described.environment == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4"}
+    assert described.scheduler == {"SLURM_JOB_ID": "7"}
+    assert described.container == "podman"
 
 
-def test_before_is_left_once_and_after_is_added(tmp_path: Path) -> None:
+def test_before_is_recorded_once_and_after_is_added(tmp_path: Path) -> None:
     path = tmp_path / "systems" / "n.json"
     record_after(path)
     assert not path.exists()
@@ -158,7 +162,7 @@ def node_called(root: Path, name: str, **changes: object) -> NodeDescription:
     return dataclasses.replace(describe(root), hostname=name, **changes)  # type: ignore[arg-type]
 
 
-def test_nodes_alike_are_one_kind_and_the_odd_one_is_told_apart(root: Path) -> None:
+def test_equal_nodes_are_one_kind_and_another_shows_its_differences(root: Path) -> None:
     gpu = Accelerator(index=0, name="GPU", memory_bytes=80 << 30, driver="570.1")
     other = dataclasses.replace(gpu, driver="550.9")
     nodes = [
@@ -176,7 +180,7 @@ def test_nodes_alike_are_one_kind_and_the_odd_one_is_told_apart(root: Path) -> N
 
 
 def view(root: Path, uuid: str, *, wall: float, slowed: tuple[str, ...] = ()) -> NodeDescription:
-    """A node as a step sees it that has one accelerator of several."""
+    """A node in the view of a job step with one of several accelerators."""
     seen = node_called(
         root, "n1", accelerators=(Accelerator(index=0, name="GPU", uuid=uuid),),
         before=State(wall=wall, load=wall),
@@ -200,17 +204,19 @@ def test_members_that_see_one_accelerator_each_describe_the_node_together(
     ]  # fmt: skip
     for member, seen in enumerate(views):
         run_folder.write(run.trial(1).system_of("n1", member), seen)
-    (node,) = summary.recorded_nodes(run)
-    assert [(one.index, one.uuid) for one in node.accelerators] == [(0, "GPU-a"), (1, "GPU-b")]
+    (node,) = recorded_nodes(run)
+    devices = [(device.index, device.uuid) for device in node.accelerators]
+    assert devices == [(0, "GPU-a"), (1, "GPU-b")]
     assert node.before.load == 2.0
     assert node.after is not None and node.after.load == 14.0
-    assert [(one.index, one.clock_hertz, one.throttled_by) for one in node.after.accelerators] == [
+    states = node.after.accelerators
+    assert [(state.index, state.clock_hertz, state.throttled_by) for state in states] == [
         (0, 4e9, ("heat", "power")),
         (1, 3e9, ()),
     ]
     assert node.software.environment == {"CUDA_X": "GPU-a | GPU-b"}
     twin = [dataclasses.replace(node, hostname="n2", accelerators=tuple(
-        dataclasses.replace(one, uuid=f"other {one.index}") for one in node.accelerators
+        dataclasses.replace(device, uuid=f"other {device.index}") for device in node.accelerators
     ))]  # fmt: skip
     (kind,) = summary.kinds([node, *twin])
     assert kind.hostnames == ("n1", "n2")
@@ -218,11 +224,11 @@ def test_members_that_see_one_accelerator_each_describe_the_node_together(
 
 def test_a_throttled_accelerator_is_named() -> None:
     state = State(wall=0.0, accelerators=(AcceleratorState(0, 1.2e9, None, 84.0, ("heat",)),))
-    told = dict(summary.state_rows("after", state))
-    assert told["accelerator 0 after"] == "1.2 GHz, 84 °C, slowed by heat"
+    rows = dict(summary.state_rows("after", state))
+    assert rows["accelerator 0 after"] == "1.2 GHz, 84 °C, slowed by heat"
 
 
-def test_before_what_is_said_only_where_there_is_an_after(root: Path) -> None:
+def test_rows_say_before_only_if_there_is_an_after(root: Path) -> None:
     def named(node: NodeDescription) -> list[str]:
         return [name for name, _ in summary.sections(node)[-1][1]]
 
@@ -232,11 +238,12 @@ def test_before_what_is_said_only_where_there_is_an_after(root: Path) -> None:
     assert {"load before", "load after"} <= set(named(trained))
 
 
-def test_the_report_shows_the_nodes_and_a_persons_notes(tmp_path: Path, root: Path) -> None:
+def test_the_report_shows_the_nodes_and_the_users_notes(tmp_path: Path, root: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')
     run_folder.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
-    page = render(read_contents(run))
+    write_report(run)
+    page = run.report.read_text(encoding="utf-8")
     assert "Xeon Test" in page and "Maker Rack 9" in page
     assert "fat &lt;b&gt;tree&lt;/b&gt;" in page
 
@@ -257,11 +264,11 @@ def test_the_command_describes_this_node(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "NCCL_ALGO" in shown.stdout and "B7" in shown.stdout
     assert all(len(line) <= 80 for line in shown.stdout.splitlines())
-    told = json.loads(out.read_text())
-    assert told["notes"] == {"rack": "B7"}
-    node = schema.decode(NodeDescription, told["nodes"][0])
+    description = json.loads(out.read_text())
+    assert description["notes"] == {"rack": "B7"}
+    node = schema.decode(NodeDescription, description["nodes"][0])
     assert node.software.environment["NCCL_ALGO"] == "Ring"
-    assert "CUDA of torch" not in node.software.libraries  # nobody loaded torch for this
+    assert "CUDA of torch" not in node.software.libraries  # the command does not load torch
 
 
 def test_a_run_without_descriptions_says_so(tmp_path: Path) -> None:

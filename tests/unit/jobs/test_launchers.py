@@ -17,7 +17,7 @@ from ai500.core.errors import ConfigError
 from ai500.jobs.launchers import Container, apptainer, bare, docker, podman, pyxis
 
 COMMAND = ["python3", "-m", "ai500.jobs.node_agent", "/runs/a run; rm -rf $HOME/trial"]
-TOLD = Container(
+CONTAINER = Container(
     image="image.sif",
     mounts=("/runs/a run", "/data", "/opt/site:/site:ro"),
     accelerators=True,
@@ -46,7 +46,7 @@ def test_bare_leaves_the_command_alone() -> None:
 
 
 def test_apptainer() -> None:
-    launcher = apptainer(TOLD)
+    launcher = apptainer(CONTAINER)
     assert launcher(COMMAND) == [
         "apptainer", "exec", "--no-home",
         "--bind=/data:/data", "--bind=/runs/a run:/runs/a run", "--bind=/opt/site:/site:ro",
@@ -57,10 +57,14 @@ def test_apptainer() -> None:
 
 
 def test_singularity_and_another_vendor() -> None:
-    told = replace(
-        TOLD, mounts=(), flags=(), runtime=("singularity", "--quiet"), accelerator_flags=("--rocm",)
+    container = replace(
+        CONTAINER,
+        mounts=(),
+        flags=(),
+        runtime=("singularity", "--quiet"),
+        accelerator_flags=("--rocm",),
     )
-    assert apptainer(told)(["true"]) == [
+    assert apptainer(container)(["true"]) == [
         "singularity", "--quiet", "exec", "--no-home", "--pwd=/runs/a run", "--rocm", "image.sif",
         "true",
     ]  # fmt: skip
@@ -91,7 +95,7 @@ INSIDE = ["sh", "-c", WATCH, "sh"]
 
 @pytest.mark.usefixtures("user")
 def test_podman_without_root() -> None:
-    launcher = podman(TOLD)
+    launcher = podman(CONTAINER)
     assert launcher(COMMAND) == [
         *OUTSIDE, "podman", *ENGINE, "--userns=keep-id", "--device=nvidia.com/gpu=all",
         *PLACES, *DEVICES, "--site-flag", "image.sif", *INSIDE, *COMMAND,
@@ -101,8 +105,10 @@ def test_podman_without_root() -> None:
 
 def test_podman_as_root_without_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    told = replace(TOLD, accelerators=False, runtime=("podman", "--cgroup-manager=cgroupfs"))
-    assert podman(told)(COMMAND) == [
+    container = replace(
+        CONTAINER, accelerators=False, runtime=("podman", "--cgroup-manager=cgroupfs")
+    )
+    assert podman(container)(COMMAND) == [
         *OUTSIDE, "podman", "--cgroup-manager=cgroupfs", *ENGINE, "--user=0:0",
         *PLACES, "--site-flag", "image.sif", *INSIDE, *COMMAND,
     ]  # fmt: skip
@@ -110,7 +116,7 @@ def test_podman_as_root_without_accelerators(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("user")
 def test_docker() -> None:
-    launcher = docker(TOLD)
+    launcher = docker(CONTAINER)
     assert launcher(COMMAND) == [
         *OUTSIDE, "docker", *ENGINE,
         "--user=1234:100", "--group-add=2000", "--ulimit=memlock=-1", "--gpus=all",
@@ -120,8 +126,8 @@ def test_docker() -> None:
 
 
 def test_pyxis_leaves_the_command_to_srun() -> None:
-    told = replace(TOLD, mounts=("/runs/7", "/data", "/opt/site:/site:ro"))
-    launcher = pyxis(told)
+    container = replace(CONTAINER, mounts=("/runs/7", "/data", "/opt/site:/site:ro"))
+    launcher = pyxis(container)
     assert launcher(COMMAND) == COMMAND
     assert launcher.srun_flags == (
         "--container-image=image.sif",
@@ -135,21 +141,23 @@ def test_pyxis_leaves_the_command_to_srun() -> None:
 
 
 def test_of_two_mounts_at_one_place_the_later_counts() -> None:
-    told = replace(TOLD, mounts=("/data/", "/data/inner", "/cache:/data:ro"))
-    binds = [word for word in apptainer(told)(()) if word.startswith("--bind")]
+    container = replace(CONTAINER, mounts=("/data/", "/data/inner", "/cache:/data:ro"))
+    binds = [word for word in apptainer(container)(()) if word.startswith("--bind")]
     assert binds == ["--bind=/cache:/data:ro", "--bind=/data/inner:/data/inner"]
 
 
 def test_bare_refuses_an_image() -> None:
-    with pytest.raises(ConfigError, match=r"'image.sif', but .* Set scheduler.launcher to"):
-        bare(TOLD)
+    with pytest.raises(ConfigError) as caught:
+        bare(CONTAINER)
+    assert (caught.value.key, caught.value.value) == ("container.image", "image.sif")
 
 
 @pytest.mark.parametrize("launcher", CONTAINED)
-@pytest.mark.parametrize("told", [None, replace(TOLD, image="")])
-def test_others_refuse_none(launcher: type, told: Container | None) -> None:
-    with pytest.raises(ConfigError, match=r"needs an image\. Set container\.image"):
-        launcher(told)
+@pytest.mark.parametrize("container", [None, replace(CONTAINER, image="")])
+def test_container_launchers_need_an_image(launcher: type, container: Container | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        launcher(container)
+    assert caught.value.key == "container.image"
 
 
 @pytest.mark.parametrize("launcher", CONTAINED)
@@ -157,8 +165,9 @@ def test_others_refuse_none(launcher: type, told: Container | None) -> None:
     "mount", ["data", "", "data:/data", "/data:data", "/a:b", "/a:/b:/c", "/a:/b:rw:ro", "/a:"]
 )
 def test_a_mount_that_is_none(launcher: type, mount: str) -> None:
-    with pytest.raises(ConfigError, match="paths are absolute"):
-        launcher(replace(TOLD, mounts=(mount,)))
+    with pytest.raises(ConfigError) as caught:
+        launcher(replace(CONTAINER, mounts=(mount,)))
+    assert (caught.value.key, caught.value.value) == ("container.mounts", mount)
 
 
 @pytest.mark.parametrize(
@@ -170,32 +179,35 @@ def test_a_mount_that_is_none(launcher: type, mount: str) -> None:
 def test_a_name_that_the_runtime_cannot_write(launcher: type, sign: str) -> None:
     for mount in (f"/data/a{sign}b", f"/data:/a{sign}b"):
         with pytest.raises(ConfigError) as error:
-            launcher(replace(TOLD, mounts=(mount,)))
+            launcher(replace(CONTAINER, mounts=(mount,)))
         assert repr(sign) in str(error.value)
 
 
 @pytest.mark.parametrize("launcher", CONTAINED)
 @pytest.mark.parametrize("name", ["A=b", "A,B", "A*", "", "1A", "A B"])
 def test_a_variable_that_has_no_name(launcher: type, name: str) -> None:
-    with pytest.raises(ConfigError, match="not the name of a variable"):
-        launcher(replace(TOLD, environment=(name,)))
+    with pytest.raises(ConfigError) as caught:
+        launcher(replace(CONTAINER, environment=(name,)))
+    assert (caught.value.key, caught.value.value) == ("container.environment", name)
 
 
 def test_a_working_directory_is_absolute() -> None:
-    with pytest.raises(ConfigError, match="not absolute"):
-        podman(replace(TOLD, working_directory="here"))
+    with pytest.raises(ConfigError) as caught:
+        podman(replace(CONTAINER, working_directory="here"))
+    assert caught.value.value == "here"
 
 
 def test_pyxis_has_no_program_of_its_own() -> None:
-    with pytest.raises(ConfigError, match=r"container\.runtime is set"):
-        pyxis(replace(TOLD, mounts=(), runtime=("enroot",)))
+    with pytest.raises(ConfigError) as caught:
+        pyxis(replace(CONTAINER, mounts=(), runtime=("enroot",)))
+    assert caught.value.key == "container.runtime"
 
 
 @given(folder=folders, words=st.lists(st.text()))
 def test_hostile_names_reach_podman_and_docker_whole(folder: str, words: list[str]) -> None:
-    told = replace(TOLD, mounts=(folder,), working_directory=folder)
+    container = replace(CONTAINER, mounts=(folder,), working_directory=folder)
     for launcher in (podman, docker):
-        found = launcher(told)(words)
+        found = launcher(container)(words)
         assert found[len(found) - len(words) :] == words
         assert f"--workdir={folder}" in found
         [mount] = [word for word in found if word.startswith("--mount=")]
@@ -205,13 +217,13 @@ def test_hostile_names_reach_podman_and_docker_whole(folder: str, words: list[st
 
 @given(folder=folders)
 def test_hostile_names_reach_the_others_whole_or_are_refused(folder: str) -> None:
-    told = replace(TOLD, mounts=(folder,))
+    container = replace(CONTAINER, mounts=(folder,))
     try:
-        assert f"--bind={folder}:{folder}" in apptainer(told)(())
+        assert f"--bind={folder}:{folder}" in apptainer(container)(())
     except ConfigError:
         assert set(folder) & set(",^\\") or folder.strip() != folder
     try:
-        assert f"--container-mounts={folder}:{folder}" in pyxis(told).srun_flags
+        assert f"--container-mounts={folder}:{folder}" in pyxis(container).srun_flags
     except ConfigError:
         assert set(folder) & set(',"$`\\') or len(folder.split()) != 1 or folder.strip() != folder
 

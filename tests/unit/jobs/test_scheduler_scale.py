@@ -16,6 +16,7 @@ import pytest
 
 from ai500.core import events
 from ai500.jobs.schedulers import slurm_commands
+from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.records.run_folder import RunFolder
 from tests.support.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
 
@@ -61,7 +62,7 @@ def follow(path: Path, members: int) -> Followed:
     job_states = slurm_commands.job_states
     looks: list[int] = []
 
-    def look(ids: list[str]) -> dict[str, slurm_commands.SlurmJob]:
+    def look(ids: list[str]) -> dict[str, SlurmJob]:
         before = slurm.calls.total()
         found = job_states(ids)
         looks.append(slurm.calls.total() - before)

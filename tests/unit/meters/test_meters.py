@@ -8,29 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ai500.meters import (
-    Absent,
-    Meter,
-    Reading,
-    cray,
-    disk,
-    drm,
-    host,
-    ipmi,
-    network,
-    open_meters,
-    rapl,
-    slurm,
-)
-from ai500.meters.programs import Program, ProgramFailedError
+from ai500.meters import Absent, Meter, Reading, drm, host, open_meters, power
+from ai500.meters.sources import Program, ProgramFailedError
 from tests.support.metered import tree
 
 POWERCAP = "sys/class/powercap"
 
 
-def told(meter: Meter | Absent) -> dict[tuple[str, str], float]:
+def readings(meter: Meter | Absent) -> dict[tuple[str, str], float]:
     assert not isinstance(meter, Absent), meter
-    return {(one.device, one.quantity): one.value for one in meter.read()}
+    return {(reading.device, reading.quantity): reading.value for reading in meter.read()}
 
 
 def package(number: int, energy: int, *, memory: int | None) -> dict[str, str]:
@@ -55,7 +42,7 @@ def package(number: int, energy: int, *, memory: int | None) -> dict[str, str]:
 def test_rapl_reads_packages_and_their_memory_but_no_part_twice(tmp_path: Path) -> None:
     psys = {f"{POWERCAP}/intel-rapl:2/name": "psys", f"{POWERCAP}/intel-rapl:2/energy_uj": "7"}
     files = package(0, 1_500_000, memory=250_000) | package(1, 2_500_000, memory=750_000) | psys
-    meter = rapl.open_meter(tree(tmp_path, files))
+    meter = power.open_rapl(tree(tmp_path, files))
     assert not isinstance(meter, Absent)
     assert meter.covers == ("processors", "memory")
     assert meter.read() == [
@@ -67,7 +54,7 @@ def test_rapl_reads_packages_and_their_memory_but_no_part_twice(tmp_path: Path) 
 
 
 def test_rapl_without_memory_says_so(tmp_path: Path) -> None:
-    meter = rapl.open_meter(tree(tmp_path, package(0, 5, memory=None)))
+    meter = power.open_rapl(tree(tmp_path, package(0, 5, memory=None)))
     assert not isinstance(meter, Absent)
     assert meter.covers == ("processors",)
 
@@ -77,9 +64,9 @@ def test_rapl_that_may_not_be_read_is_absent(tmp_path: Path) -> None:
     root = tree(tmp_path, package(0, 5, memory=None))
     (root / f"{POWERCAP}/intel-rapl:0/energy_uj").unlink()
     (root / f"{POWERCAP}/intel-rapl:0/energy_uj").mkdir()
-    found = rapl.open_meter(root)
-    assert isinstance(found, Absent)
-    assert "root alone" in found.reason
+    absent = power.open_rapl(root)
+    assert isinstance(absent, Absent)
+    assert "root only" in absent.reason
 
 
 def card(number: int, vendor: str, sensors: dict[str, str], more: dict[str, str]) -> dict[str, str]:
@@ -102,7 +89,7 @@ def test_cards_of_amd_and_intel_by_their_hwmon(tmp_path: Path) -> None:
     slot.parent.mkdir()
     amd.rename(slot)
     amd.symlink_to(slot)
-    assert told(drm.open_meter(root)) == {
+    assert readings(drm.open_meter(root)) == {
         ("0000:c1:00.0", "watts"): 305.0,
         ("0000:c1:00.0", "temperature_celsius"): 61.0,
         ("0000:c1:00.0", "clock_hertz"): 2.1e9,
@@ -116,7 +103,7 @@ def test_cards_of_amd_and_intel_by_their_hwmon(tmp_path: Path) -> None:
 def test_cray_s_counters_have_units_behind_them(tmp_path: Path) -> None:
     folder = "sys/cray/pm_counters"
     root = tree(tmp_path, {f"{folder}/energy": "178 J", f"{folder}/power": "420 W 1660000 us"})
-    assert told(cray.open_meter(root)) == {
+    assert readings(power.open_cray(root)) == {
         ("node", "energy_joules"): 178.0,
         ("node", "watts"): 420.0,
     }
@@ -131,7 +118,7 @@ def test_only_whole_disks_count(tmp_path: Path) -> None:
     ]
     files = {"proc/diskstats": "\n".join(lines), "sys/block/sda/device/model": "disk"}
     files |= {"sys/block/dm-0/size": "1", "sys/block/loop0/size": "1"}
-    assert told(disk.open_meter(tree(tmp_path, files))) == {
+    assert readings(host.open_disks(tree(tmp_path, files))) == {
         ("sda", "disk_read_bytes"): 2000 * 512,
         ("sda", "disk_written_bytes"): 4000 * 512,
     }
@@ -155,7 +142,7 @@ def test_network_counts_hardware_once_and_the_loop_apart(tmp_path: Path) -> None
         f"{counters}/port_rcv_data": "100",
         f"{counters}/port_xmit_data": "200",
     }
-    assert told(network.open_meter(tree(tmp_path, files))) == {
+    assert readings(host.open_network(tree(tmp_path, files))) == {
         ("lo", "network_received_bytes"): 5,
         ("lo", "network_sent_bytes"): 5,
         ("eth0", "network_received_bytes"): 11,
@@ -167,19 +154,19 @@ def test_network_counts_hardware_once_and_the_loop_apart(tmp_path: Path) -> None
 
 def test_a_container_s_interfaces_have_no_hardware_and_count(tmp_path: Path) -> None:
     files = {"proc/net/dev": interfaces(("lo", 1, 1), ("eth0", 2, 3))}
-    found = told(network.open_meter(tree(tmp_path, files)))
-    assert found["eth0", "network_sent_bytes"] == 3
+    values = readings(host.open_network(tree(tmp_path, files)))
+    assert values["eth0", "network_sent_bytes"] == 3
 
 
-def test_host_tells_busy_and_all_processor_seconds(tmp_path: Path) -> None:
+def test_host_reads_busy_and_total_processor_seconds(tmp_path: Path) -> None:
     tick = os.sysconf("SC_CLK_TCK")
     stat = f"cpu  {3 * tick} {tick} {tick} {10 * tick} {2 * tick} 0 0 {tick} 99 99\ncpu0 1 1 1 1"
     memory = "MemTotal:  1000 kB\nMemFree:  1 kB\nMemAvailable:  400 kB\nHugePages_Total:  0"
-    found = told(host.open_meter(tree(tmp_path, {"proc/stat": stat, "proc/meminfo": memory})))
-    assert found["host", "cpu_busy_seconds"] == 6  # guests are counted in user and nice already
-    assert found["host", "cpu_total_seconds"] == 18
-    assert found["host", "memory_bytes"] == 600 * 1024
-    assert found["host", "memory_utilization"] == pytest.approx(0.6)
+    values = readings(host.open_host(tree(tmp_path, {"proc/stat": stat, "proc/meminfo": memory})))
+    assert values["host", "cpu_busy_seconds"] == 6  # guests are counted in user and nice already
+    assert values["host", "cpu_total_seconds"] == 18
+    assert values["host", "memory_bytes"] == 600 * 1024
+    assert values["host", "memory_utilization"] == pytest.approx(0.6)
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -190,15 +177,15 @@ def program(folder: Path, name: str, script: str) -> None:
 
 
 def first_answer(meter: Meter | Absent) -> list[Reading]:
-    """`read` never waits: the program's answer is there some looks later."""
+    """Read until the program has answered: `read` never waits for it."""
     assert not isinstance(meter, Absent), meter
     try:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             began = time.monotonic()
-            if found := meter.read():
-                return list(found)
-            assert time.monotonic() - began < 5  # the program takes longer than a look
+            if values := meter.read():
+                return list(values)
+            assert time.monotonic() - began < 5  # read does not wait for the program
             time.sleep(0.02)
     finally:
         meter.close()
@@ -218,10 +205,10 @@ END"""
 def test_ipmi_through_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin", "ipmitool", 'test "$*" = "dcmi power reading" || exit 1\n' + DCMI)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    absent = ipmi.open_meter(tmp_path)
+    absent = power.open_ipmi(tmp_path)
     assert isinstance(absent, Absent)
     assert "/dev/ipmi0" in absent.reason
-    meter = ipmi.open_meter(tree(tmp_path, {"dev/ipmi0": ""}))
+    meter = power.open_ipmi(tree(tmp_path, {"dev/ipmi0": ""}))
     assert first_answer(meter) == [Reading("node", "watts", 612.0)]
 
 
@@ -231,7 +218,7 @@ def test_a_controller_without_a_sensor_is_not_zero_watts(
     asked = tmp_path / "asked"
     program(tmp_path / "bin", "ipmitool", f"{DCMI.replace('612', '  0')}\ntouch {asked}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    meter = ipmi.open_meter(tree(tmp_path, {"dev/ipmi0": ""}))
+    meter = power.open_ipmi(tree(tmp_path, {"dev/ipmi0": ""}))
     assert not isinstance(meter, Absent)
     deadline = time.monotonic() + 20
     while not asked.exists() and time.monotonic() < deadline:
@@ -257,36 +244,36 @@ def test_slurm_s_energy_as_its_configuration_names_it(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     kind.write_text("(null)")
-    assert isinstance(slurm.open_meter(tmp_path), Absent)
+    assert isinstance(power.open_slurm(tmp_path), Absent)
     kind.write_text("acct_gather_energy/rapl")
-    meter = slurm.open_meter(tmp_path)
+    meter = power.open_slurm(tmp_path)
     assert not isinstance(meter, Absent)
     assert meter.covers == ("processors", "memory")
     kind.write_text("acct_gather_energy/ipmi")
-    meter = slurm.open_meter(tmp_path)
+    meter = power.open_slurm(tmp_path)
     assert not isinstance(meter, Absent)
     assert meter.covers == ("node",)
     assert first_answer(meter) == [Reading("n7", "watts", 481.0)]
 
 
 def test_slurm_s_joules_count_when_they_step(tmp_path: Path) -> None:
-    """They stand still between two reports: a value that was there before tells no moment."""
-    told = tmp_path / "told"
-    told.write_text("CurrentWatts=n/s ConsumedJoules=5000")
-    asking = Program(["cat", str(told)], every_seconds=0.0)
-    meter = slurm.Slurm(asking, node="n7", covers=("node",))
+    """The counter is constant between two reports: the time of the first value is not known."""
+    answer = tmp_path / "answer"
+    answer.write_text("CurrentWatts=n/s ConsumedJoules=5000")
+    program = Program(["cat", str(answer)], period_seconds=0.0)
+    meter = power.Slurm(program, node="n7", covers=("node",))
     deadline = time.monotonic() + 20
-    found: list[Reading] = []
+    seen: list[Reading] = []
     for joules in ("5000", "5000", "9000"):
-        told.write_text(f"CurrentWatts=n/s ConsumedJoules={joules}")
+        answer.write_text(f"CurrentWatts=n/s ConsumedJoules={joules}")
         until = time.monotonic() + 0.3
-        while time.monotonic() < until or (joules == "9000" and not found):
+        while time.monotonic() < until or (joules == "9000" and not seen):
             assert time.monotonic() < deadline
-            found += meter.read()
+            seen += meter.read()
             time.sleep(0.02)
-        assert joules == "9000" or not found
+        assert joules == "9000" or not seen
     meter.close()
-    assert found == [Reading("n7", "energy_joules", 9000.0)]
+    assert seen == [Reading("n7", "energy_joules", 9000.0)]
 
 
 def test_a_program_that_fails_or_hangs_is_given_up() -> None:
@@ -294,26 +281,26 @@ def test_a_program_that_fails_or_hangs_is_given_up() -> None:
         (["sh", "-c", "echo no sensor; exit 3"], "exit code 3: no sensor"),
         (["sleep", "60"], "no answer within 0.2 s"),
     ):
-        patience = 0.2 if command[0] == "sleep" else 30.0
-        asking = Program(command, every_seconds=0.0, timeout_seconds=patience)
+        timeout = 0.2 if command[0] == "sleep" else 30.0
+        program = Program(command, period_seconds=0.0, timeout_seconds=timeout)
         with pytest.raises(ProgramFailedError, match=reason):
             for _ in range(1000):
-                assert asking.answer() is None
+                assert program.poll() is None
                 time.sleep(0.01)
-        asking.close()
+        program.close()
 
 
 def test_this_machine_s_meters_are_here_or_say_why_not() -> None:
-    found, absent = open_meters()
-    assert {"host", "network"} <= set(found)
-    assert set(found) | set(absent) == {
+    meters, absent = open_meters()
+    assert {"host", "network"} <= set(meters)
+    assert set(meters) | set(absent) == {
         "cray", "disk", "drm", "host", "ipmi", "network", "nvml", "rapl", "slurm",
     }  # fmt: skip
     assert all(absent.values())
-    busy = told(found["host"])["host", "cpu_busy_seconds"]
+    busy = readings(meters["host"])["host", "cpu_busy_seconds"]
     deadline = time.monotonic() + 0.3
     while time.monotonic() < deadline:
         pass
-    assert told(found["host"])["host", "cpu_busy_seconds"] > busy
-    for meter in found.values():
+    assert readings(meters["host"])["host", "cpu_busy_seconds"] > busy
+    for meter in meters.values():
         meter.close()

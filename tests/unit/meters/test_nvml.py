@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 
 STAND_IN = '''
 """A driver of two accelerators, the second without energy counter and utilization."""

@@ -18,7 +18,7 @@ from ai500.meters.log import read_meters
 from ai500.meters.recorder import Recorder
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 
 RECORD = """
 import sys, time

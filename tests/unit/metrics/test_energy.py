@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from ai500.bagging.score import score_trial
-from ai500.cli import terminal
+from ai500.cli import score_view, terminal
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.metrics.energy import (
@@ -316,7 +316,7 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
     for score, words in ((measured, "300 W of accelerators; "), (run, "not measured (the report")):
         narrow = Console(width=80, record=True, file=io.StringIO())
         monkeypatch.setattr(terminal, "console", narrow)
-        terminal.show_score(score, [])
+        score_view.show_score(score, [])
         text = narrow.export_text()
         assert words in text
         assert max(map(len, text.splitlines())) <= 80

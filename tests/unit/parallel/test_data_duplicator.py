@@ -14,8 +14,9 @@ import pytest
 
 from ai500.bagging.data_sampler import SAMPLERS
 from ai500.core.errors import DataError
-from ai500.data.image_store import Samples, Store
+from ai500.data.image_store import ImageStore
 from ai500.data.image_store_writer import generate
+from ai500.data.store import Samples
 from ai500.parallel import data_duplicator
 from ai500.parallel.data_duplicator import (
     Staged,
@@ -31,7 +32,7 @@ MEMBERS = [SAMPLERS["bootstrap"].draw(COUNTS["train"], seed=1, member=m) for m i
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> ImageStore:
     return generate(
         tmp_path / "store", Ramp(), name="ramp", classes=CLASSES, splits=COUNTS, workers=1
     )
@@ -64,7 +65,7 @@ DUPLICATE = """
 from tests.unit.parallel.test_data_duplicator import *
 from ai500.core.errors import EnvironmentLacksError
 data_duplicator.BLOCK_BYTES = 20_000
-store = Store.open(Path("store").absolute())
+store = ImageStore.open(Path("store").absolute())
 def stage(progress, workers=2):
     return duplicate(store, counts=MEMBERS, folder=Path("node").absolute(), workers=workers,
                      progress=progress)
@@ -72,7 +73,7 @@ def stage(progress, workers=2):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_brings_what_the_members_use_and_nothing_else(store: Store, tmp_path: Path) -> None:
+def test_brings_what_the_members_use_and_nothing_else(store: ImageStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     used = np.flatnonzero((MEMBERS[0] > 0) | (MEMBERS[1] > 0))
     assert np.array_equal(train(staged).indices, used)
@@ -88,7 +89,7 @@ def test_brings_what_the_members_use_and_nothing_else(store: Store, tmp_path: Pa
     staged.verify()
 
 
-def test_a_sample_that_is_not_here(store: Store, tmp_path: Path) -> None:
+def test_a_sample_that_is_not_here(store: ImageStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS[:1], folder=tmp_path / "node")
     absent = int(np.flatnonzero(MEMBERS[0] == 0)[5])
     present = int(np.flatnonzero(MEMBERS[0])[0])
@@ -99,7 +100,9 @@ def test_a_sample_that_is_not_here(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("stride", [1, 3, 50])
-def test_dense_and_sparse_reading_bring_the_same(store: Store, tmp_path: Path, stride: int) -> None:
+def test_dense_and_sparse_reading_bring_the_same(
+    store: ImageStore, tmp_path: Path, stride: int
+) -> None:
     counts = np.zeros(COUNTS["train"], dtype=np.uint8)
     counts[7::stride] = 1
     staged = duplicate(store, counts=[counts], folder=tmp_path / "node")
@@ -109,7 +112,7 @@ def test_dense_and_sparse_reading_bring_the_same(store: Store, tmp_path: Path, s
     )
 
 
-def test_members_of_a_node_share_one_copy(store: Store, tmp_path: Path) -> None:
+def test_members_of_a_node_share_one_copy(store: ImageStore, tmp_path: Path) -> None:
     first = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     file = first.path / "train.images.npy"
     before = file.stat().st_mtime_ns
@@ -125,7 +128,7 @@ def test_members_of_a_node_share_one_copy(store: Store, tmp_path: Path) -> None:
     assert other.path != first.path
 
 
-def test_two_processes_on_a_node_copy_once(store: Store, tmp_path: Path) -> None:
+def test_two_processes_on_a_node_copy_once(store: ImageStore, tmp_path: Path) -> None:
     body = """
 import subprocess
 if len(sys.argv) == 1:
@@ -140,7 +143,7 @@ print("copied" if seen else "found", flush=True)
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_kill_in_the_middle_loses_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_loses_nothing(store: ImageStore, tmp_path: Path) -> None:
     undisturbed = duplicate(store, counts=MEMBERS, folder=tmp_path / "other")
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000))")
     (half,) = (p for p in (tmp_path / "node").iterdir() if p.is_dir())
@@ -155,7 +158,7 @@ def test_a_kill_in_the_middle_loses_nothing(store: Store, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("small_blocks")
 def test_after_a_kill_the_store_is_read_only_for_what_is_missing(
-    store: Store, tmp_path: Path
+    store: ImageStore, tmp_path: Path
 ) -> None:
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000), workers=1)")
     # The first rows are on the node: the store's own may now even be damaged.
@@ -167,7 +170,7 @@ def test_after_a_kill_the_store_is_read_only_for_what_is_missing(
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_corrupt_sample_of_the_store_is_named(store: Store, tmp_path: Path) -> None:
+def test_a_corrupt_sample_of_the_store_is_named(store: ImageStore, tmp_path: Path) -> None:
     sample = int(np.flatnonzero(MEMBERS[0])[1000])
     expected = f"{store.splits['train'].digests[sample]:016x}"
     flip(store.path / "train.images.npy", 128 + sample * 192 + 5)
@@ -178,19 +181,19 @@ def test_a_corrupt_sample_of_the_store_is_named(store: Store, tmp_path: Path) ->
     duplicate(store, counts=MEMBERS, folder=tmp_path / "node").verify()
 
 
-def test_a_corrupt_label_of_the_store_is_named(store: Store, tmp_path: Path) -> None:
+def test_a_corrupt_label_of_the_store_is_named(store: ImageStore, tmp_path: Path) -> None:
     flip(store.path / "validation.labels.npy", 128 + 8 * 33)
     with pytest.raises(DataError, match=r"validation.*sample 33 is corrupt: its image and label"):
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
 
 
-def test_a_store_cut_off_meanwhile_is_named(store: Store, tmp_path: Path) -> None:
+def test_a_store_cut_off_meanwhile_is_named(store: ImageStore, tmp_path: Path) -> None:
     os.truncate(store.path / "train.images.npy", 500_000)
     with pytest.raises(DataError, match=r"train\.images\.npy: ends before sample"):
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
 
 
-def test_a_corrupt_copy_is_found_by_verify(store: Store, tmp_path: Path) -> None:
+def test_a_corrupt_copy_is_found_by_verify(store: ImageStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     flip(staged.path / "train.images.npy", 128 + 192 * 44)
     with pytest.raises(DataError, match=r"node/.*train\.images\.npy: sample 44 is corrupt"):
@@ -198,7 +201,9 @@ def test_a_corrupt_copy_is_found_by_verify(store: Store, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["cut", "long", "gone", "mark"])
-def test_a_damaged_finished_copy_is_made_again(store: Store, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_finished_copy_is_made_again(
+    store: ImageStore, tmp_path: Path, damage: str
+) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     before = contents(staged.path)
     file = staged.path / "train.images.npy"
@@ -214,14 +219,14 @@ def test_a_damaged_finished_copy_is_made_again(store: Store, tmp_path: Path, dam
     assert contents(staged.path) == before
 
 
-def test_bootstraps_of_another_store(store: Store, tmp_path: Path) -> None:
+def test_bootstraps_of_another_store(store: ImageStore, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="5000 training samples, a bootstrap here counts 3"):
         duplicate(store, counts=[np.ones(3, dtype=np.uint8)], folder=tmp_path)
     with pytest.raises(DataError, match="no member here draws"):
         duplicate(store, counts=[], folder=tmp_path)
 
 
-def test_a_full_disk_is_explained_and_the_rest_kept(store: Store, tmp_path: Path) -> None:
+def test_a_full_disk_is_explained_and_the_rest_kept(store: ImageStore, tmp_path: Path) -> None:
     body = """
 try:
     stage(lambda done, total: fill_disk())
@@ -237,7 +242,7 @@ print("verified")
     assert printed.endswith("verified\n")
 
 
-def test_too_small_a_disk_is_refused_before_the_work(store: Store, tmp_path: Path) -> None:
+def test_too_small_a_disk_is_refused_before_the_work(store: ImageStore, tmp_path: Path) -> None:
     body = """
 try:
     stage(None)
@@ -252,7 +257,7 @@ except EnvironmentLacksError as error:
     assert "[]" in printed
 
 
-def test_no_permission_is_explained(store: Store, tmp_path: Path) -> None:
+def test_no_permission_is_explained(store: ImageStore, tmp_path: Path) -> None:
     body = """
 import tempfile
 folder = Path(tempfile.mkdtemp())
@@ -268,7 +273,7 @@ except EnvironmentLacksError as error:
     assert "(EACCES)" in done.stdout, done.stderr
 
 
-def test_a_pickled_split_carries_no_pixels(store: Store, tmp_path: Path) -> None:
+def test_a_pickled_split_carries_no_pixels(store: ImageStore, tmp_path: Path) -> None:
     split = train(duplicate(store, counts=MEMBERS, folder=tmp_path / "node"))
     split.rows(split.indices[:3])
     data = pickle.dumps(split)
@@ -295,7 +300,7 @@ def test_expected_distinct_at_the_edges() -> None:
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_the_plan_foretells_the_copy(store: Store, tmp_path: Path, members: int) -> None:
+def test_the_plan_foretells_the_copy(store: ImageStore, tmp_path: Path, members: int) -> None:
     staged = duplicate(store, counts=MEMBERS[:members], folder=tmp_path / "node")
     planned = staged_bytes(
         COUNTS["train"],

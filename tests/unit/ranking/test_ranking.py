@@ -220,7 +220,7 @@ def test_a_page_that_can_not_be_made_leaves_no_half_of_a_site(tmp_path: Path) ->
 
 
 def test_history_of_a_single_result_and_of_many(tmp_path: Path) -> None:
-    assert "<svg" in editions.history_figure([one(1, 2e12)], title="t")
+    assert "<svg" in editions.history_chart([one(1, 2e12)]).svg("t")
     best = editions.best_of_editions([one(1, 2e12), one(2, 3e12), one(3, 1e12, edition="2026-05")])
     assert [(edition, each.vflops) for edition, each in best.items()] == [
         ("2026-05", 1e12),

@@ -15,14 +15,14 @@ from PIL import Image
 from ai500.bagging.illustrate import illustrate
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
+from ai500.pipeline.reporting import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import RunFolder
-from ai500.report.html import write_report
 from ai500.workloads.climate import painting
 from ai500.workloads.climate.illustrations import KINDS
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
-from ai500.workloads.detection.pictures import boxes_of, choices, shown
+from ai500.workloads.detection.pictures import apply_threshold, choose_frames, picture_boxes
 from tests.support.synthetic_detections import climate_store, write_illustrated_run
 from tests.support.synthetic_run import Shape, write_synthetic_run
 from tests.unit.report.test_report import HOSTILE, Words
@@ -58,9 +58,9 @@ def test_boxes_are_shown_from_the_score_of_the_best_f1() -> None:
     """Right, right, wrong, right of three: F1 is 2/4, 4/5, 4/6, 6/7; the last is the best."""
     labels = rows([(*BOX, 0), (*OTHER, 1), (*FAR, 2)], width=5)
     found = rows([(*BOX, 0.9, 0), (*OTHER, 0.8, 1), (*BOX, 0.7, 3), (*FAR, 0.6, 2)], width=6)
-    assert shown(found, labels).threshold == 0.6
+    assert apply_threshold(found, labels).threshold == 0.6
     without_the_last = rows([(*BOX, 0.9, 0), (*OTHER, 0.8, 1), (*BOX, 0.7, 3)], width=6)
-    best = shown(without_the_last, labels)
+    best = apply_threshold(without_the_last, labels)
     assert best.threshold == 0.8
     assert best.boxes[0, :, 4].tolist() == [0.9, 0.8]
 
@@ -68,34 +68,36 @@ def test_boxes_are_shown_from_the_score_of_the_best_f1() -> None:
 def test_where_nothing_is_right_half_is_the_threshold() -> None:
     labels = rows([(*BOX, 0)], width=5)
     wrong = rows([(*FAR, 0.9, 0), (*FAR, 0.3, 0)], width=6)
-    assert shown(wrong, labels).threshold == 0.5
-    nothing = shown(rows([], width=6), labels)
+    assert apply_threshold(wrong, labels).threshold == 0.5
+    nothing = apply_threshold(rows([], width=6), labels)
     assert (nothing.threshold, nothing.boxes[..., 4].max()) == (0.5, -1)
 
 
 def test_frames_are_chosen_for_what_is_said_of_them() -> None:
     labels = rows([(*BOX, 0)], [(*BOX, 0), (*OTHER, 1)], [(*BOX, 1)], [], width=5)
     good = [[(*BOX, 0.9, 0)], [(*BOX, 0.9, 0), (*OTHER, 0.9, 1)]]
-    ensemble = shown(rows(*good, [(*FAR, 0.9, 1)], [], width=6), labels)
-    agrees = shown(rows(*good, [(*FAR, 0.9, 1)], [], width=6), labels)
-    differs = shown(rows([(*FAR, 0.9, 0)], good[1], [(*FAR, 0.9, 1)], [], width=6), labels)
-    told = {one.why: one for one in choices([agrees, differs], ensemble, labels)}
-    assert {why: one.frame for why, one in told.items()} == {
+    ensemble = apply_threshold(rows(*good, [(*FAR, 0.9, 1)], [], width=6), labels)
+    agrees = apply_threshold(rows(*good, [(*FAR, 0.9, 1)], [], width=6), labels)
+    differs = apply_threshold(
+        rows([(*FAR, 0.9, 0)], good[1], [(*FAR, 0.9, 1)], [], width=6), labels
+    )
+    chosen = {frame.reason: frame for frame in choose_frames([agrees, differs], ensemble, labels)}
+    assert {reason: frame.frame for reason, frame in chosen.items()} == {
         "Most events": 1,
         "Members differ most": 0,
         "The ensemble errs most": 2,
     }
-    worst = told["The ensemble errs most"]
-    assert (worst.events, worst.found, worst.false_alarms) == (1, 0, 1)
+    worst = chosen["The ensemble errs most"]
+    assert (worst.events, worst.hits, worst.false_alarms) == (1, 0, 1)
     # A lone member does not differ from itself, and a frame is shown once.
-    assert [one.frame for one in choices([ensemble], ensemble, labels)] == [1, 2]
+    assert [chosen.frame for chosen in choose_frames([ensemble], ensemble, labels)] == [1, 2]
 
 
 def test_south_is_at_the_bottom() -> None:
     """Row 0 of a frame is the South Pole: a box there lies low, and so does moisture."""
     labels = rows([(0, 36, 12, 72, 3)], width=5)
-    nobody = shown(rows([], width=6), labels)
-    (box,) = boxes_of(
+    nobody = apply_threshold(rows([], width=6), labels)
+    (box,) = picture_boxes(
         0, labels=labels, members={0: nobody}, ensemble=nobody, kinds=KINDS, size=(48, 72)
     )
     assert (box.left, box.top, box.right, box.bottom) == (0.5, 0.75, 1.0, 1.0)

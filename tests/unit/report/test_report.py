@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ai500.bagging.sections import members_table
 from ai500.core.units import human_si
+from ai500.pipeline.reporting import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report import sections
-from ai500.report.html import write_report
-from ai500.report.run_data import read_contents
+from ai500.report.run_data import read_run_data
+from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
 from ai500.report.templating import ROWS_SHOWN
 from tests.support.synthetic_run import Shape, write_synthetic_run
@@ -52,7 +53,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     code = (
         "import sys; from pathlib import Path; from ai500.records.run_folder import RunFolder\n"
-        "from ai500.report.html import write_report\n"
+        "from ai500.pipeline.reporting import write_report\n"
         f"write_report(RunFolder.open(Path({str(run.path)!r})))\n"
         "sys.exit('torch' in sys.modules)"
     )
@@ -77,14 +78,14 @@ def test_the_headline_states_the_score(tmp_path: Path) -> None:
 
 def test_a_run_that_keeps_all_rules_is_called_valid(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape(members=2, trials=3))
-    assert verdict(read_contents(run)).state == "valid"
+    assert verdict(read_run_data(run)).level == "valid"
     assert "Valid result: complete, and no rule is broken." in page.text
     assert "INCOMPLETE" not in page.text
 
 
 def test_an_incomplete_run_names_what_is_missing(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape(failed=frozenset({1, 3})))
-    assert verdict(read_contents(run)).state == "incomplete"
+    assert verdict(read_run_data(run)).level == "incomplete"
     assert "INCOMPLETE: the score lacks a part of the ensemble" in page.text
     assert "Trial 1: members 1, 3 did not finish." in page.text
     assert "1, failed" in page.text
@@ -100,11 +101,11 @@ def test_what_was_not_measured_or_reached_says_so(tmp_path: Path) -> None:
 
 def test_the_members_own_rates_sum_to_the_score_s(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape(resumed=frozenset({2})))
-    contents = read_contents(run)
-    table = sections.members_table(contents)
+    data = read_run_data(run)
+    table = members_table(data)
     column = table.columns.index("own FLOPS")
     rates = [float(row[column].removesuffix(" GFLOPS")) * 1e9 for row in table.rows]
-    assert sum(rates) == pytest.approx(contents.score.members_flops_sum, rel=1e-3)
+    assert sum(rates) == pytest.approx(data.score.members_flops_sum, rel=1e-3)
     assert [row[-1] for row in table.rows] == ["1", "1", "2", "1"]  # attempts
 
 
@@ -120,17 +121,17 @@ def test_every_trial_is_shown_raw(tmp_path: Path) -> None:
 
 def test_changed_hyperparameters_are_marked(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape(batch_size=64))
-    table = sections.hyperparameters_table(read_contents(run))
+    table = hyperparameters_table(read_run_data(run))
     marked = [row for index, row in enumerate(table.rows) if index in table.marked]
     assert marked == [("batch size", "≠ 64", "32")]
 
 
 def test_the_reference_is_the_one_for_the_member_s_accelerators(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape(members=2, slots=4, degree=2))
-    contents = read_contents(run)
-    fixed = replace(contents.plan.definition, global_batch_size=128)
-    contents = replace(contents, plan=replace(contents.plan, definition=fixed))
-    table = sections.hyperparameters_table(contents)
+    data = read_run_data(run)
+    fixed = replace(data.plan.definition, global_batch_size=128)
+    data = replace(data, plan=replace(data.plan, definition=fixed))
+    table = hyperparameters_table(data)
     assert ("batch size", "≠ 32", "64") in table.rows
 
 
@@ -145,7 +146,7 @@ def test_the_reference_is_the_one_for_the_member_s_accelerators(tmp_path: Path) 
 )
 def test_equation_5_is_written_out(tmp_path: Path, shape: Shape, words: str) -> None:
     run = write_synthetic_run(tmp_path / "run", shape)
-    assert words in " ".join(sections.equation_5(read_contents(run)))
+    assert words in " ".join(equation_5(read_run_data(run)))
 
 
 def test_findings_have_layer_rule_and_source(tmp_path: Path) -> None:
@@ -194,4 +195,4 @@ def test_strange_events_are_passed_over(tmp_path: Path) -> None:
     with run.events.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(event) + "\n" for event in strange)
     write_report(run)
-    assert read_contents(run).histories[0].losses[-1][0] == 10
+    assert read_run_data(run).histories[0].losses[-1][0] == 10

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ai500.report import svg
+from ai500.report.charts import svg
+from ai500.report.charts.roofline import Mark, Roof, Slope, layout
 from ai500.roofline import page as pages
-from ai500.roofline.figures import (
-    Mark,
-    Roof,
-    Slope,
-    layout,
-    record_figure,
-    record_roofs,
-    record_slopes,
-)
+from ai500.roofline.figures import record_chart, record_roofs, record_slopes
 from ai500.roofline.records import Placed, units_of_node
 from tests.support.synthetic_roofline import made
 
@@ -36,7 +29,7 @@ def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
     # 50 TFLOPS of each, 150 GB/s from each: where they meet, four are as one.
     assert roofs["GEMM FP32"] / slopes["links inside"] == pytest.approx(50e12 / 150e9)
     assert "whole node of 4 accelerators" in pages.machine_figure(record).caption
-    assert "200 T" in record_figure(record, title="any")
+    assert "200 T" in record_chart(record).svg("any")
     assert units_of_node(replace(record, unit="core", units=8)) == 1
 
 
@@ -88,4 +81,4 @@ def test_pages_escape_what_machines_are_called(tmp_path: Path) -> None:
     assert "Partial" in text
     assert "not derivable" in text
     assert "it is a test" in text
-    assert "peak BF16" in record_figure(made(), title="any")
+    assert "peak BF16" in record_chart(made()).svg("any")

@@ -13,9 +13,10 @@ import pytest
 
 from ai500.core.errors import RunFolderError
 from ai500.records import System, run_folder
+from ai500.report.page import render
 from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
-from ai500.study.page import render
+from ai500.study.page import study_page
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
 from ai500.study.run_study import draw
 from ai500.study.scaling import efficiency, waiting
@@ -106,8 +107,8 @@ def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> 
 def test_every_report_shows_its_points_and_says_when_speed_means_nothing(
     name: str, base: PointResult
 ) -> None:
-    trusted = render(result_of(name, base), STUDIES[name])
-    doubted = render(result_of(name, base, doubted=True), STUDIES[name])
+    trusted = render(study_page(result_of(name, base), STUDIES[name]))
+    doubted = render(study_page(result_of(name, base, doubted=True), STUDIES[name]))
     for one in points_of(name, base):
         assert one.label in trusted
     assert "no such arithmetic here" in trusted
@@ -123,10 +124,10 @@ def test_every_report_shows_its_points_and_says_when_speed_means_nothing(
 def test_a_report_of_a_part_is_a_report(name: str, base: PointResult) -> None:
     whole = result_of(name, base)
     for count in range(len(whole.points) + 1):
-        part = render(replace(whole, points=whole.points[:count]), STUDIES[name])
+        part = render(study_page(replace(whole, points=whole.points[:count]), STUDIES[name]))
         assert part.count("<figure>") >= (count > 1)
     for one in whole.points:
-        assert one.label in render(replace(whole, points=(one,)), STUDIES[name])
+        assert one.label in render(study_page(replace(whole, points=(one,)), STUDIES[name]))
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -134,7 +135,7 @@ def test_a_study_in_which_nothing_was_learned_is_told(name: str, base: PointResu
     whole = result_of(name, base)
     lost = tuple(varied(one, one.name, one.label, quality=0.0) for one in whole.points)
     assert all(one.score.vflops == 0 for one in lost)
-    page = render(replace(whole, points=lost), STUDIES[name])
+    page = render(study_page(replace(whole, points=lost), STUDIES[name]))
     assert all(one.label in page for one in lost)
     assert not re.search(r"\b(inf|nan)\b", page)
 
@@ -158,7 +159,7 @@ def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResu
     assert all(one.label in str(figure.svg) for one in others)
     alone = STUDIES["tradeoff"].view(replace(whole, points=(unknown,))).figures[0]
     assert alone.svg is None
-    assert first.label in render(replace(whole, points=(unknown,)), STUDIES["tradeoff"])
+    assert first.label in render(study_page(replace(whole, points=(unknown,)), STUDIES["tradeoff"]))
 
 
 def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:
@@ -213,7 +214,9 @@ def test_the_report_of_a_search_speaks_of_searches(name: str, base: PointResult)
     points = tuple(
         searched(one, (1e9 * at, 0.4)) for at, one in enumerate(points_of(name, base), 1)
     )
-    page = render(replace(result_of(name, base), workload="automl", points=points), STUDIES[name])
+    page = render(
+        study_page(replace(result_of(name, base), workload="automl", points=points), STUDIES[name])
+    )
     assert "bootstrap" not in page.partition("</style>")[2]
     assert "V2 Table 2" not in page.partition("<figure>")[2].partition("<table")[0]
     if name == "repeatability":
@@ -263,8 +266,8 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
 def test_hostile_labels_are_text(base: PointResult) -> None:
     evil = "<script>alert(1)</script>"
     points = tuple(replace(one, label=evil, run=evil) for one in points_of("tradeoff", base))
-    page = render(replace(result_of("tradeoff", base), points=points, hardware=evil),
-                  STUDIES["tradeoff"])  # fmt: skip
+    page = render(study_page(replace(result_of("tradeoff", base), points=points, hardware=evil),
+                  STUDIES["tradeoff"]))  # fmt: skip
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 

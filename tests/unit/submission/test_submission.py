@@ -18,7 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, signing, untrusted
 from ai500.submission.description import Wish
 from ai500.submission.manifest import MANIFEST, SIGNATURE, opened
-from tests.conftest import Start
+from tests.support.commands import Start
 from tests.support.submitted import WISH, contents, packed, small_run, submittable_run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ai500.cli.start import show_plan
+from ai500.cli.plan import show_plan
 from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.pipeline.planning import make_plan

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ai500.core.errors import DataError
 from ai500.data import gather as reading
 from ai500.data.climate.store import ClimateStore
-from ai500.data.image_store import Split
+from ai500.data.image_store import ImageSplit
 from ai500.data.image_store_writer import generate
 from ai500.train.feed import Feed
 from ai500.train.prefetch import QUEUED_BATCHES, BatchRequest, prefetch
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
     path = tmp_path_factory.mktemp("store") / "store"
     classes = [str(number) for number in range(SMOKE.classes)]
     store = generate(path, SMOKE, name="t", classes=classes, splits={"train": COUNT})
@@ -49,7 +49,9 @@ def readers() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "ai500-read-ahead"]
 
 
-def test_many_threads_gather_what_one_would(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_gather_what_one_would(
+    split: ImageSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     indices = np.random.default_rng(1).integers(0, COUNT, 500)
     for rows in (0.3, 1, 64, 10_000):
         monkeypatch.setattr(reading, "PIECE_BYTES", int(rows * split.images[0].nbytes))
@@ -79,7 +81,9 @@ def test_batches_read_ahead_are_the_stores(layout: dict[str, Any], tmp_path: Pat
     assert readers() == []
 
 
-def test_an_epoch_read_ahead_is_the_epoch(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_read_ahead_is_the_epoch(
+    split: ImageSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Through the feed: order and draws too, from a step in the middle on."""
     feed = Feed(samples=split, seed=3, member=1, rank=1, world_size=2, batch_size=8,
                 draws_per_image=5, device=CPU)  # fmt: skip
@@ -95,7 +99,7 @@ def test_an_epoch_read_ahead_is_the_epoch(split: Split, monkeypatch: pytest.Monk
     assert (plain[0].labels.numpy() == split.labels[order[56:64]]).all()
 
 
-def test_an_error_of_reading_is_raised_after_what_was_read(split: Split) -> None:
+def test_an_error_of_reading_is_raised_after_what_was_read(split: ImageSplit) -> None:
     batches = [*orders(COUNT, batches=2), np.array([0, COUNT])]
     arriving = prefetch(requests(batches), samples=split, device=CPU)
     next(arriving)
@@ -105,7 +109,7 @@ def test_an_error_of_reading_is_raised_after_what_was_read(split: Split) -> None
     assert readers() == []
 
 
-def test_reading_ahead_is_bounded_and_ends_when_training_does(split: Split) -> None:
+def test_reading_ahead_is_bounded_and_ends_when_training_does(split: ImageSplit) -> None:
     asked = 0
 
     def endless() -> Iterator[BatchRequest]:
@@ -138,5 +142,5 @@ def test_an_error_waits_for_the_threads_that_still_write() -> None:
 
     many = [lambda: done.append("never")] * 1000
     with pytest.raises(DataError, match="unreadable"):
-        reading.read_together([slow, broken, *many])
+        reading.run_in_threads([slow, broken, *many])
     assert done[-1] == "slow"

@@ -21,7 +21,7 @@ from ai500.train import precision
 from ai500.train.precision import fp8
 from ai500.train.precision.loss_scaling import LossScaling
 from ai500.train.precision.rerouted import Shape
-from tests.conftest import SOURCE
+from tests.support.commands import SOURCE
 from tests.unit.metrics.test_trials import MACHINE
 
 CPU = torch.device("cpu")

@@ -13,8 +13,14 @@ import torch
 from ai500.core.errors import DataError
 from ai500.data.climate.schema import CHANNELS, CLASSES, HEIGHT, MOST_BOXES, WIDTH, Boxes, Frames
 from ai500.data.climate.store import ClimateStore
-from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
-from ai500.workloads.climate.writer import JOB_BYTES, generate_years, plan_years
+from ai500.workloads.climate.recipe import (
+    JOB_BYTES,
+    SMOKE,
+    WORKSTATION,
+    ClimateRecipe,
+    generate_years,
+    plan_years,
+)
 
 FEW = ClimateRecipe(seed=7, height=96, width=144, train=14, validation=6, event_scale=1.6)
 GOLDEN = "2896fb8f5e57eea97c1a53eca883a7b992433858a6abe03715c08d1b6849805d"
@@ -126,7 +132,7 @@ def test_a_folder_with_other_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(DataError, match="holds other files"):
         generate_years(tmp_path / "full", small, workers=1)
-    with pytest.raises(DataError, match="at least one of each"):
+    with pytest.raises(DataError, match="14 training and 0 validation frames"):
         generate_years(tmp_path / "none", replace(FEW, validation=0), workers=1)
 
 

@@ -14,7 +14,7 @@ from ai500.workloads.detection.assignment import (
     sample_anchors,
     sample_proposals,
 )
-from ai500.workloads.detection.losses import Stage, TrainingOutputs, detection_loss, losses
+from ai500.workloads.detection.losses import StageOutputs, TrainingOutputs, detection_loss, losses
 
 PADDING = [-1.0] * 5
 
@@ -80,11 +80,11 @@ def test_sampling_keeps_to_its_numbers() -> None:
             (5, 6, (5, 6)),
         ):
             matches = _matches(positives, negatives)
-            sampled = sample(matches, places=16, positives=8)
-            positive = _counted(sampled.chosen, sampled.weight, matches.positive)
-            negative = _counted(sampled.chosen, sampled.weight, matches.negative)
+            sampled = sample(matches, sample_size=16, max_positives=8)
+            positive = _counted(sampled.indices, sampled.weight, matches.positive)
+            negative = _counted(sampled.indices, sampled.weight, matches.negative)
             assert (positive, negative) == expected
-            really = matches.positive.gather(1, sampled.chosen) & (sampled.weight > 0)
+            really = matches.positive.gather(1, sampled.indices) & (sampled.weight > 0)
             assert torch.equal(sampled.positive & (sampled.weight > 0), really)
 
 
@@ -93,7 +93,7 @@ def test_sampling_is_random_and_repeats_with_its_seed() -> None:
         drawn = []
         for seed in (1, 1, 2):
             torch.manual_seed(seed)
-            drawn.append(sample(_matches(50, 50), places=16, positives=8).chosen)
+            drawn.append(sample(_matches(50, 50), sample_size=16, max_positives=8).indices)
         assert torch.equal(drawn[0], drawn[1])
         assert not torch.equal(drawn[0], drawn[2])
 
@@ -104,17 +104,17 @@ def test_every_box_is_as_likely() -> None:
     matches = Matches(*(part.expand(4000, -1) for part in _matches(20, 20, of=40)))
     for sample in (sample_anchors, sample_proposals):
         times.zero_()
-        sampled = sample(matches, places=10, positives=5)
-        times.scatter_add_(0, sampled.chosen.flatten(), sampled.weight.flatten())
+        sampled = sample(matches, sample_size=10, max_positives=5)
+        times.scatter_add_(0, sampled.indices.flatten(), sampled.weight.flatten())
         # 5 of 20 each; six standard deviations of a binomial around a quarter.
         spread = 6 * math.sqrt(4000 * 0.25 * 0.75)
         assert (times - 1000).abs().max() < spread
 
 
-def _stage(*, images: int, classes: int | None) -> Stage:
+def _stage(*, images: int, classes: int | None) -> StageOutputs:
     generator = torch.Generator().manual_seed(images)
     shape = (images, 6) if classes is None else (images, 6, 1 + classes)
-    return Stage(
+    return StageOutputs(
         logits=torch.randn(shape, generator=generator),
         offsets=torch.randn(images, 6, 4, generator=generator),
         target=torch.randint(1 + (classes or 1), (images, 6), generator=generator),
@@ -124,7 +124,7 @@ def _stage(*, images: int, classes: int | None) -> Stage:
 
 
 def test_losses_by_hand() -> None:
-    proposing = Stage(
+    proposing = StageOutputs(
         logits=torch.tensor([[0.0, 2.0, 9.0]]),
         offsets=torch.tensor([[[1.0, 0, 0, 0.1], [9, 9, 9, 9], [0, 0, 0, 0]]]),
         # The third place is empty and holds nonsense; it must not show.
@@ -132,7 +132,7 @@ def test_losses_by_hand() -> None:
         target_offsets=torch.tensor([[[0.0] * 4, [0.0] * 4, [math.inf] * 4]]),
         weight=torch.tensor([[1.0, 1.0, 0.0]]),
     )
-    classifying = Stage(
+    classifying = StageOutputs(
         logits=torch.tensor([[[0.0, 0.0, 0.0], [math.log(2), 0, 0]]]),
         offsets=torch.tensor([[[0.0, 0, 0, 0], [0, 3, 0, 0]]]),
         target=torch.tensor([[0, 2]]),
@@ -152,8 +152,10 @@ def test_losses_by_hand() -> None:
 def test_a_batchs_loss_is_the_mean_of_its_images() -> None:
     outputs = TrainingOutputs(_stage(images=4, classes=None), _stage(images=4, classes=3))
     parts = [
-        TrainingOutputs(*(Stage(*(field[one : one + 1] for field in stage)) for stage in outputs))
-        for one in range(4)
+        TrainingOutputs(
+            *(StageOutputs(*(field[image : image + 1] for field in stage)) for stage in outputs)
+        )
+        for image in range(4)
     ]
     torch.testing.assert_close(
         detection_loss(outputs), torch.stack([detection_loss(part) for part in parts]).mean()

@@ -58,9 +58,9 @@ def _trained(model: FasterRCNN, images: Tensor, labels: Tensor) -> TrainingOutpu
 
 def _predicted(model: FasterRCNN, images: Tensor) -> Tensor:
     with torch.no_grad():
-        found = model.eval()(images)
-    assert isinstance(found, Tensor)
-    return found
+        detections = model.eval()(images)
+    assert isinstance(detections, Tensor)
+    return detections
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def model() -> FasterRCNN:
 
 
 def test_a_design_with_too_few_candidates_is_refused() -> None:
-    with pytest.raises(ValueError, match="20 detections of only 16 scored pairs"):
+    with pytest.raises(ValueError, match="20 exceeds 16 scored pairs"):
         dataclasses.replace(TINY, proposals=8)
 
 
@@ -129,23 +129,23 @@ def test_a_diverged_model_runs_on_to_its_message(model: FasterRCNN) -> None:
 
 def test_a_seed_gives_the_same_step(model: FasterRCNN) -> None:
     images, labels = _shapes(4, seed=0)
-    found = []
+    losses = []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        found.append(detection_loss(_trained(model, images, labels)))
-    assert found[0] == found[1]
-    assert found[0] != found[2]
+        losses.append(detection_loss(_trained(model, images, labels)))
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
 
 
 def test_detections_are_sorted_inside_and_padded(model: FasterRCNN) -> None:
-    found = _predicted(model, _shapes(3, seed=0)[0])
-    assert found.shape == (3, TINY.detections, 6)
-    there = found[..., 4] > 0
-    assert (found[~there] == -1).all()
-    boxes = found[there]
+    detections = _predicted(model, _shapes(3, seed=0)[0])
+    assert detections.shape == (3, TINY.detections, 6)
+    valid = detections[..., 4] > 0
+    assert (detections[~valid] == -1).all()
+    boxes = detections[valid]
     assert (boxes[:, :2] >= 0).all() and (boxes[:, :2] < boxes[:, 2:4]).all()
     assert (boxes[:, 2] <= HEIGHT).all() and (boxes[:, 3] <= WIDTH).all()
-    assert (found[:, :-1, 4] >= found[:, 1:, 4]).all()
+    assert (detections[:, :-1, 4] >= detections[:, 1:, 4]).all()
     assert set(boxes[:, 5].tolist()) <= {0.0, 1.0}
 
 
@@ -169,8 +169,8 @@ def test_nothing_is_read_back(model: FasterRCNN, height: int, width: int) -> Non
         outputs = torch.func.functional_call(model, state, (images, labels))
         detection_loss(outputs).backward()
         model.eval()
-        found = torch.func.functional_call(model, state, (images,))
-    assert found.shape == (2, TINY.detections, 6)
+        detections = torch.func.functional_call(model, state, (images,))
+    assert detections.shape == (2, TINY.detections, 6)
 
 
 def test_it_is_counted_as_torch_counts_it(model: FasterRCNN) -> None:
@@ -215,8 +215,8 @@ def test_it_learns() -> None:
     new_images, new_labels = _shapes(64, seed=2)
 
     def quality() -> float:
-        found = _predicted(model, new_images).numpy()
-        return mean_average_precision(found, new_labels.numpy(), classes=2)
+        detections = _predicted(model, new_images).numpy()
+        return mean_average_precision(detections, new_labels.numpy(), classes=2)
 
     untrained = quality()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)

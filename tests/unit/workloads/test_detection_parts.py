@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from ai500.workloads.detection.anchors import level_anchors
-from ai500.workloads.detection.boxes import clipped, decoded, encoded, pairwise_iou
-from ai500.workloads.detection.nms import ROUNDS, survivors
-from ai500.workloads.detection.roi_align import level_of, roi_align
+from ai500.workloads.detection.boxes import clip_boxes, decode_boxes, encode_boxes, pairwise_iou
+from ai500.workloads.detection.nms import ROUNDS, nms_mask
+from ai500.workloads.detection.roi_align import pyramid_level, roi_align
 
 
 def _boxes(number: int, *, side: float = 60.0, seed: int = 0) -> Tensor:
@@ -31,58 +31,58 @@ def test_iou_by_hand() -> None:
 
 
 def test_iou_of_a_batch_is_that_of_its_rows() -> None:
-    one, other = _boxes(12).view(3, 4, 4), _boxes(15, seed=1).view(3, 5, 4)
-    rows = torch.stack([pairwise_iou(a, b) for a, b in zip(one, other, strict=True)])
-    torch.testing.assert_close(pairwise_iou(one, other), rows)
+    first, second = _boxes(12).view(3, 4, 4), _boxes(15, seed=1).view(3, 5, 4)
+    rows = torch.stack([pairwise_iou(a, b) for a, b in zip(first, second, strict=True)])
+    torch.testing.assert_close(pairwise_iou(first, second), rows)
 
 
 def test_offsets_by_hand() -> None:
     reference = torch.tensor([[0.0, 0, 10, 20]])
     box = torch.tensor([[5.0, 10, 15, 50]])
-    offsets = encoded(box, reference, gain=(10.0, 5.0))
+    offsets = encode_boxes(box, reference, gain=(10.0, 5.0))
     torch.testing.assert_close(offsets, torch.tensor([[5.0, 10, 0, 5 * math.log(2)]]))
-    torch.testing.assert_close(decoded(offsets, reference, gain=(10.0, 5.0)), box)
+    torch.testing.assert_close(decode_boxes(offsets, reference, gain=(10.0, 5.0)), box)
 
 
 def test_decoding_turns_encoding_round() -> None:
     boxes, references = _boxes(200), _boxes(200, seed=1)
-    offsets = encoded(boxes, references, gain=(1.0, 1.0))
+    offsets = encode_boxes(boxes, references, gain=(1.0, 1.0))
     torch.testing.assert_close(
-        decoded(offsets, references, gain=(1.0, 1.0)), boxes, atol=1e-3, rtol=1e-4
+        decode_boxes(offsets, references, gain=(1.0, 1.0)), boxes, atol=1e-3, rtol=1e-4
     )
 
 
 def test_a_huge_offset_stays_finite() -> None:
     huge = torch.full((1, 4), 1e4)
-    assert decoded(huge, torch.tensor([[0.0, 0, 8, 8]]), gain=(1.0, 1.0)).isfinite().all()
+    assert decode_boxes(huge, torch.tensor([[0.0, 0, 8, 8]]), gain=(1.0, 1.0)).isfinite().all()
 
 
 def test_clipping_knows_height_from_width() -> None:
     boxes = torch.tensor([[-5.0, -6, 700, 900], [10, 20, 30, 40]])
     expected = torch.tensor([[0.0, 0, 100, 200], [10, 20, 30, 40]])
-    torch.testing.assert_close(clipped(boxes, height=100, width=200), expected)
+    torch.testing.assert_close(clip_boxes(boxes, height=100, width=200), expected)
 
 
 def test_anchors_by_hand() -> None:
     device = torch.device("cpu")
-    made = level_anchors(2, 3, stride=8, size=16.0, ratios=(0.25, 1.0), device=device)
-    assert made.shape == (12, 4)
+    anchors = level_anchors(2, 3, stride=8, size=16.0, ratios=(0.25, 1.0), device=device)
+    assert anchors.shape == (12, 4)
     # The first cell's middle is (4, 4); a ratio of 1/4 is 8 high and 32 wide.
-    torch.testing.assert_close(made[0], torch.tensor([0.0, -12, 8, 20]))
-    torch.testing.assert_close(made[1], torch.tensor([-4.0, -4, 12, 12]))
+    torch.testing.assert_close(anchors[0], torch.tensor([0.0, -12, 8, 20]))
+    torch.testing.assert_close(anchors[1], torch.tensor([-4.0, -4, 12, 12]))
     # Columns run fastest: the last cell is row 1, column 2.
-    torch.testing.assert_close(made[-1], torch.tensor([4.0, 12, 20, 28]))
+    torch.testing.assert_close(anchors[-1], torch.tensor([4.0, 12, 20, 28]))
 
 
-def _greedy(boxes: Tensor, eligible: Tensor, *, threshold: float, kinds: Tensor) -> list[bool]:
-    """The definition: best first, drop what overlaps a kept one of its kind."""
+def _greedy(boxes: Tensor, eligible: Tensor, *, threshold: float, classes: Tensor) -> list[bool]:
+    """Suppress by definition: best first, drop a box that overlaps a kept one of its class."""
     overlaps = pairwise_iou(boxes, boxes)
     kept: list[int] = []
-    for one in range(len(boxes)):
-        clash = [kinds[one] == kinds[k] and overlaps[one, k] > threshold for k in kept]
-        if eligible[one] and not any(clash):
-            kept.append(one)
-    return [one in kept for one in range(len(boxes))]
+    for box in range(len(boxes)):
+        clash = [classes[box] == classes[k] and overlaps[box, k] > threshold for k in kept]
+        if eligible[box] and not any(clash):
+            kept.append(box)
+    return [box in kept for box in range(len(boxes))]
 
 
 @given(
@@ -96,10 +96,10 @@ def test_suppression_is_greedy(number: int, seed: int, threshold: float, side: f
     boxes = _boxes(2 * number, side=side, seed=seed).view(2, number, 4)
     generator = torch.Generator().manual_seed(seed)
     eligible = torch.rand(2, number, generator=generator) < 0.9
-    kinds = torch.randint(2, (2, number), generator=generator)
-    kept = survivors(boxes, eligible, threshold=threshold, kinds=kinds, rounds=number)
+    classes = torch.randint(2, (2, number), generator=generator)
+    kept = nms_mask(boxes, eligible, threshold=threshold, classes=classes, rounds=number)
     for row in range(2):
-        expected = _greedy(boxes[row], eligible[row], threshold=threshold, kinds=kinds[row])
+        expected = _greedy(boxes[row], eligible[row], threshold=threshold, classes=classes[row])
         assert kept[row].tolist() == expected
 
 
@@ -107,14 +107,14 @@ def test_suppression_of_a_chain() -> None:
     """Each box overlaps only the next: every other one stays, at any length of the chain."""
     at = torch.arange(101.0)
     chain = torch.stack([at * 0, at, at * 0 + 1, at + 2], dim=1)[None]
-    everyone = torch.ones(1, 101, dtype=torch.bool)
+    eligible = torch.ones(1, 101, dtype=torch.bool)
     expected = (torch.arange(101) % 2 == 0)[None]
-    assert torch.equal(survivors(chain, everyone, threshold=0.3, rounds=101), expected)
+    assert torch.equal(nms_mask(chain, eligible, threshold=0.3, rounds=101), expected)
     # Too few rounds for the chain: right as far as decided, and nothing kept that should not be.
-    some = survivors(chain, everyone, threshold=0.3)
-    assert torch.equal(some[:, :ROUNDS], expected[:, :ROUNDS])
-    assert not (some & ~expected).any()
-    assert not some[0, -1]
+    kept = nms_mask(chain, eligible, threshold=0.3)
+    assert torch.equal(kept[:, :ROUNDS], expected[:, :ROUNDS])
+    assert not (kept & ~expected).any()
+    assert not kept[0, -1]
 
 
 def test_level_by_size() -> None:
@@ -122,11 +122,11 @@ def test_level_by_size() -> None:
     boxes = torch.stack([sides * 0, sides * 0, sides, sides], dim=1)
     # Lin et al. Eq. 1 with k₀ = 4 for 224 pixels, counted from P2.
     expected = [max(0, min(3, math.floor(4 + math.log2(side / 224)) - 2)) for side in sides]
-    assert level_of(boxes, levels=4, first_size=56.0).tolist() == expected
+    assert pyramid_level(boxes, levels=4, first_size=56.0).tolist() == expected
 
 
 def _interpolated(features: Tensor, y: float, x: float) -> Tensor:
-    """Bilinear between cell middles; 0 more than a cell outside."""
+    """Interpolate between cell centres; 0 more than a cell outside."""
     height, width = features.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return torch.zeros(features.shape[0])
@@ -140,7 +140,7 @@ def _interpolated(features: Tensor, y: float, x: float) -> Tensor:
 
 
 def _slow_roi_align(features: Tensor, box: list[float], *, stride: int, bins: int) -> Tensor:
-    """Every bin the mean of 2×2 points; features [C, H, W] to [bins², C]."""
+    """Average 2×2 points in every bin; features [C, H, W] to [bins², C]."""
     top, left, bottom, right = (side / stride - 0.5 for side in box)
     tall, wide = (bottom - top) / bins, (right - left) / bins
     rows = []
@@ -166,7 +166,7 @@ def test_roi_align_is_the_slow_loop() -> None:
     strides, first_size = (4, 8, 16), 20.0
     pooled = roi_align(pyramid, boxes, strides=strides, first_size=first_size, bins=3)
     assert pooled.shape == (2, 9, 9, 3)
-    level = level_of(boxes, levels=3, first_size=first_size)
+    level = pyramid_level(boxes, levels=3, first_size=first_size)
     assert set(level.flatten().tolist()) == {0, 1, 2}
     for image in range(2):
         for region in range(9):

@@ -13,7 +13,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from ai500.core.errors import DataError
-from ai500.workloads.detection.fusion import fused
+from ai500.workloads.detection.fusion import weighted_boxes_fusion
 from ai500.workloads.detection.mean_average_precision import (
     RECALLS,
     mean_average_precision,
@@ -32,26 +32,26 @@ def _labels(*frames: list[tuple[tuple[int, ...], int]]) -> Floats:
     return labels
 
 
-def _found(*frames: list[tuple[tuple[float, ...], float, int]]) -> Floats:
-    found = np.full((len(frames), 5, 6), -1.0)
+def _detections(*frames: list[tuple[tuple[float, ...], float, int]]) -> Floats:
+    detections = np.full((len(frames), 5, 6), -1.0)
     for frame, rows in enumerate(frames):
         for row, (box, score, kind) in enumerate(rows):
-            found[frame, row] = (*box, score, kind)
-    return found
+            detections[frame, row] = (*box, score, kind)
+    return detections
 
 
 def test_all_found_is_one_and_nothing_found_is_zero() -> None:
     labels = _labels([(ONE, 0), (TWO, 1)], [])
-    everything = _found([(ONE, 0.9, 0), (TWO, 0.4, 1)], [])
+    everything = _detections([(ONE, 0.9, 0), (TWO, 0.4, 1)], [])
     assert mean_average_precision(everything, labels, classes=4) == 1.0
-    assert mean_average_precision(_found([], []), labels, classes=4) == 0.0
+    assert mean_average_precision(_detections([], []), labels, classes=4) == 0.0
 
 
 def test_half_found_by_hand() -> None:
-    """A right one, a wrong one, a right one of three: precision 1, then 2/3, then never."""
+    """Two right and one wrong of three events: precision 1, then 2/3, then never."""
     labels = _labels([(ONE, 0), (TWO, 0)], [(ONE, 0)])
-    found = _found([(ONE, 0.9, 0), (FAR, 0.8, 0), (TWO, 0.7, 0)], [])
-    (curve,) = precision_recall(found, labels, classes=1)
+    detections = _detections([(ONE, 0.9, 0), (FAR, 0.8, 0), (TWO, 0.7, 0)], [])
+    (curve,) = precision_recall(detections, labels, classes=1)
     assert curve is not None
     third, two_thirds = int(np.sum(RECALLS <= 1 / 3)), int(np.sum(RECALLS <= 2 / 3))
     expected = (third + (two_thirds - third) * 2 / 3) / 101
@@ -61,43 +61,43 @@ def test_half_found_by_hand() -> None:
 
 def test_a_second_box_on_one_event_is_wrong() -> None:
     labels = _labels([(ONE, 0)])
-    once_first = _found([(ONE, 0.9, 0), (ONE, 0.8, 0)])
+    once_first = _detections([(ONE, 0.9, 0), (ONE, 0.8, 0)])
     assert mean_average_precision(once_first, labels, classes=1) == 1.0
-    other_first = _found([(FAR, 0.95, 0), (ONE, 0.9, 0)])
+    other_first = _detections([(FAR, 0.95, 0), (ONE, 0.9, 0)])
     assert mean_average_precision(other_first, labels, classes=1) == 0.5
 
 
 def test_the_wrong_class_and_too_little_overlap_are_wrong() -> None:
     labels = _labels([(ONE, 0)])
-    assert mean_average_precision(_found([(ONE, 0.9, 1)]), labels, classes=2) == 0.0
-    exactly_half = _found([((0, 0, 10, 20), 0.9, 0)])
+    assert mean_average_precision(_detections([(ONE, 0.9, 1)]), labels, classes=2) == 0.0
+    exactly_half = _detections([((0, 0, 10, 20), 0.9, 0)])
     assert mean_average_precision(exactly_half, labels, classes=2) == 1.0
-    less = _found([((0, 0, 10, 20.1), 0.9, 0)])
+    less = _detections([((0, 0, 10, 20.1), 0.9, 0)])
     assert mean_average_precision(less, labels, classes=2) == 0.0
 
 
 def test_classes_without_events_do_not_count() -> None:
     labels = _labels([(ONE, 2)])
-    found = _found([(ONE, 0.5, 2), (TWO, 0.9, 1)])
-    assert mean_average_precision(found, labels, classes=4) == 1.0
-    assert [curve is None for curve in precision_recall(found, labels, classes=4)] == [
+    detections = _detections([(ONE, 0.5, 2), (TWO, 0.9, 1)])
+    assert mean_average_precision(detections, labels, classes=4) == 1.0
+    assert [curve is None for curve in precision_recall(detections, labels, classes=4)] == [
         *(True, True, False, True)
     ]
 
 
-def test_no_event_at_all_is_told() -> None:
-    with pytest.raises(DataError, match="none of the 2 labelled samples has a box"):
-        mean_average_precision(_found([], []), _labels([], []), classes=4)
+def test_no_event_at_all_is_an_error() -> None:
+    with pytest.raises(DataError, match="None of the 2 labelled samples has a box"):
+        mean_average_precision(_detections([], []), _labels([], []), classes=4)
 
 
-def _coco_precision(found: Floats, labels: Floats, *, classes: int) -> Floats:
-    """Precision at IoU 0.5, [101, classes], by the field's own program; −1: no event."""
+def _coco_precision(detections: Floats, labels: Floats, *, classes: int) -> Floats:
+    """Return precision at IoU 0.5, [101, classes], by pycocotools; −1: no event."""
     annotations, results = [], []
     for image in range(len(labels)):
         for box in labels[image][labels[image, :, 4] >= 0]:
             number = len(annotations) + 1
             annotations.append(_coco_box(image, box, box[4]) | {"id": number, "iscrowd": 0})
-        for box in found[image][found[image, :, 5] >= 0]:
+        for box in detections[image][detections[image, :, 5] >= 0]:
             results.append(_coco_box(image, box, box[5]) | {"score": box[4]})
     truth = COCO()
     truth.dataset = {
@@ -107,13 +107,13 @@ def _coco_precision(found: Floats, labels: Floats, *, classes: int) -> Floats:
     }
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
-        judged = COCOeval(truth, truth.loadRes(results), "bbox")
-        judged.params.iouThrs = np.array([0.5])
-        judged.params.areaRng, judged.params.areaRngLbl = [[0, 1e10]], ["all"]
-        judged.params.maxDets = [100]
-        judged.evaluate()
-        judged.accumulate()
-    precision: Floats = judged.eval["precision"][0, :, :, 0, 0]
+        evaluation = COCOeval(truth, truth.loadRes(results), "bbox")
+        evaluation.params.iouThrs = np.array([0.5])
+        evaluation.params.areaRng, evaluation.params.areaRngLbl = [[0, 1e10]], ["all"]
+        evaluation.params.maxDets = [100]
+        evaluation.evaluate()
+        evaluation.accumulate()
+    precision: Floats = evaluation.eval["precision"][0, :, :, 0, 0]
     return precision
 
 
@@ -130,7 +130,7 @@ def _coco_box(image: int, box: Floats, kind: float) -> dict[str, Any]:
 def _random_case(draw: np.random.Generator) -> tuple[Floats, Floats]:
     """Whole coordinates and few scores, so that overlaps of exactly a half and ties are common."""
     images = int(draw.integers(1, 6))
-    labels, found = np.full((images, 5, 5), -1.0), np.full((images, 10, 6), -1.0)
+    labels, detections = np.full((images, 5, 5), -1.0), np.full((images, 10, 6), -1.0)
     for image in range(images):
         events = int(draw.integers(0, 6))
         corner = draw.integers(0, 20, (events, 2))
@@ -144,26 +144,26 @@ def _random_case(draw: np.random.Generator) -> tuple[Floats, Floats]:
                 box = labels[image, draw.integers(events)].copy()
                 box[:4] += draw.integers(-2, 3, 4)
                 box[2:4] = np.maximum(box[2:4], box[:2] + 1)
-            found[image, row] = (*box[:4], draw.integers(1, 8) / 8, box[4])
-    return found, labels
+            detections[image, row] = (*box[:4], draw.integers(1, 8) / 8, box[4])
+    return detections, labels
 
 
 def test_it_is_what_pycocotools_computes() -> None:
     draw = np.random.default_rng(0)
     compared = 0
     for _ in range(1000):
-        found, labels = _random_case(draw)
-        theirs = _coco_precision(found, labels, classes=3)
-        for kind, curve in enumerate(precision_recall(found, labels, classes=3)):
+        detections, labels = _random_case(draw)
+        expected = _coco_precision(detections, labels, classes=3)
+        for kind, curve in enumerate(precision_recall(detections, labels, classes=3)):
             if curve is None:
-                assert (theirs[:, kind] == -1).all()
+                assert (expected[:, kind] == -1).all()
             else:
-                np.testing.assert_allclose(curve.precision, theirs[:, kind], rtol=0, atol=1e-12)
+                np.testing.assert_allclose(curve.precision, expected[:, kind], rtol=0, atol=1e-12)
                 compared += 1
     assert compared > 2000
 
 
-def _everyone(members: Floats) -> NDArray[np.bool_]:
+def _all_vote(members: Floats) -> NDArray[np.bool_]:
     return np.ones(members.shape[:2], dtype=np.bool_)
 
 
@@ -171,27 +171,29 @@ def test_fusion_by_hand() -> None:
     """Two of three see it, at scores 0.8 and 0.4: coordinates 2 to 1, score 0.6 · 2/3."""
     members = np.stack(
         [
-            _found([((0, 0, 10, 10), 0.8, 1)]),
-            _found([((0, 0, 10, 13), 0.4, 1), (FAR, 0.3, 2)]),
-            _found([((0, 0, 10, 10), 0.9, 0)]),
+            _detections([((0, 0, 10, 10), 0.8, 1)]),
+            _detections([((0, 0, 10, 13), 0.4, 1), (FAR, 0.3, 2)]),
+            _detections([((0, 0, 10, 10), 0.9, 0)]),
         ]
     )
-    together = fused(members, voters=_everyone(members))
-    expected = _found(
+    together = weighted_boxes_fusion(members, voters=_all_vote(members))
+    expected = _detections(
         [((0, 0, 10, 11), 0.6 * 2 / 3, 1), ((0, 0, 10, 10), 0.9 / 3, 0), (FAR, 0.1, 2)]
     )
     np.testing.assert_allclose(together, expected, atol=1e-12)
 
 
 def test_one_voter_is_taken_at_its_word() -> None:
-    members = np.stack([_found([(ONE, 0.8, 1), (TWO, 0.5, 0)]), _found([(FAR, 0.9, 3)])])
+    members = np.stack([_detections([(ONE, 0.8, 1), (TWO, 0.5, 0)]), _detections([(FAR, 0.9, 3)])])
     voters = np.array([[True], [False]])
-    np.testing.assert_allclose(fused(members, voters=voters), members[0], atol=1e-12)
+    np.testing.assert_allclose(
+        weighted_boxes_fusion(members, voters=voters), members[0], atol=1e-12
+    )
 
 
 def test_nobody_votes_and_nothing_seen_are_empty() -> None:
-    members = np.stack([_found([(ONE, 0.8, 1)], [])])
-    together = fused(members, voters=np.array([[False, True]]))
+    members = np.stack([_detections([(ONE, 0.8, 1)], [])])
+    together = weighted_boxes_fusion(members, voters=np.array([[False, True]]))
     assert (together == -1).all()
 
 
@@ -201,11 +203,13 @@ def test_the_order_of_members_is_no_matter() -> None:
     # Float32 as stored, and scores with many ties: where an order could show.
     members = np.stack(frames).reshape(4, 40, 10, 6).astype(np.float32)
     voters = draw.random((4, 40)) < 0.8
-    together = fused(members, voters=voters)
+    together = weighted_boxes_fusion(members, voters=voters)
     assert together.dtype == np.float32
     for _ in range(10):
         order = draw.permutation(4)
-        np.testing.assert_array_equal(fused(members[order], voters=voters[order]), together)
+        np.testing.assert_array_equal(
+            weighted_boxes_fusion(members[order], voters=voters[order]), together
+        )
 
 
 def test_fusion_beats_each_of_its_members() -> None:
@@ -224,5 +228,7 @@ def test_fusion_beats_each_of_its_members() -> None:
             invented = np.tile(draw.uniform(0, 60, 2), 2) + np.array([0, 0, 12, 12])
             member[frame, 3] = (*invented, draw.uniform(0.1, 0.9), draw.integers(2))
     alone = [mean_average_precision(member, labels, classes=2) for member in members]
-    together = mean_average_precision(fused(members, voters=_everyone(members)), labels, classes=2)
+    together = mean_average_precision(
+        weighted_boxes_fusion(members, voters=_all_vote(members)), labels, classes=2
+    )
     assert together > max(alone) + 0.1

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from ai500.api import Cluster, Config, JobSpec, JobStatus, Setting
+from ai500.api import Cluster, Config, JobSpec, JobStatus, SchedulerContext
 
 
 class OneByOne:
@@ -14,8 +14,8 @@ class OneByOne:
 
     poll_seconds = slowest_poll_seconds = 0.5
 
-    def __init__(self, setting: Setting) -> None:
-        self._launcher = setting.launcher
+    def __init__(self, context: SchedulerContext) -> None:
+        self._launcher = context.launcher
         self._waiting: dict[str, JobSpec] = {}
         self._running: tuple[str, subprocess.Popen[bytes]] | None = None
         self._ended: dict[str, JobStatus] = {}
@@ -79,10 +79,10 @@ class OneByOneKind:
     def survey(self, config: Config) -> Cluster | None:
         return None  # this machine is all there is
 
-    def make(self, setting: Setting) -> OneByOne:
-        return OneByOne(setting)
+    def make(self, context: SchedulerContext) -> OneByOne:
+        return OneByOne(context)
 
-    def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+    def preview(self, context: SchedulerContext, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
         return []  # no scripts
 
 

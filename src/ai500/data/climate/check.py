@@ -1,10 +1,9 @@
-"""Is a folder what the schema says? Every problem, with its year and frame."""
+"""Compares a folder of years with the schema: every problem, with its year and frame."""
 
 from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,28 +11,16 @@ import numpy as np
 
 from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
-from ai500.data.climate.boxes import Problem, box_problems
 from ai500.data.climate.index import FileIndex, digests_of_block, slabs, threads_for
 from ai500.data.climate.schema import CHANNELS, Boxes, Frames, missing_years, year_files
-from ai500.data.climate.years import Chunk, Chunked, Year, open_year
+from ai500.data.climate.years import Chunk, Chunked, Year, box_problems, open_year
 from ai500.data.resumable_work import Progress
+from ai500.data.store import CheckReport, Problem
 
-CHUNKS_A_JOB = 64
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What was looked at, and what is wrong with it."""
-
-    path: Path
-    years: tuple[Year, ...]
-    boxes: int
-    problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
-    """What is right, but slow."""
+CHUNKS_PER_JOB = 64
 
 
-def check_years(path: Path, progress: Progress | None = None) -> Checked:
+def check_years(path: Path, progress: Progress | None = None) -> CheckReport:
     """Read everything once, with all cores; progress is in pieces of work."""
     years: list[Year] = []
     problems: list[Problem] = []
@@ -59,8 +46,21 @@ def check_years(path: Path, progress: Progress | None = None) -> Checked:
     if boxes and count == 0:
         problems.append(Problem("", -1, "no frame of any year has a box: nothing can be learned"))
     problems += _content_problems(path, years, boxes, progress)
-    found = tuple(sorted(set(problems)))
-    return Checked(path, tuple(years), count, found, tuple(_notes(years)))
+    frames = sum(year.count for year in years)
+    return CheckReport(
+        path,
+        summary=(
+            f"{path}: {len(years)} year{'s' * (len(years) != 1)}, {frames} frames, {count} boxes",
+        ),
+        facts={
+            "path": str(path),
+            "years": {year.path.name: year.count for year in years},
+            "frames": frames,
+            "boxes": count,
+        },
+        problems=tuple(sorted(set(problems))),
+        notes=tuple(_notes(years)),
+    )
 
 
 def _without_path(line: str, file: Path) -> str:
@@ -79,36 +79,36 @@ def _size_problems(years: Sequence[Year]) -> Iterator[Problem]:
 
 
 def _notes(years: Sequence[Year]) -> Iterator[str]:
-    """Chunks of several frames: whoever wants one of them has to read and unpack them all."""
-    deep = [year for year in years if year.frames_together > 1]
-    if deep:
-        one = deep[0]
-        several = f"{len(deep)} files have" if len(deep) > 1 else f"{one.path.name} has"
+    """Yield a note on chunks of several frames: all are read and unpacked for one of them."""
+    slow = [year for year in years if year.frames_per_chunk > 1]
+    if slow:
+        first = slow[0]
+        subject = f"{len(slow)} files have" if len(slow) > 1 else f"{first.path.name} has"
         yield (
-            f"{several} chunks of {one.frames_together} frames: training reads frames at random "
-            "and will be slow. This cures a file: h5repack -l "
-            f"images:CHUNK=1x1x{one.height}x{one.width} {one.path.name} repacked.h5"
+            f"{subject} chunks of {first.frames_per_chunk} frames: training reads frames at random "
+            "and will be slow. To repack a file: h5repack -l "
+            f"images:CHUNK=1x1x{first.height}x{first.width} {first.path.name} repacked.h5"
         )
 
 
 def _content_problems(
     path: Path, years: Sequence[Year], boxes: Mapping[Year, Boxes], progress: Progress | None
 ) -> Iterator[Problem]:
-    """Values that are no numbers, chunks that can't be unpacked, frames that have changed."""
-    kept = indexing.load(path, years) or next(indexing.kept(path), None)
-    others = dict(kept.other_files(years)) if kept is not None else {}
-    if kept is not None and kept.origin is not None:
-        yield from (Problem(name, -1, why) for name, why in others.items())
+    """Yield values that are not finite, chunks that can't be unpacked, frames that changed."""
+    index = indexing.load(path, years) or next(indexing.saved(path), None)
+    differing = dict(index.other_files(years)) if index is not None else {}
+    if index is not None and index.origin is not None:
+        yield from (Problem(name, -1, why) for name, why in differing.items())
     jobs: list[Callable[[], list[Problem]]] = []
     for year in years:
-        known = None if kept is None else kept.files.get(year.path.name)
-        if year.path.name in others or year not in boxes:
-            known = None
-        elif known is not None and kept is not None and kept.origin is None:
-            # A person may change their own files; the next run reads them anew.
-            known = known if known.is_of(year) else None
+        recorded = None if index is None else index.files.get(year.path.name)
+        if year.path.name in differing or year not in boxes:
+            recorded = None
+        elif recorded is not None and index is not None and index.origin is None:
+            # Users may change their own files; the next run indexes them again.
+            recorded = recorded if recorded.is_of(year) else None
         try:
-            jobs += _jobs(year, boxes.get(year), known)
+            jobs += _jobs(year, boxes.get(year), recorded)
         except DataError as error:
             yield Problem(year.path.name, -1, _without_path(str(error), year.path))
     pool = concurrent.futures.ThreadPoolExecutor(threads_for(years))
@@ -123,68 +123,69 @@ def _content_problems(
 
 
 def _jobs(
-    year: Year, boxes: Boxes | None, known: FileIndex | None
+    year: Year, boxes: Boxes | None, recorded: FileIndex | None
 ) -> Iterator[Callable[[], list[Problem]]]:
     layout = year.layout
-    if known is None and isinstance(layout, Chunked):
-        # Chunks that were never written hold the fill value: there is nothing to read.
+    if recorded is None and isinstance(layout, Chunked):
+        # Chunks that were never written have the fill value: nothing to read.
         chunks = year.chunks(layout, range(0, year.count, layout.shape[0]))
         written = [chunk for chunk in chunks if chunk.offset is not None]
         if len(written) < len(chunks) and not np.isfinite(layout.fill):
             text = f"{len(chunks) - len(written)} chunks were never written and read as no number"
             yield lambda: [Problem(year.path.name, -1, text)]
-        for first in range(0, len(written), CHUNKS_A_JOB):
-            yield partial(_chunk_problems, year, layout, written[first : first + CHUNKS_A_JOB])
+        for first in range(0, len(written), CHUNKS_PER_JOB):
+            yield partial(_chunk_problems, year, layout, written[first : first + CHUNKS_PER_JOB])
         return
-    for one, first, last in indexing.blocks([year]):
-        yield partial(_block_problems, one, first, last, boxes, known)
+    for _, first, last in indexing.blocks([year]):
+        yield partial(_block_problems, year, first, last, boxes, recorded)
 
 
 def _chunk_problems(year: Year, layout: Chunked, chunks: Sequence[Chunk]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for chunk in chunks:
         frame, channel = chunk.corner[:2]
         try:
             values = year.unpacked(layout, chunk)
         except DataError as error:
-            found.append(Problem(year.path.name, frame, _without_path(str(error), year.path)))
+            problems.append(Problem(year.path.name, frame, _without_path(str(error), year.path)))
             continue
         if np.isfinite(values).all():
             continue
         bad = ~np.isfinite(values[: year.count - frame, : len(CHANNELS) - channel])
-        found += [
-            _not_finite(year, frame + deep, channel + of, count)
-            for deep, of in np.argwhere(bad.any(axis=(2, 3))).tolist()
-            if (count := int(bad[deep, of].sum()))
+        problems += [
+            _not_finite(year, frame + row, channel + field, count)
+            for row, field in np.argwhere(bad.any(axis=(2, 3))).tolist()
+            if (count := int(bad[row, field].sum()))
         ]
-    return found
+    return problems
 
 
 def _block_problems(
-    year: Year, first: int, last: int, boxes: Boxes | None, known: FileIndex | None
+    year: Year, first: int, last: int, boxes: Boxes | None, recorded: FileIndex | None
 ) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
 
-    def look(channel: int, slab: Frames) -> None:
+    def inspect(channel: int, slab: Frames) -> None:
         for row, fields in enumerate(slab):
             for number, field in enumerate(fields):
                 if not np.isfinite(field).all():
                     count = int((~np.isfinite(field)).sum())
-                    found.append(_not_finite(year, first + row, channel + number, count))
+                    problems.append(_not_finite(year, first + row, channel + number, count))
 
     try:
-        if boxes is None or known is None:
+        if boxes is None or recorded is None:
             for channel, slab in slabs(year, first, last):
-                look(channel, slab)
-            return found
-        digests = digests_of_block(year, first, last, boxes=boxes, look=look)
+                inspect(channel, slab)
+            return problems
+        digests = digests_of_block(year, first, last, boxes=boxes, inspect=inspect)
     except DataError as error:
-        return [*found, Problem(year.path.name, first, _without_path(str(error), year.path))]
-    for frame, (one, other) in enumerate(zip(digests, known.digests[first:last], strict=True)):
-        if one != other:
+        return [*problems, Problem(year.path.name, first, _without_path(str(error), year.path))]
+    expected = recorded.digests[first:last]
+    for frame, (digest, known) in enumerate(zip(digests, expected, strict=True), first):
+        if digest != known:
             text = f"has changed: its digest is not the one in {indexing.INDEX}"
-            found.append(Problem(year.path.name, first + frame, text))
-    return found
+            problems.append(Problem(year.path.name, frame, text))
+    return problems
 
 
 def _not_finite(year: Year, frame: int, channel: int, count: int) -> Problem:

@@ -1,6 +1,6 @@
-"""A folder of years as training reads it: the last year validates, the others train.
+"""The store of climate data: a folder of years; the last one validates, the others train.
 
-Of a folder with one year, the last fifth of its frames validates.
+In a folder with one year, the last fifth of its frames validates.
 """
 
 from __future__ import annotations
@@ -11,21 +11,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
+from ai500.data.climate.check import check_years
 from ai500.data.climate.index import Index, Statistics, blocks, digests_of_block, threads_for
-from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames, missing_years, year_files
+from ai500.data.climate.schema import (
+    CHANNELS,
+    CLASSES,
+    MOST_BOXES,
+    Boxes,
+    Frames,
+    missing_years,
+    year_files,
+)
 from ai500.data.climate.years import Places, Year, open_year
-from ai500.data.gather import Empty, Job, read_together
-from ai500.data.resumable_work import Progress
+from ai500.data.gather import Empty, Job, run_in_threads
+from ai500.data.resumable_work import PLAN, Progress
+from ai500.data.store import (
+    CheckReport,
+    Digests,
+    Indices,
+    Normalization,
+    SampleLayout,
+    require_indices,
+)
+from ai500.records import ProblemClass
 
-Indices = NDArray[np.int64]
 VALIDATION_SHARE = 5
-"""Of a folder with one year, one frame in so many, at its end, validates."""
+"""In a folder with one year, one frame in this many, at its end, validates."""
+FRAME_LAYOUT = SampleLayout(
+    "<f4", channels_first=True, label_dtype="<f4", label_shape=(MOST_BOXES, 5)
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +65,11 @@ class ClimateSplit:
     name: str
     parts: tuple[Part, ...]
 
+    layout: ClassVar[SampleLayout] = FRAME_LAYOUT
+
     @property
     def count(self) -> int:
-        """How many frames there are."""
+        """Number of frames."""
         return sum(part.count for part in self.parts)
 
     @property
@@ -59,49 +81,50 @@ class ClimateSplit:
     @cached_property
     def labels(self) -> Boxes:
         """All boxes, float32 [count, 15, 5]."""
-        kept = [part.year.boxes()[part.first : part.first + part.count] for part in self.parts]
-        return np.concatenate(kept)
+        boxes = [part.year.boxes()[part.first : part.first + part.count] for part in self.parts]
+        return np.concatenate(boxes)
 
     def labels_of(self, indices: Indices) -> Boxes:
-        """The boxes of these frames."""
-        self._check(indices)
+        """Read the boxes of these frames."""
+        require_indices(self, indices, folder=self.folder, name=self.name)
         return self.labels[indices]
 
     def rows(self, indices: Indices, *, empty: Empty = np.empty) -> tuple[Frames, Boxes]:
-        """Frames [n, 16, height, width] and their boxes [n, 15, 5], in this order.
+        """Read frames [n, 16, height, width] and their boxes [n, 15, 5], in this order.
 
         Each frame is read once however often it is asked for, each chunk once.
         """
-        self._check(indices)
+        require_indices(self, indices, folder=self.folder, name=self.name)
         height, width, channels = self.shape
         frames = empty((len(indices), channels, height, width), np.dtype(np.float32))
         distinct, first, which = np.unique(indices, return_index=True, return_inverse=True)
-        read_together(self._jobs(distinct, first, frames))
-        again = np.flatnonzero(first[which] != np.arange(len(indices)))
-        read_together(partial(np.copyto, frames[r], frames[first[which[r]]]) for r in again)
+        run_in_threads(self._jobs(distinct, first, frames))
+        repeats = np.flatnonzero(first[which] != np.arange(len(indices)))
+        run_in_threads(partial(np.copyto, frames[r], frames[first[which[r]]]) for r in repeats)
         return frames, self.labels[indices]
 
-    @property
-    def frames_together(self) -> int:
-        """How many frames the largest chunk holds."""
-        return max(part.year.frames_together for part in self.parts)
+    def images_of(self, indices: Indices) -> Frames:
+        """Read the frames alone."""
+        return self.rows(indices)[0]
 
-    def chunk_numbers(self, indices: Indices) -> Indices:
-        """Which chunk, counted over all years, holds each frame: those of one are read together."""
+    def storage_chunks(self, indices: Indices) -> Indices | None:
+        """Return the HDF5 chunk, counted over all years, of each frame: each is unpacked once."""
+        if all(part.year.frames_per_chunk == 1 for part in self.parts):
+            return None
         numbers: list[Indices] = []
         begin = 0
         for part in self.parts:
             position = np.arange(part.first, part.first + part.count, dtype=np.int64)
-            numbers.append(begin + position // part.year.frames_together)
+            numbers.append(begin + position // part.year.frames_per_chunk)
             begin = int(numbers[-1][-1]) + 1
         return np.concatenate(numbers)[indices]
 
     def path_of(self, number: int) -> Path:
-        """The file that holds a frame."""
+        """Return the file that holds a frame."""
         return self.parts[self._place(number)[0]].year.path
 
     def _place(self, number: int) -> tuple[int, int]:
-        """Which part a frame is in, and its position in that file."""
+        """Return the part that a frame is in, and its position in that file."""
         which = 0
         while number >= self.parts[which].count:
             number -= self.parts[which].count
@@ -115,61 +138,68 @@ class ClimateSplit:
             places[which].append((position, row))
         return [
             job
-            for part, wanted in zip(self.parts, places, strict=True)
-            if wanted
-            for job in part.year.jobs(wanted, out)
+            for part, frames in zip(self.parts, places, strict=True)
+            if frames
+            for job in part.year.jobs(frames, out)
         ]
-
-    def _check(self, indices: Indices) -> None:
-        if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < self.count:
-            raise DataError(
-                f"{self.folder}: frames {indices.min()} to {indices.max()} asked for, split "
-                f"{self.name!r} has 0 to {self.count - 1}. Is this the data of the bootstrap?"
-            )
 
 
 @dataclass
 class ClimateStore:
-    """A folder of years; frames' digests, identity and statistics come from its index."""
+    """A folder of years; digests, identity and statistics come from its index."""
 
     path: Path
     years: tuple[Year, ...]
     splits: dict[str, ClimateSplit]
     _index: Index | None = field(default=None, repr=False)
 
-    name = "extreme weather"
-    classes = CLASSES
+    name: ClassVar[str] = "extreme weather"
+    classes: ClassVar[tuple[str, ...]] = CLASSES
+    preparation: ClassVar[str | None] = "index and statistics of the years"
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        """Return True where the folder holds years of climate data, finished or not."""
+        return bool(year_files(path)) or _is_unfinished(path)
 
     @classmethod
     def open(cls, path: Path) -> ClimateStore:
-        """Hold every file against the schema, and a generator's against its index; no frame."""
+        """Compare the files with the schema, and generated ones with their index; no frame."""
+        _require_finished(path)
         files = year_files(path)
         if not files:
             raise DataError(
-                f"{path}: has no files of the ExtremeWeather schema, such as climo_1979.h5. "
-                "`ai500 data generate --workload extreme_weather` makes learnable ones."
+                f"{path}: has no files of the ExtremeWeather schema, such as climo_1979.h5.",
+                path=path,
+                remedy="`ai500 data generate --workload extreme_weather` makes learnable ones.",
             )
         years = tuple(open_year(file) for file in files.values())
         _require_alike(path, years)
         store = cls(path, years, _splits(path, years))
-        # Where a person's own files have changed, what was known of them is void: None.
+        # None where a user's own files have changed: their index is stale.
         store._index = indexing.load(path, years)
         if store._index is not None:
             _require_same_files(path, store._index, years)
         return store
 
+    @classmethod
+    def check(cls, path: Path, progress: Progress | None = None) -> CheckReport:
+        """Read every year and report every problem."""
+        _require_finished(path)
+        return check_years(path, progress)
+
     @property
     def index(self) -> Index:
-        """What the one pass over the files found; the pass itself where nobody made it yet."""
+        """Digests and statistics of the files, computed at first use."""
         if self._index is None:
-            self.make_index()
+            self.prepare()
         assert self._index is not None
         return self._index
 
-    def make_index(self, progress: Progress | None = None) -> None:
-        """The pass over all files, unless it was made; progress is in frames.
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Compute the index in one pass over all files, unless it exists; progress is in frames.
 
-        Refuses what can't be trained on: values that are no numbers, and unusable boxes.
+        Raises `DataError` for values that are not finite and for boxes that can't be trained on.
         """
         if self._index is not None:
             return
@@ -189,28 +219,54 @@ class ClimateStore:
         """Mean and standard deviation of each channel over the training frames."""
         return self.index.statistics
 
-    def digests(self, split: str) -> list[str]:
-        """Of each frame of a split, as the index has them."""
-        return [
+    def normalization(self) -> Normalization:
+        """Return mean and standard deviation of each channel over the training frames."""
+        return self.statistics.mean, self.statistics.deviation
+
+    def digests(self, split: str) -> Digests:
+        """Return the digest of every frame of a split, as the index has it."""
+        hexadecimal = "".join(
             digest
             for part in self.splits[split].parts
             for digest in self.index.files[part.year.path.name].digests[
                 part.first : part.first + part.count
             ]
-        ]
+        )
+        return np.frombuffer(bytes.fromhex(hexadecimal), dtype="<u8")
+
+    def require_fit(self, problem_class: ProblemClass) -> None:
+        """Raise `DataError` where frames have another size, or a split has no box at all."""
+        # Frames are never cropped, and quality is undefined without an event to detect.
+        _, height, width = problem_class.input_shape
+        shape = self.splits["train"].shape
+        if shape[:2] != (height, width):
+            raise DataError(
+                f"{self.path}: its frames are {shape[0]}×{shape[1]}; class {problem_class.name} "
+                f"needs {height}×{width}.",
+                path=self.path,
+                remedy="Choose another --class.",
+            )
+        for name, split in self.splits.items():
+            if not (split.labels[..., 4] >= 0).any():
+                raise DataError(
+                    f"{self.path}: its {split.count} {name} frames have no box at all: there is "
+                    "nothing to learn or to detect.",
+                    path=self.path,
+                    remedy=f"Run `ai500 data check {self.path}`.",
+                )
 
     def verify(self, progress: Progress | None = None) -> None:
-        """Read again the files whose size or time differ from the index's; progress in frames.
+        """Read again the files whose size or time differ from the index's; progress is in frames.
 
         `ai500 data check` reads every file.
         """
-        self.make_index(progress)
+        self.prepare(progress)
         changed = [y for y in self.years if not self.index.files[y.path.name].is_of(y)]
         if changed:
-            self._hold_against_digests(changed, progress)
-            self._stamp(changed)
+            self._verify_years(changed, progress)
+            self._update_times(changed)
 
-    def _hold_against_digests(self, years: Sequence[Year], progress: Progress | None) -> None:
+    def _verify_years(self, years: Sequence[Year], progress: Progress | None) -> None:
         boxes = {year: year.boxes() for year in years}
         done, total = 0, sum(year.count for year in years)
 
@@ -230,8 +286,8 @@ class ClimateStore:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _stamp(self, years: Sequence[Year]) -> None:
-        """Note that these files, as they are now, hold what the index says."""
+    def _update_times(self, years: Sequence[Year]) -> None:
+        """Save the present size and time of files whose contents the index describes."""
         files = dict(self.index.files)
         for year in years:
             files[year.path.name] = dataclasses.replace(
@@ -241,22 +297,40 @@ class ClimateStore:
         indexing.save(self.path, self._index)
 
 
-def _compare(year: Year, first: int, found: list[str], expected: Sequence[str]) -> None:
-    for row, (one, other) in enumerate(zip(found, expected, strict=True)):
-        if one != other:
+def _is_unfinished(path: Path) -> bool:
+    building = (path / PLAN).exists() and not (path / indexing.INDEX).exists()
+    return building and (any(path.glob("*.h5")) or any(path.glob("*.h5.part")))
+
+
+def _require_finished(path: Path) -> None:
+    if _is_unfinished(path):
+        raise DataError(
+            f"{path}: is unfinished climate data.",
+            path=path,
+            remedy="Run the same `ai500 data generate` again: it resumes.",
+        )
+
+
+def _compare(year: Year, first: int, digests: list[str], expected: Sequence[str]) -> None:
+    for row, (digest, recorded) in enumerate(zip(digests, expected, strict=True)):
+        if digest != recorded:
             raise DataError(
-                f"{year.path}: frame {first + row} is corrupt: it and its boxes have digest {one}, "
-                f"{indexing.INDEX} says {other}. Make or copy the file again."
+                f"{year.path}: frame {first + row} is corrupt: it and its boxes have digest "
+                f"{digest}, {indexing.INDEX} says {recorded}.",
+                path=year.path,
+                remedy="Make or copy the file again.",
             )
 
 
 def _require_same_files(folder: Path, index: Index, years: Sequence[Year]) -> None:
-    others = [f"{name} {why}" for name, why in index.other_files(years)]
-    if others:
+    differences = [f"{name} {why}" for name, why in index.other_files(years)]
+    if differences:
         raise DataError(
-            f"{folder}: {'; '.join(others)}. The folder is not the generated data of its index. "
-            f"Put back what is missing and move away what is strange, or delete {indexing.INDEX} "
-            "if the files are your own."
+            f"{folder}: {'; '.join(differences)}. The folder is not the generated data of its "
+            "index.",
+            path=folder,
+            remedy="Put back missing files and move away unknown ones, or delete "
+            f"{indexing.INDEX} if the files are your own.",
         )
 
 
@@ -265,15 +339,16 @@ def _require_alike(folder: Path, years: Sequence[Year]) -> None:
     for year in years:
         sizes.setdefault((year.height, year.width), year.path.name)
     if len(sizes) > 1:
-        told = ", ".join(f"{name} has {high}×{wide}" for (high, wide), name in sizes.items())
-        raise DataError(f"{folder}: frames of one data set have one size: {told}.")
+        examples = ", ".join(f"{name} has {high}×{wide}" for (high, wide), name in sizes.items())
+        raise DataError(f"{folder}: frames of one data set have one size: {examples}.", path=folder)
     missing = missing_years([year.year for year in years])
     if missing:
         raise DataError(
             f"{folder}: the year{'s' if len(missing) > 1 else ''} "
             f"{', '.join(map(str, missing))} between {years[0].year} and {years[-1].year} "
-            f"{'are' if len(missing) > 1 else 'is'} missing. Add the files, or move those on "
-            "one side of the gap to another folder."
+            f"{'are' if len(missing) > 1 else 'is'} missing.",
+            path=folder,
+            remedy="Add the files, or move those on one side of the gap to another folder.",
         )
 
 
@@ -283,13 +358,15 @@ def _splits(folder: Path, years: tuple[Year, ...]) -> dict[str, ClimateSplit]:
         train = tuple(Part(year, 0, year.count) for year in years[:-1])
         validation = Part(last, 0, last.count)
     else:
-        held = -(-last.count // VALIDATION_SHARE)
-        if held == last.count:
+        held_out = -(-last.count // VALIDATION_SHARE)
+        if held_out == last.count:
             raise DataError(
-                f"{last.path}: one frame is too few: some train, some validate. Add frames."
+                f"{last.path}: one frame can't both train and validate.",
+                path=last.path,
+                remedy="Add frames.",
             )
-        train = (Part(last, 0, last.count - held),)
-        validation = Part(last, last.count - held, held)
+        train = (Part(last, 0, last.count - held_out),)
+        validation = Part(last, last.count - held_out, held_out)
     return {
         "train": ClimateSplit(folder, "train", train),
         "validation": ClimateSplit(folder, "validation", (validation,)),

@@ -1,15 +1,15 @@
-"""One file of the data set: its frames are read straight from the disk where their layout allows.
+"""One file of the data set: reading its frames, and comparing its boxes with the schema.
 
-h5py lets one thread of a process read at a time. A contiguous data set is one run of bytes, and a
-chunk is another: both are read here by `pread` from several threads, chunks are inflated by several
-threads, and the library is asked only where they lie. Layouts that are neither go through it.
+h5py lets one thread of a process read at a time. A contiguous data set is one run of bytes, and so
+is a chunk: both are read by `pread` and inflated in several threads, and h5py only says where they
+lie. Other layouts are read through h5py.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,32 +22,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
-from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames, hdf5, year_of
+from ai500.data.climate.schema import CHANNELS, CLASSES, MOST_BOXES, Boxes, Frames, hdf5, year_of
 from ai500.data.gather import Job
+from ai500.data.store import Problem
 
+# Bytes of a frame that one thread reads: a batch of four is shared evenly among sixteen threads.
 BLOCK_BYTES = 1 << 23
-"""Of a frame, read by one thread: a batch of four is shared out evenly among sixteen."""
 EVERY_CHANNEL = range(len(CHANNELS))
+PROBLEMS_SHOWN = 3
+COPY_AGAIN = "Copy the file again."
 Places = list[tuple[int, int]]
-"""Position in the file, and row of the array it goes to."""
+"""Positions in the file, each with the row of the array that it is read into."""
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Chunked:
-    """Chunks of this shape, through these filters, in the order they were applied."""
+    """A layout in chunks of one shape."""
 
     shape: tuple[int, int, int, int]
     filters: tuple[str, ...]
+    """Names of the filters, in the order in which they were applied."""
     fill: float
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One chunk: its first frame, channel, row and column, and where it lies."""
+    """One chunk of a file."""
 
     corner: tuple[int, ...]
+    """Its first frame, channel, row and column."""
     offset: int | None
-    """None: it was never written, all its values are the fill value."""
+    """First byte in the file; None: never written, all values are the fill value."""
     size: int
     mask: int
     """Bits of the filters that were not applied."""
@@ -55,7 +61,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Year:
-    """What a file holds and how it lies there; opening it reads no frame."""
+    """Contents and layout of a file; opening it reads no frame."""
 
     path: Path
     year: int
@@ -65,38 +71,40 @@ class Year:
     bytes: int
     modified_ns: int
     layout: int | Chunked | None
-    """Offset of contiguous frames, or their chunks; None: only the library can read them."""
+    """Offset of contiguous frames, or their chunks; None: only h5py can read them."""
 
     @property
     def frame_bytes(self) -> int:
         return 4 * len(CHANNELS) * self.height * self.width
 
     @property
-    def frames_together(self) -> int:
-        """How many frames a chunk holds: whoever reads one may as well read the others."""
+    def frames_per_chunk(self) -> int:
+        """Number of frames that are stored, and so best read, together."""
         return self.layout.shape[0] if isinstance(self.layout, Chunked) else 1
 
     def boxes(self) -> Boxes:
-        """All boxes of the year, float32 [N, 15, 5]."""
+        """Read all boxes of the year, float32 [N, 15, 5]."""
         with opened(self.path) as file:
             try:
                 return np.asarray(file["boxes"][:], dtype=np.float32)
             except OSError as error:
                 raise DataError(
-                    f"{self.path}: `boxes` cannot be read ({error}). Copy the file again."
+                    f"{self.path}: `boxes` cannot be read ({error}).",
+                    path=self.path,
+                    remedy=COPY_AGAIN,
                 ) from error
 
     def jobs(self, places: Places, out: Frames, channels: range = EVERY_CHANNEL) -> Iterator[Job]:
-        """What puts frames into rows of `out`: jobs for any order and any thread.
+        """Yield jobs that read frames into rows of `out`, in any order and any thread.
 
-        Only chunks can be read for some `channels` alone.
+        Only a chunked layout can be read for some `channels` alone.
         """
         if isinstance(self.layout, int):
             yield from self._contiguous(self.layout, places, out)
         elif self.layout is not None:
             yield from self._chunked(self.layout, places, out, channels)
         else:
-            yield lambda: self._by_library(sorted(places), out)
+            yield lambda: self._read_by_h5py(sorted(places), out)
 
     def _contiguous(self, offset: int, places: Places, out: Frames) -> Iterator[Job]:
         for position, row in places:
@@ -113,71 +121,77 @@ class Year:
                 while target:
                     read = os.preadv(descriptor, [target], offset)
                     if not read:
-                        raise DataError(f"{self.path}: ends too early: the file was cut off.")
+                        raise DataError(
+                            f"{self.path}: ends too early: the file was cut off.", path=self.path
+                        )
                     target, offset = target[read:], offset + read
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise DataError(f"{self.path}: cannot read this file: {error.strerror}.") from error
+            raise DataError(
+                f"{self.path}: cannot read this file: {error.strerror}.", path=self.path
+            ) from error
 
     def _chunked(
         self, layout: Chunked, places: Places, out: Frames, channels: range
     ) -> Iterator[Job]:
-        deep = layout.shape[0]
-        together: dict[int, Places] = {}
+        depth = layout.shape[0]
+        by_first: dict[int, Places] = {}
         for position, row in places:
-            together.setdefault(position // deep * deep, []).append((position, row))
-        for chunk in self.chunks(layout, sorted(together), channels):
-            wanted, corner = together[chunk.corner[0]], chunk.corner[1:]
-            place = (corner[0] - channels.start, *corner[1:])
-            yield partial(self._bring, layout, chunk, wanted, out, place)
+            by_first.setdefault(position // depth * depth, []).append((position, row))
+        for chunk in self.chunks(layout, sorted(by_first), channels):
+            corner = chunk.corner[1:]
+            origin = (corner[0] - channels.start, *corner[1:])
+            yield partial(self._read_chunk, layout, chunk, by_first[chunk.corner[0]], out, origin)
 
     def chunks(
         self, layout: Chunked, firsts: Iterable[int], channels: range = EVERY_CHANNEL
     ) -> list[Chunk]:
-        """The chunks of the frames from each of `firsts` on, in the order they have on disk."""
+        """Look up the chunks whose first frame is in `firsts`, in their order on disk."""
         sizes = (channels, range(self.height), range(self.width))
         steps = [size[::step] for size, step in zip(sizes, layout.shape[1:], strict=True)]
         with opened(self.path) as file, _intact(self.path, "its chunk index"):
             lookup = file["images"].id.get_chunk_info_by_coord
-            found = []
+            chunks = []
             for corner in (corner for first in firsts for corner in product([first], *steps)):
-                where = lookup(corner)
-                found.append(Chunk(corner, where.byte_offset, where.size, where.filter_mask))
-        return sorted(found, key=lambda chunk: chunk.offset or 0)
+                entry = lookup(corner)
+                chunks.append(Chunk(corner, entry.byte_offset, entry.size, entry.filter_mask))
+        return sorted(chunks, key=lambda chunk: chunk.offset or 0)
 
     def unpacked(self, layout: Chunked, chunk: Chunk) -> NDArray[np.float32]:
-        """The values of a chunk that was written."""
+        """Read and unpack a chunk that was written."""
         raw = np.empty(chunk.size, np.uint8)
         self._pread(raw.data, chunk.offset or 0)
         try:
-            return _undone(raw.data, layout, mask=chunk.mask)
+            return _undo_filters(raw.data, layout, mask=chunk.mask)
         except (zlib.error, ValueError) as error:
             raise DataError(
                 f"{self.path}: frame {chunk.corner[0]} is corrupt: its chunk cannot be unpacked "
-                f"({error}). Copy the file again."
+                f"({error}).",
+                path=self.path,
+                remedy=COPY_AGAIN,
             ) from error
 
-    def _bring(
+    def _read_chunk(
         self,
         layout: Chunked,
         chunk: Chunk,
-        wanted: Places,
+        places: Places,
         out: Frames,
-        place: tuple[int, ...],
+        origin: tuple[int, ...],
     ) -> None:
-        """Bring one chunk to its place in every row that wants a part of it."""
+        """Read one chunk into every row that needs a part of it."""
         area = tuple(
-            slice(first, first + step) for first, step in zip(place, layout.shape[1:], strict=True)
+            slice(first, first + step) for first, step in zip(origin, layout.shape[1:], strict=True)
         )
         if chunk.offset is not None and not layout.filters and layout.shape[1:] == out.shape[1:]:
-            # Whole rows as they are: no detour through a chunk of our own.
-            for position, row in wanted:
+            # Rows are stored as they are needed: read them without a buffer in between.
+            for position, row in places:
                 offset = chunk.offset + (position - chunk.corner[0]) * out[row].nbytes
                 self._pread(out[row].reshape(-1).view(np.uint8).data, offset)
             return
         values = None if chunk.offset is None else self.unpacked(layout, chunk)
-        for position, row in wanted:
+        for position, row in places:
             target = out[row][area]
             if values is None:
                 target[:] = layout.fill
@@ -185,23 +199,25 @@ class Year:
                 inside = tuple(slice(size) for size in target.shape)
                 target[:] = values[position - chunk.corner[0]][inside]
 
-    def _by_library(self, places: Places, out: Frames) -> None:
+    def _read_by_h5py(self, places: Places, out: Frames) -> None:
         with opened(self.path) as file:
             images = file["images"]
             try:
                 for position, row in places:
                     images.read_direct(out, np.s_[position], np.s_[row])
             except OSError as error:
-                raise DataError(f"{self.path}: cannot read frame {position}: {error}.") from error
+                raise DataError(
+                    f"{self.path}: cannot read frame {position}: {error}.", path=self.path
+                ) from error
 
 
-def _undone(raw: memoryview | bytes, layout: Chunked, *, mask: int) -> NDArray[np.float32]:
-    """The filters undone in reverse; a bit of `mask` says that one was not applied."""
+def _undo_filters(raw: memoryview | bytes, layout: Chunked, *, mask: int) -> NDArray[np.float32]:
+    """Undo the filters in reverse order; a bit of `mask` marks a filter that was not applied."""
     for number, name in reversed(list(enumerate(layout.filters))):
         if mask >> number & 1:
             continue
         if name == "gzip":
-            # At its whole size from the start: grown piece by piece it would be copied once more.
+            # With the final size known, zlib does not grow, and so copy, its buffer.
             raw = zlib.decompress(raw, bufsize=4 * prod(layout.shape))
         else:
             values = np.empty((prod(layout.shape), 4), np.uint8)
@@ -212,7 +228,7 @@ def _undone(raw: memoryview | bytes, layout: Chunked, *, mask: int) -> NDArray[n
 
 
 def opened(path: Path) -> Any:
-    """The file through h5py, or an error that says what is wrong with it."""
+    """Open a file with h5py; raise `DataError` where it is damaged."""
     library = hdf5()
     try:
         return library.File(path, "r")
@@ -224,24 +240,28 @@ def opened(path: Path) -> Any:
             why = "is no HDF5 file"
         else:
             why = f"cannot be opened ({error})"
-        raise DataError(f"{path}: {why}. Copy or download it again.") from error
+        raise DataError(
+            f"{path}: {why}.", path=path, remedy="Copy or download it again."
+        ) from error
 
 
 @contextmanager
-def _intact(path: Path, what: str) -> Iterator[None]:
-    """What the library says of damage inside a file, in many classes, as one error."""
+def _intact(path: Path, part: str) -> Iterator[None]:
+    """Turn the many errors that h5py raises for damage inside a file into `DataError`."""
     try:
         yield
     except (RuntimeError, OSError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: {what} is corrupt ({error}). Copy the file again.") from error
+        raise DataError(
+            f"{path}: {part} is corrupt ({error}).", path=path, remedy=COPY_AGAIN
+        ) from error
 
 
 def open_year(path: Path) -> Year:
-    """A file of the data set, its two data sets held against the schema."""
+    """Open a file of the data set and compare its two data sets with the schema."""
     with opened(path) as file, _intact(path, "its table of contents"):
         problems = list(_schema_problems(file))
         if problems:
-            raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
+            raise DataError("\n".join(f"{path}: {problem}" for problem in problems), path=path)
         images = file["images"]
         count, _, height, width = images.shape
         stat = path.stat()
@@ -281,7 +301,7 @@ def _schema_problems(file: Any) -> Iterator[str]:
 
 
 def _layout(images: Any) -> int | Chunked | None:
-    """How the frames lie, where that can be read without the library."""
+    """Return the frames' layout; None where only h5py can read it."""
     properties = images.id.get_create_plist()
     if images.dtype != np.dtype("<f4") or properties.get_external_count():
         return None
@@ -293,3 +313,63 @@ def _layout(images: Any) -> int | Chunked | None:
     if any(code not in names for code in codes):
         return None
     return Chunked(images.chunks, tuple(names[code] for code in codes), float(images.fillvalue))
+
+
+def box_problems(year: Year, boxes: Boxes) -> Iterator[Problem]:
+    """Yield the boxes that the schema does not allow."""
+    south, west, north, east, kind = np.moveaxis(boxes, -1, 0)
+    padding = _is_padding(boxes)
+    after_padding = np.zeros_like(padding)
+    after_padding[:, 1:] = np.logical_or.accumulate(padding, axis=1)[:, :-1]
+    with np.errstate(invalid="ignore"):
+        whole = (boxes == np.floor(boxes)).all(axis=-1)
+        inside = (south >= 0) & (west >= 0) & (north <= year.height) & (east <= year.width)
+        classed = (kind >= 0) & (kind < len(CLASSES))
+        sized = (south < north) & (west < east)
+    yield from _problems(year, boxes, whole, "is not of whole numbers")
+    outside = f"lies outside the frame of {year.height}×{year.width}"
+    yield from _problems(year, boxes, inside, outside)
+    yield from _problems(year, boxes, sized, "is inverted or empty")
+    yield from _problems(year, boxes, classed, f"has no class of 0 to {len(CLASSES) - 1}")
+    yield from _problems(year, boxes, ~after_padding, "comes after a row of padding (−1)")
+
+
+def unusable_boxes(year: Year, boxes: Boxes) -> Iterator[Problem]:
+    """Yield the boxes that can't be trained on: no area, wholly outside, of no class.
+
+    Fractions, boxes that cross an edge and padding between boxes do no harm.
+    """
+    south, west, north, east, kind = np.moveaxis(boxes, -1, 0)
+    with np.errstate(invalid="ignore"):
+        sized = (south < north) & (west < east) & np.isfinite(boxes).all(axis=-1)
+        inside = (north > 0) & (east > 0) & (south < year.height) & (west < year.width)
+        classed = np.isin(kind, np.arange(len(CLASSES)))
+    yield from _problems(year, boxes, sized, "is inverted or empty")
+    outside = f"lies wholly outside the frame of {year.height}×{year.width}"
+    yield from _problems(year, boxes, inside | ~sized, outside)
+    yield from _problems(year, boxes, classed, f"has no class of 0 to {len(CLASSES) - 1}")
+
+
+def require_usable_boxes(folder: Path, boxes: Mapping[Year, Boxes]) -> None:
+    """Raise `DataError` with the first boxes that can't be trained on."""
+    problems = sorted(p for year, rows in boxes.items() for p in unusable_boxes(year, rows))
+    if problems:
+        examples = "\n  ".join(map(str, problems[:PROBLEMS_SHOWN]))
+        more = len(problems) - PROBLEMS_SHOWN
+        raise DataError(
+            f"{folder}: boxes that can't be trained on:\n  {examples}\n"
+            + (f"… and {more} more." if more > 0 else ""),
+            path=folder,
+            remedy=f"Correct the files; `ai500 data check {folder}` lists all.",
+        )
+
+
+def _is_padding(boxes: Boxes) -> Flags:
+    padding: Flags = (boxes == -1).all(axis=-1)
+    return padding
+
+
+def _problems(year: Year, boxes: Boxes, good: Flags, text: str) -> Iterator[Problem]:
+    for frame, row in np.argwhere(~good & ~_is_padding(boxes)).tolist():
+        values = ", ".join(f"{value:g}" for value in boxes[frame, row])
+        yield Problem(year.path.name, frame, f"box {row} ({values}) {text}")

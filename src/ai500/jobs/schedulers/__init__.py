@@ -1,4 +1,4 @@
-"""Schedulers: who runs the members' jobs. Three verbs, each for all jobs at once."""
+"""Schedulers: run the members' jobs. Each method handles all jobs of a trial in one call."""
 
 from __future__ import annotations
 
@@ -14,100 +14,100 @@ from ai500.jobs.launchers import Launcher
 from ai500.records import Cluster, JobState, Plan, Share
 
 ATTEMPT_MARK = "=== ai500: attempt "
-"""Begins the part of a job's log that belongs to one attempt."""
+"""First characters of the line that opens an attempt in a job's log."""
 
 
 class SchedulerUnavailableError(JobError):
-    """The scheduler does not answer now; it may later, and its jobs go on meanwhile."""
+    """The scheduler does not respond; its jobs may still be running."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One process's job: a command, where its output goes, and the slots it was given."""
+    """The job of one process: its command, environment, log and slots."""
 
-    member: int
+    members: tuple[int, ...]
+    """Members that the process trains: one, or several that share an accelerator [D11]."""
     attempt: int
     command: tuple[str, ...]
-    """The same words for every member: which one it is, the environment says."""
+    """Argument words, equal for all members; the environment names the member."""
     environment: Mapping[str, str]
     log: Path
     shares: tuple[Share, ...]
-    others: tuple[int, ...] = ()
-    """Members that the same process trains [D11]."""
 
     @property
-    def members(self) -> tuple[int, ...]:
-        """All that the job trains."""
-        return (self.member, *self.others)
+    def member(self) -> int:
+        """The first member, which names the job."""
+        return self.members[0]
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What the scheduler knows of a job."""
+    """State of a job as reported by the scheduler."""
 
     state: JobState
     exit_code: int | None = None
     reason: str | None = None
-    """Why it waits or has ended, in the scheduler's own words."""
+    """Reason for waiting or for the end, in the scheduler's own words."""
     restarts: int | None = None
-    """How often the scheduler has put it back by itself; None: it does not say."""
+    """Number of times the scheduler requeued the job; None if it does not report that."""
 
 
 class Scheduler(Protocol):
-    """Runs jobs and tells their states."""
+    """Runs jobs and reports their states."""
 
     poll_seconds: float
+    """Shortest interval between polls, in seconds."""
     slowest_poll_seconds: float
-    """How often it is asked, and how rarely when nothing changes."""
+    """Longest interval between polls, in seconds, reached while nothing changes."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Take all jobs; ids in the same order."""
+        """Submit all jobs; return their ids in the same order."""
 
     def submitted_before(self) -> dict[int, str]:
-        """Member → id of jobs that an earlier controller handed over, told or not."""
+        """Return member → id of jobs that earlier controllers submitted, recorded or not."""
 
     def follow(self) -> None:
-        """A controller begins to follow the jobs of this trial, its own and those before."""
+        """Prepare to follow the trial's jobs, including those of earlier controllers."""
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """The states of all these jobs in one call; an id nobody knows is `lost`."""
+        """Return the states of all these jobs in one call; an unknown id is `lost`."""
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """End these jobs, waiting until they are gone."""
+        """Cancel these jobs and wait until they have ended."""
 
     def close(self) -> None:
-        """The controller goes away; jobs that outlive it are left alone."""
+        """Release the controller's resources; jobs that outlive it keep running."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a scheduler is made for: one trial of one run."""
+class SchedulerContext:
+    """The trial of a run that a scheduler works for."""
 
     config: Config
     plan: Plan
     trial: Path
-    """The trial's folder; the scheduler may keep a folder of its own there."""
+    """The trial's folder; the scheduler may keep a subfolder of its own there."""
     name: str
-    """Names the run to the scheduler's users; unique to this run folder and trial."""
+    """Job name, unique to this run folder and trial."""
     launcher: Launcher
 
 
 class SchedulerKind(Protocol):
-    """A kind of scheduler, as plugins offer it: `scheduler.kind` names it."""
+    """A kind of scheduler, selected by `scheduler.kind`: built in, or from a plugin."""
 
     outlives_controller: bool
-    """Its jobs go on when the process that submitted them ends."""
+    """True if jobs keep running after the process that submitted them has ended."""
     controller_places_data: bool
-    """The controller is on the node itself and stages there; otherwise the jobs do."""
+    """True if the controller stages data on the node itself; otherwise each job does."""
 
     def survey(self, config: Config) -> Cluster | None:
-        """The cluster as the scheduler tells it; None: this machine is all there is."""
+        """Return the cluster that the scheduler manages; None for this machine alone."""
 
-    def make(self, setting: Setting) -> Scheduler:
-        """A scheduler for one trial."""
+    def make(self, context: SchedulerContext) -> Scheduler:
+        """Make the scheduler of one trial."""
 
-    def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
-        """What it would submit, as (name, text); nothing where there are no scripts."""
+    def preview(self, context: SchedulerContext, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+        """Return the batch scripts that would be submitted, as (name, text)."""
 
 
 def load_scheduler(name: str) -> SchedulerKind:

@@ -1,4 +1,4 @@
-"""The local scheduler: one process group per member on this machine, as many as slots allow."""
+"""The local scheduler: one process group per job on this machine, as many as slots allow."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ai500.core.atomic import explaining_write_errors
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.jobs.launchers import RUNTIMES, Launcher
 from ai500.jobs.node_agent import DIE_WITH_PARENT
-from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, Setting
+from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, SchedulerContext
 from ai500.records import Cluster
 
-GRACE_SECONDS = 15.0
+GRACE_SECONDS = 15.0  # for a cancelled worker to write its checkpoint
 
 
 class LocalScheduler:
     """Starts a job when the slots of its mapping are free; later waves wait for them [D13].
 
-    Jobs live and die with this process: each is a session of its own that is killed whole, the
-    kernel kills it with this process, and torchrun's ranks with torchrun.
+    Jobs end with this process: each runs in a session of its own that is killed as a whole, the
+    kernel kills it when this process dies, and torchrun's ranks when torchrun dies.
     """
 
     poll_seconds = 0.5
-    slowest_poll_seconds = 0.5  # a look costs nothing, and a late one is time in the window
+    slowest_poll_seconds = 0.5  # a poll is cheap, and its delay counts as training time
 
     def __init__(self, launcher: Launcher, *, jobs_per_slot: int = 1) -> None:
         self._launcher = launcher
@@ -42,39 +42,39 @@ class LocalScheduler:
         self._submitted = 0
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Queue the jobs; those that find their slots free start at once."""
+        """Queue the jobs; start those whose slots are free."""
         ids = []
         for job in jobs:
             self._submitted += 1
             ids.append(f"local-{os.getpid()}-{self._submitted}")
             self._queue[ids[-1]] = job
-        self._start_what_fits()
+        self._start_ready()
         return ids
 
     def submitted_before(self) -> dict[int, str]:
-        """None: jobs die with the controller that started them."""
+        """Return no jobs: they end with the controller that started them."""
         return {}
 
     def follow(self) -> None:
-        """Nothing to prepare."""
+        """Prepare nothing."""
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Reap what ended, start what fits, and tell."""
+        """Reap ended processes, start jobs whose slots are free, return the states."""
         for job_id, (_, process) in list(self._running.items()):
             if (code := process.poll()) is not None:
                 del self._running[job_id]
-                self._kill_group(process)  # a crashed rank must not leave others behind
+                self._kill_group(process)  # a crashed rank must not leave processes behind
                 self._ended[job_id] = JobStatus("done" if code == 0 else "failed", code)
-        self._start_what_fits()
+        self._start_ready()
         return {job_id: self._state(job_id) for job_id in ids}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Ask first (a worker then writes a checkpoint), and kill the group after a while."""
-        wanted = set(ids)
-        for job_id in wanted & self._queue.keys():
+        """Send SIGTERM (workers write a checkpoint), then kill the group after a grace period."""
+        cancelled = set(ids)
+        for job_id in cancelled & self._queue.keys():
             del self._queue[job_id]
             self._ended[job_id] = JobStatus("cancelled")
-        running = {i: self._running.pop(i)[1] for i in wanted & self._running.keys()}
+        running = {i: self._running.pop(i)[1] for i in cancelled & self._running.keys()}
         for process in running.values():
             _signal_group(process, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -85,7 +85,7 @@ class LocalScheduler:
             self._ended[job_id] = JobStatus("cancelled", process.returncode)
 
     def close(self) -> None:
-        """Jobs die with this process anyway."""
+        """Release nothing: jobs end with this process."""
 
     def _state(self, job_id: str) -> JobStatus:
         if job_id in self._queue:
@@ -94,7 +94,7 @@ class LocalScheduler:
             return JobStatus("running")
         return self._ended.get(job_id, JobStatus("lost"))
 
-    def _start_what_fits(self) -> None:
+    def _start_ready(self) -> None:
         taken = Counter(
             slot
             for job, _ in self._running.values()
@@ -102,15 +102,15 @@ class LocalScheduler:
             for slot in share.slots
         )
         for job_id, job in list(self._queue.items()):
-            wanted = [slot for share in job.shares for slot in share.slots]
-            if all(taken[slot] < self._jobs_per_slot for slot in wanted):
-                taken.update(wanted)
+            slots = [slot for share in job.shares for slot in share.slots]
+            if all(taken[slot] < self._jobs_per_slot for slot in slots):
+                taken.update(slots)
                 del self._queue[job_id]
                 self._running[job_id] = (job, self._start(job))
 
     def _start(self, job: JobSpec) -> subprocess.Popen[bytes]:
         command = self._launcher(job.command)
-        # Inside somebody's Slurm job this is not one of its steps, and must not think so.
+        # Inside a Slurm job this process is not one of its steps: the worker must not see them.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
@@ -136,44 +136,43 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 class LocalKind:
-    """Processes on this machine, which is all there is."""
+    """Processes on this machine."""
 
     outlives_controller = False
     controller_places_data = True
 
     def survey(self, config: Config) -> Cluster | None:
-        """Nothing but this machine."""
+        """Return None: there is this machine only."""
         return None
 
-    def make(self, setting: Setting) -> LocalScheduler:
-        """For one trial."""
-        plan = setting.plan
+    def make(self, context: SchedulerContext) -> LocalScheduler:
+        """Make the scheduler of one trial."""
+        plan = context.plan
         one_process = plan.sharing.how == "process"
         return LocalScheduler(
-            setting.launcher, jobs_per_slot=1 if one_process else plan.members_per_accelerator
+            context.launcher, jobs_per_slot=1 if one_process else plan.members_per_accelerator
         )
 
-    def preview(self, setting: Setting, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
-        """No scripts: processes are started directly, and by nobody but this scheduler."""
-        if setting.launcher.srun_flags:
+    def preview(self, context: SchedulerContext, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:
+        """Return no scripts, since processes are started directly; check the launcher."""
+        launcher, runtime = context.plan.launcher, context.config.container.runtime
+        if context.launcher.srun_flags:
             raise ConfigError(
-                f"scheduler.launcher = {setting.plan.launcher!r} needs Slurm to start the "
-                "container. Set scheduler.kind = 'slurm', or another launcher."
+                f"scheduler.launcher = {launcher!r} needs Slurm to start the container.",
+                key="scheduler.launcher",
+                value=launcher,
+                remedy="Set scheduler.kind = 'slurm', or another launcher.",
             )
-        _check_runtime(setting)
+        program = runtime[0] if runtime else launcher
+        if launcher in RUNTIMES and shutil.which(program) is None:
+            raise EnvironmentLacksError(
+                f"scheduler.launcher = {launcher!r} starts the program {program!r}, which is not "
+                "on this machine.",
+                key="scheduler.launcher",
+                value=launcher,
+                remedy="Install it, name another with container.runtime, or set another launcher.",
+            )
         return []
-
-
-def _check_runtime(setting: Setting) -> None:
-    """What starts the containers is on this machine; on a cluster only the nodes know."""
-    launcher, runtime = setting.plan.launcher, setting.config.container.runtime
-    program = runtime[0] if runtime else launcher
-    if launcher in RUNTIMES and shutil.which(program) is None:
-        raise EnvironmentLacksError(
-            f"scheduler.launcher = {launcher!r} starts the program {program!r}, which is not on "
-            "this machine. Install it, name another with container.runtime, or set another "
-            "launcher."
-        )
 
 
 LOCAL = LocalKind()

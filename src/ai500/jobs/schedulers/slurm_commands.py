@@ -1,7 +1,6 @@
-"""Everything ai500 asks of Slurm's commands: thin calls, each for a whole run at once.
+"""Call Slurm's commands: each call handles a whole run, and none goes through a shell.
 
-What they print is read in `slurm_text` (jobs) and `slurm_nodes` (the cluster). None goes through
-a shell.
+`slurm_output` parses what they print of jobs, `slurm_cluster` what they print of nodes.
 """
 
 from __future__ import annotations
@@ -11,53 +10,26 @@ import os
 import re
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError
 from ai500.jobs.schedulers import SchedulerUnavailableError
-from ai500.jobs.schedulers.slurm_nodes import (
-    Cluster,
-    ClusterNode,
-    cluster_from,
-    has_accounting,
-    read_config,
-)
-from ai500.jobs.schedulers.slurm_text import (
-    STATES,
+from ai500.jobs.schedulers.slurm_output import (
     SlurmJob,
     compress_tasks,
-    expand_tasks,
+    has_accounting,
+    jobs_by_id,
     read_accounting,
+    read_config,
     read_queue,
-    seconds_of,
-    spread,
     tasks_by_job,
 )
 
-__all__ = [
-    "STATES",
-    "Cluster",
-    "ClusterNode",
-    "SlurmJob",
-    "SlurmUnavailableError",
-    "cancel_jobs",
-    "cancel_waiting_jobs",
-    "expand_tasks",
-    "job_states",
-    "jobs_named",
-    "read_cluster",
-    "run_slurm",
-    "seconds_of",
-    "stop_steps",
-    "submit_script",
-]
-
 QUERY_SECONDS = 120.0
-SUBMIT_SECONDS = 300.0  # sbatch itself waits and tries again while slurmctld is busy
-LONGEST_ARGUMENT_BYTES = 100 * 1024  # Linux refuses one argument of 128 KiB
+SUBMIT_SECONDS = 300.0  # sbatch retries by itself while slurmctld is busy
+LONGEST_ARGUMENT_BYTES = 100 * 1024  # Linux rejects an argument of 128 KiB
 
 _QUEUE_FORMAT = "JobArrayID:0|,State:0|,RestartCnt:0|,exit_code:0|,Reason:0"
-_NO_ANSWER = re.compile(
+_UNAVAILABLE = re.compile(
     "unable to contact slurm controller|socket timed out|connection (refused|timed out|reset)"
     "|zero bytes were transmitted|temporarily (unable|unavailable)|standby mode|rate limit exceeded"
     "|no route to host|network is unreachable|munged communication error"
@@ -70,24 +42,26 @@ _GONE = re.compile(f"{_UNKNOWN_ID}|already completing or completed|already finis
 
 
 class SlurmUnavailableError(SchedulerUnavailableError):
-    """slurmctld (or slurmdbd) does not answer now: ask again later.
+    """slurmctld (or slurmdbd) does not respond: retry later.
 
-    After `submit_script` the job may exist all the same: look with `jobs_named` first.
+    After `submit_script` the job may exist all the same: look it up with `jobs_named` first.
     """
 
 
-class _RefusedError(AI500Error):
-    """A command that answered, with a failure."""
+class CommandFailedError(AI500Error):
+    """A Slurm command that failed for another reason than an outage."""
 
-    def __init__(self, words: Sequence[str], code: int, said: str) -> None:
-        self.said = said
-        super().__init__(f"{words[0]} failed with exit code {code}: {said or 'it said nothing'}")
+    def __init__(self, words: Sequence[str], code: int, stderr: str) -> None:
+        """Keep the command's standard error for callers that expect some failures."""
+        self.stderr = stderr
+        message = stderr or "it printed no error message"
+        super().__init__(f"{words[0]} failed with exit code {code}: {message}", value=code)
 
 
 def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
-    """What a Slurm command prints."""
+    """Run a Slurm command and return its standard output."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             list(words),
             input=stdin,
             env=_environment(),
@@ -98,115 +72,103 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
         )
     except FileNotFoundError:
         raise EnvironmentLacksError(
-            f"Slurm's command \"{words[0]}\" is not on this machine's PATH. Load the site's module "
-            "(often `module load slurm`), or run ai500 on a login node of the cluster."
+            f"Slurm's command \"{words[0]}\" is not on this machine's PATH.",
+            value=words[0],
+            remedy="Load the site's module (often `module load slurm`), or run ai500 on a login "
+            "node of the cluster.",
         ) from None
     except OSError as error:
         raise EnvironmentLacksError(
-            f"Slurm's command \"{words[0]}\" can't be started: {error.strerror}."
+            f'Slurm\'s command "{words[0]}" cannot be started: {error.strerror}.', value=words[0]
         ) from error
     except subprocess.TimeoutExpired:
         raise SlurmUnavailableError(
-            f"{words[0]} had no answer from Slurm within {timeout:.0f} s. "
-            "See `scontrol ping`, and try again later."
+            f"{words[0]} got no response from Slurm within {timeout:.0f} s.",
+            value=words[0],
+            remedy="See `scontrol ping`, and try again later.",
         ) from None
-    if done.returncode == 0:
-        return done.stdout
-    said = done.stderr.strip()
-    if _NO_ANSWER.search(said):
+    if completed.returncode == 0:
+        return completed.stdout
+    stderr = completed.stderr.strip()
+    if _UNAVAILABLE.search(stderr):
         raise SlurmUnavailableError(
-            f"Slurm does not answer: {said.splitlines()[-1]}. See `scontrol ping`, and try again "
-            "later."
+            f"Slurm does not respond: {stderr.splitlines()[-1]}.",
+            value=words[0],
+            remedy="See `scontrol ping`, and try again later.",
         )
-    if _NO_CONFIGURATION.search(said):
+    if _NO_CONFIGURATION.search(stderr):
         raise EnvironmentLacksError(
-            f"{words[0]} finds no Slurm configuration here: {said.splitlines()[-1]}. Run ai500 on "
-            "a login node of the cluster, or set SLURM_CONF."
+            f"{words[0]} finds no Slurm configuration here: {stderr.splitlines()[-1]}.",
+            key="SLURM_CONF",
+            value=words[0],
+            remedy="Run ai500 on a login node of the cluster, or set SLURM_CONF.",
         )
-    raise _RefusedError(words, done.returncode, said)
+    raise CommandFailedError(words, completed.returncode, stderr)
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without what changes the commands' answers.
+    """Copy this process's environment without variables that change the commands' output.
 
-    In a Slurm job the job's own variables go too: sbatch would hand them on to the new job.
+    Inside a Slurm job the job's own variables are dropped too: sbatch would pass them to the new
+    job.
     """
     inside = "SLURM_JOB_ID" in os.environ
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_"))
-        and not (inside and _is_of_a_job(name))
+        and not (inside and _belongs_to_job(name))
     }
-    # Without the second, squeue cuts `1234_[…]` after 32 characters
+    # Without SLURM_BITSTR_LEN squeue cuts `1234_[…]` after 32 characters.
     return {**kept, "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 
 
-def _is_of_a_job(name: str) -> bool:
-    whose = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
-    return name.startswith("SLURM_") and not name.startswith(whose)
+def _belongs_to_job(name: str) -> bool:
+    of_site = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
+    return name.startswith("SLURM_") and not name.startswith(of_site)
 
 
-def read_cluster(*, partition: str | None, constraint: str | None) -> Cluster:
-    """A partition (None: the default one) with those of its nodes that match the constraint.
-
-    A constraint with counts, brackets or parentheses keeps all nodes: see `slurm_nodes.matches`.
-    """
-    stated = os.environ.get("SLURM_CONF")
-    if stated and not Path(stated).exists():  # Slurm's commands would wait a minute for it
-        raise EnvironmentLacksError(
-            f"SLURM_CONF is {stated}, and there is no such file. Run ai500 on a login node of the "
-            "cluster, or set SLURM_CONF to its slurm.conf."
-        )
-
-    def show(what: str) -> str:
-        words = ("scontrol", "--all", "--oneliner", "show", what)
-        return run_slurm(words, timeout=QUERY_SECONDS)
-
-    return cluster_from(
-        config=show("config"),
-        partitions=show("partition"),
-        nodes=show("node"),
-        partition=partition,
-        constraint=constraint,
-    )
+def show(entity: str) -> str:
+    """Return `scontrol show` of all entities of a kind: config, partition or node."""
+    words = ("scontrol", "--all", "--oneliner", "show", entity)
+    return run_slurm(words, timeout=QUERY_SECONDS)
 
 
 def job_states(ids: Collection[str]) -> dict[str, SlurmJob]:
-    """The states of all these jobs in at most three calls: live ones, ended ones, accounting.
+    """Return the states of all these jobs in at most three calls: live, ended, accounting.
 
-    An array task that is cancelled while it waits vanishes from squeue at once; only accounting
-    can tell it from one that ended more than MinJobAge ago. Without, both are `lost`.
+    An array task that is cancelled while it waits leaves squeue at once; only accounting can
+    tell it from one that ended more than MinJobAge ago. Without accounting both are `lost`.
     """
     rows = _queue(tasks_by_job(ids))
-    found = spread(rows, ids)
-    missing = set(ids) - found.keys()
+    jobs = jobs_by_id(rows, ids)
+    missing = set(ids) - jobs.keys()
     if missing:
         rows += _queue(tasks_by_job(missing), "--states=all")
-        found |= spread(rows, missing)
-        missing -= found.keys()
+        jobs |= jobs_by_id(rows, missing)
+        missing -= jobs.keys()
     if missing and _accounting(os.environ.get("SLURM_CONF", "")):
-        found |= _accounted(missing, arrays=_arrays(rows))
-        missing -= found.keys()
-    return found | {job_id: _lost(job_id) for job_id in missing}
+        jobs |= _accounted(missing, arrays=_arrays(rows))
+        missing -= jobs.keys()
+    return jobs | {job_id: _lost(job_id) for job_id in missing}
 
 
 def _lost(job_id: str) -> SlurmJob:
-    reason = "Slurm does not know it: cancelled while it waited, or ended too long ago"
+    reason = "unknown to Slurm: cancelled while waiting, or ended too long ago"
     return SlurmJob(job_id, "lost", "", reason)
 
 
 def _queue(bases: Collection[str], *options: str) -> list[SlurmJob]:
-    """What squeue tells of these jobs and arrays: by default, of those that have not ended."""
+    """Query squeue for these jobs and arrays: by default, those that have not ended."""
     if not bases:
         return []
     jobs = ",".join(bases)
-    which = f"--jobs={jobs}" if len(jobs) < LONGEST_ARGUMENT_BYTES else "--me"
-    words = ("squeue", "--noheader", f"--Format={_QUEUE_FORMAT}", which, *options)
+    selection = f"--jobs={jobs}" if len(jobs) < LONGEST_ARGUMENT_BYTES else "--me"
+    words = ("squeue", "--noheader", f"--Format={_QUEUE_FORMAT}", selection, *options)
     try:
         return list(read_queue(run_slurm(words, timeout=QUERY_SECONDS)))
-    except _RefusedError as refused:
-        if _UNKNOWN_ID in refused.said:
+    except CommandFailedError as error:
+        if _UNKNOWN_ID in error.stderr:
             return []
         raise
 
@@ -217,41 +179,42 @@ def _arrays(rows: Iterable[SlurmJob]) -> set[str]:
 
 @functools.cache
 def _accounting(_slurm_conf: str) -> bool:
-    """Whether this cluster has accounting; asked once."""
+    """Return True if this cluster has accounting; queried once."""
     words = ("scontrol", "show", "config")
     return has_accounting(read_config(run_slurm(words, timeout=QUERY_SECONDS)))
 
 
-def _accounted(wanted: Collection[str], *, arrays: Collection[str]) -> dict[str, SlurmJob]:
-    """What sacct tells. A task it lacks, of an array that is known, never started: cancelled."""
+def _accounted(ids: Collection[str], *, arrays: Collection[str]) -> dict[str, SlurmJob]:
+    """Query sacct; a task missing there, of a known array, was cancelled before it started."""
     rows: list[SlurmJob] = []
-    for part in _parts(list(tasks_by_job(wanted))):
+    for part in _parts(list(tasks_by_job(ids))):
         words = ("sacct", "--allocations", "--parsable2", "--noheader")
-        what = ("--format=JobID,State,ExitCode", f"--jobs={','.join(part)}")
-        rows += read_accounting(run_slurm((*words, *what), timeout=QUERY_SECONDS))
-    found = spread(rows, wanted)
+        query = ("--format=JobID,State,ExitCode", f"--jobs={','.join(part)}")
+        rows += read_accounting(run_slurm((*words, *query), timeout=QUERY_SECONDS))
+    jobs = jobs_by_id(rows, ids)
     known = _arrays(rows) | set(arrays)
-    for job_id in set(wanted) - found.keys():
+    for job_id in set(ids) - jobs.keys():
         if job_id.partition("_")[0] in known:
-            found[job_id] = SlurmJob(job_id, "cancelled", "CANCELLED", "before it started")
-    return found
+            jobs[job_id] = SlurmJob(job_id, "cancelled", "CANCELLED", "before it started")
+    return jobs
 
 
 def submit_script(script: str, *, options: Sequence[str]) -> str:
-    """Submit a batch script with these options of sbatch; the id of the job or array."""
+    """Submit a batch script with these options of sbatch; return the id of the job or array."""
     words = ("sbatch", "--parsable", *options)
     text = run_slurm(words, timeout=SUBMIT_SECONDS, stdin=script)
     job_id = text.strip().rpartition("\n")[2].partition(";")[0].strip()
     if not job_id.isdigit():
         raise AI500Error(
-            f"sbatch answered {text.strip()!r} where a job id was expected. "
-            "A site's own wrapper of sbatch may print to its output: it should use stderr."
+            f"sbatch printed {text.strip()!r} where a job id was expected.",
+            value=text.strip(),
+            remedy="A site's wrapper of sbatch may print to standard output: it should use stderr.",
         )
     return job_id
 
 
 def cancel_jobs(ids: Sequence[str]) -> None:
-    """Cancel all these jobs in one call; those that are gone are fine."""
+    """Cancel all these jobs in one call; jobs that have ended are ignored."""
     _scancel(ids)
 
 
@@ -261,35 +224,35 @@ def cancel_waiting_jobs(ids: Sequence[str]) -> None:
 
 
 def stop_steps(ids: Sequence[str]) -> None:
-    """SIGTERM to the steps of these jobs, and not to their scripts."""
+    """Send SIGTERM to the steps of these jobs, and not to their batch scripts."""
     _scancel(ids, "--signal=TERM")
 
 
 def _scancel(ids: Sequence[str], *options: str) -> None:
-    wanted = [
+    jobs = [
         f"{base}_[{compress_tasks(tasks)}]" if tasks else base
         for base, tasks in tasks_by_job(ids).items()
     ]
-    for part in _parts(wanted):
+    for part in _parts(jobs):
         try:
             run_slurm(("scancel", *options, *part), timeout=QUERY_SECONDS)
-        except _RefusedError as refused:
-            complaints = [line for line in refused.said.splitlines() if not _GONE.search(line)]
-            if complaints or not refused.said:
+        except CommandFailedError as error:
+            complaints = [line for line in error.stderr.splitlines() if not _GONE.search(line)]
+            if complaints or not error.stderr:
                 raise
 
 
 def jobs_named(name: str) -> list[str]:
-    """The ids of this user's jobs and arrays with exactly this name, ended ones included."""
+    """Return the ids of this user's jobs and arrays of exactly this name, ended ones included."""
     words = ["squeue", "--me", "--noheader", "--states=all", "--format=%F|%j"]
-    if "," not in name:  # squeue takes a comma for a list
+    if "," not in name:  # squeue reads a comma as a list separator
         words.append(f"--name={name}")
-    found = (line.partition("|") for line in run_slurm(words, timeout=QUERY_SECONDS).splitlines())
-    return list(dict.fromkeys(base.strip() for base, _, told in found if told == name))
+    rows = (line.partition("|") for line in run_slurm(words, timeout=QUERY_SECONDS).splitlines())
+    return list(dict.fromkeys(base.strip() for base, _, job_name in rows if job_name == name))
 
 
 def _parts(words: Sequence[str]) -> Iterator[list[str]]:
-    """The words in as few parts as fit a command line."""
+    """Split the words into as few parts as fit a command line."""
     part: list[str] = []
     size = 0
     for word in words:

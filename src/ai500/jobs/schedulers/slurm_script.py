@@ -1,10 +1,10 @@
-"""The batch scripts that ai500 hands to Slurm: plain bash that a site's engineer can read and run.
+"""The batch scripts that ai500 submits to Slurm: plain bash that a site can read and run.
 
-`array`: one job array, a task per member; a member starts when its nodes come free.
+`array`: one job array, a task per member; a member starts when its nodes become free.
 `gang`: one job for all members, a step each, which start together behind a barrier (ADR 4).
 
-Paths go into the script quoted, never into `#SBATCH` lines: Slurm reads `%`, spaces and quotes
-there in its own way.
+Paths are quoted in the script and never stand in `#SBATCH` lines, where Slurm has rules of its own
+for `%`, spaces and quotes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ai500.jobs.node_agent import CHECKPOINTED_EXIT_CODE
 from ai500.jobs.schedulers import ATTEMPT_MARK
 
 ADDRESS_OF = """\
-# A node's name, or its address where the name does not resolve.
+# Print a node's name, or its address if the name does not resolve.
 address_of() {
   getent hosts "$1" >/dev/null && { echo "$1"; return; }
   scontrol --oneliner show node "$1" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p'
@@ -29,17 +29,17 @@ address_of() {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One member's place in a submission."""
+    """One member of a submission."""
 
     member: int
     attempt: int
     first_node: int
-    """Of the gang's nodes, counted from 0."""
+    """Index of the member's first node in the gang's allocation, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that a script is made of."""
+    """Contents of a batch script."""
 
     name: str
     trial: Path
@@ -47,33 +47,33 @@ class Request:
     nodes_per_member: int
     gang_nodes: int
     slots_per_node: int
-    """Of one member on one of its nodes."""
+    """Slots of one member on one of its nodes."""
     job_slots_per_node: int
-    """Of the whole job: in a gang several members may share a node."""
+    """Slots of the whole job on a node: in a gang several members may share one."""
     cpus_per_slot: int
     accelerators: bool
-    """A slot is an accelerator; otherwise it is CPUs alone."""
+    """True if a slot is an accelerator, false if it is CPUs only."""
     at_once: int | None
-    """At most so many members train at the same time; None: as many as nodes come free."""
+    """Largest number of members that train at the same time; None: no limit."""
     first_wave: int
-    """Members of a gang that start together."""
+    """Number of members of a gang that start together."""
     shares_accelerators: bool
     stages: bool
     command: Sequence[str]
-    """Of the node agent, in its container."""
+    """Command of the node agent, in its container."""
     clear: Sequence[str]
     barrier: Sequence[str]
     srun_flags: Sequence[str]
     environment: Mapping[str, str]
     exits: Path
-    """Gang: where each member's exit code is told."""
+    """File for the exit codes of a gang's members."""
     cancelled: Path
-    """While it is there, nothing is requeued."""
+    """Flag file: while it exists, no job is requeued."""
     slurm: SlurmConfig
 
 
 def array_script(request: Request) -> str:
-    """One task per member; the batch script runs on the member's first node."""
+    """Write a script with one task per member; it runs on the member's first node."""
     tasks = f"0-{len(request.parts) - 1}" + (f"%{request.at_once}" if request.at_once else "")
     several = request.nodes_per_member > 1
     return "\n".join(
@@ -101,12 +101,12 @@ def array_script(request: Request) -> str:
 
 
 def gang_script(request: Request) -> str:
-    """One step per member on its own nodes of the allocation, and a barrier server beside them."""
-    point = [
+    """Write a script with one step per member on its nodes, and a barrier server beside them."""
+    server = [
         *request.barrier, "--members", ",".join(str(p.member) for p in request.parts),
         "--at-once", str(request.first_wave), "--seconds", f"{request.slurm.barrier_seconds:g}",
     ]  # fmt: skip
-    # Steps that overlap are not queued by srun: each member must find its own CPUs free.
+    # srun does not queue steps that overlap; with --exact a step waits until its CPUs are free.
     room = ["--overlap"] if request.shares_accelerators else ["--exact"]
     place = ['--relative="$3"', *room]
     return "\n".join(
@@ -121,7 +121,7 @@ def gang_script(request: Request) -> str:
             ADDRESS_OF,
             'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
             'export AI500_BARRIER="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
-            _small_step(request, 1, ["--relative=0"], point)
+            _small_step(request, 1, ["--relative=0"], server)
             + ' --name "$AI500_BARRIER" >"${exits%.exits}.barrier.log" 2>&1 &',
             "barrier=$!",
             "# start MEMBER ATTEMPT FIRST_NODE",
@@ -133,7 +133,7 @@ def gang_script(request: Request) -> str:
             f'    echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $1: job $SLURM_JOB_ID"',
             "    " + _member_step(request, place),
             "    code=$?",
-            "    # After a node failure srun may well say 0: the member's record decides.",
+            "    # After a node failure srun may exit with 0: the member's record decides.",
             '    [ "$code" -ne 0 ] || [ -e "${log%/*}/record.json" ] || code=1',
             '    echo "$1 $code" >>"$exits"',
             '  } >>"$log" 2>&1 &',
@@ -152,7 +152,7 @@ def gang_script(request: Request) -> str:
 
 
 def site_options(slurm: SlurmConfig) -> list[str]:
-    """Where a job may run, at whose cost and how long: what every job of ours asks with."""
+    """List the options of [slurm] that every job carries: partition, account, limits."""
     named = {
         "partition": slurm.partition,
         "account": slurm.account,
@@ -176,7 +176,7 @@ def _head(request: Request, options: list[str]) -> list[str]:
         *site_options(slurm),
         "--requeue",
         f"--signal=TERM@{slurm.checkpoint_signal_seconds}",
-        "--output=/dev/null",  # the script opens its own log
+        "--output=/dev/null",  # the script redirects to its own log
         *slurm.sbatch,
     ]
     return [
@@ -187,7 +187,7 @@ def _head(request: Request, options: list[str]) -> list[str]:
 
 
 def _set_up(request: Request) -> list[str]:
-    """srun hands the environment on whatever sbatch was told, and asks for GPUs by itself."""
+    """Set the environment; srun exports all of it and requests its GPUs itself."""
     lines = [f"export {name}={shlex.quote(v)}" for name, v in sorted(request.environment.items())]
     return [
         "export SLURM_EXPORT_ENV=ALL",
@@ -198,29 +198,29 @@ def _set_up(request: Request) -> list[str]:
 
 
 def _gpus(request: Request, flag: str, count: int) -> list[str]:
-    wanted = request.accelerators and request.slurm.gpus_per_task
-    return [f"{flag}={count}"] if wanted else []
+    requested = request.accelerators and request.slurm.gpus_per_task
+    return [f"{flag}={count}"] if requested else []
 
 
 def _member_step(request: Request, place: Sequence[str]) -> str:
-    """The node agent of one member, on each of its nodes."""
+    """Write the step of one member: the node agent, on each of its nodes."""
     slots = request.slots_per_node
-    seen = request.job_slots_per_node if request.shares_accelerators else slots
+    gpus = request.job_slots_per_node if request.shares_accelerators else slots
     resources = [
         f"--cpus-per-task={slots * request.cpus_per_slot}",
-        *_gpus(request, "--gpus-per-task", seen),
+        *_gpus(request, "--gpus-per-task", gpus),
     ]
     return _srun(request, request.nodes_per_member, [*resources, *place], request.command)
 
 
 def _small_step(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
-    """Something that takes no CPUs and no accelerators from the members."""
+    """Write a step that takes no CPUs and no accelerators from the members."""
     nothing = ["--overlap", "--cpus-per-task=1", *(["--gres=none"] if request.accelerators else [])]
     return _srun(request, nodes, [*nothing, *place], command)
 
 
 def _srun(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
-    """A step of one task per node; memory is shared by all steps of the job."""
+    """Write a step of one task per node; all steps of the job share its memory."""
     slurm = request.slurm
     flags = [
         f"--nodes={nodes}",
@@ -245,9 +245,9 @@ def _clear(request: Request, nodes: int) -> list[str]:
 
 
 def _requeue(request: Request, code: str) -> list[str]:
-    """A member that wrote its checkpoint goes on in the same job again; a cancelled one doesn't.
+    """Write the requeue of a job whose member wrote a checkpoint, unless it was cancelled.
 
-    Of an array, one task has the array's own number: only the long form means that task alone.
+    One task of an array has the array's own job id: only the form `job_task` names that task alone.
     """
     return [
         f"if [ {code} -eq {CHECKPOINTED_EXIT_CODE} ] && "

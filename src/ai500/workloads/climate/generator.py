@@ -14,8 +14,9 @@ from ai500.workloads.climate.background import background
 from ai500.workloads.climate.events import draw_events
 from ai500.workloads.climate.noise import Draws, magnified
 from ai500.workloads.climate.patterns import Canvas
-from ai500.workloads.climate.recipe import SPLITS, ClimateRecipe
+from ai500.workloads.climate.recipe import ClimateRecipe
 
+SPLITS = ("train", "validation")
 # Amplitude of the pixels' own noise by channel, in the channel's unit.
 _GRAIN = {
     "PRECT": 4e-9, "PS": 40.0, "PSL": 40.0, "QREFHT": 2e-4, "T200": 0.3, "T500": 0.3,

@@ -1,4 +1,4 @@
-"""Reference boxes of the region proposal network: a few shapes at every cell of every level."""
+"""Anchors of the region proposal network: a few shapes at every cell of every level."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-def shapes(size: float, ratios: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Height and width of the anchors of area size², one per ratio of height to width."""
+def anchor_shapes(size: float, ratios: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return height and width of anchors of area size², one per ratio of height to width."""
     return [(size * ratio**0.5, size / ratio**0.5) for ratio in ratios]
 
 
@@ -20,15 +20,14 @@ def level_anchors(
     ratios: tuple[float, ...],
     device: torch.device,
 ) -> Tensor:
-    """[rows · columns · ratios, 4] in FP32, centred on the cells' middles.
+    """Return [rows · columns · ratios, 4] anchors in FP32, centred on the cells.
 
-    Made of whole tensors and plain numbers only: nothing is copied from the host, which would
-    make the accelerator wait.
+    Built from device tensors and plain numbers only: a copy from the host would synchronize.
     """
     y = ((torch.arange(rows, device=device) + 0.5) * stride).view(-1, 1).expand(rows, columns)
     x = ((torch.arange(columns, device=device) + 0.5) * stride).expand(rows, columns)
     corners = [
         torch.stack([y - height / 2, x - width / 2, y + height / 2, x + width / 2], dim=-1)
-        for height, width in shapes(size, ratios)
+        for height, width in anchor_shapes(size, ratios)
     ]
     return torch.stack(corners, dim=2).view(-1, 4)

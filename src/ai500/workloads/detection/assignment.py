@@ -1,7 +1,7 @@
-"""Which reference box learns which true box, and which of them a step looks at.
+"""Match anchors and proposals to true boxes, and sample them for a training step.
 
-Everything is batched over images and of fixed size. "At most 128 of 256 at random" is a fixed
-number of places with a weight of 0 or 1 each, so that no count has to reach the host.
+Everything is batched over images and has a fixed size. "At most 128 of 256 at random" is a fixed
+number of slots with a weight of 0 or 1 each, so that no count is read by the host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ai500.workloads.detection.boxes import pairwise_iou
 
 
 class Matches(NamedTuple):
-    """For each of [N, A] reference boxes the true box it overlaps most, and what it is for it."""
+    """Best-overlapping true box of each of [N, A] reference boxes, and its label."""
 
     truth: Tensor
     """Row of the image's labels."""
@@ -24,23 +24,25 @@ class Matches(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """[N, S] places: which reference box, and whether it counts (1 or 0) and as what."""
+    """[N, S] sampled reference boxes."""
 
-    chosen: Tensor
+    indices: Tensor
+    """Row of the reference box."""
     positive: Tensor
     weight: Tensor
+    """1 for a sampled box, 0 for an unused slot."""
 
 
 def real_boxes(labels: Tensor) -> Tensor:
-    """Which rows of [N, G, 5] labels are boxes and not padding."""
+    """Return which rows of [N, G, 5] labels are boxes and not padding."""
     return labels[..., 4] >= 0
 
 
 def match_anchors(anchors: Tensor, labels: Tensor, *, above: float, below: float) -> Matches:
-    """Anchors [A, 4] to [N, G, 5] labels (Ren et al. 2015 §3.1.2).
+    """Match anchors [A, 4] to [N, G, 5] labels (Ren et al. 2015 §3.1.2).
 
-    Positive: an overlap of `above` or more, or the largest one that a true box has with any
-    anchor; negative: less than `below` with every true box.
+    Positive: an overlap of `above` or more, or the largest overlap of a true box with any anchor.
+    Negative: an overlap of less than `below` with every true box.
     """
     overlaps = _overlaps(anchors, labels)
     largest, truth = overlaps.max(dim=1)
@@ -51,50 +53,50 @@ def match_anchors(anchors: Tensor, labels: Tensor, *, above: float, below: float
 
 
 def match_proposals(proposals: Tensor, usable: Tensor, labels: Tensor, *, above: float) -> Matches:
-    """[N, P, 4] proposals: positive from an overlap of `above` on, else negative."""
+    """Match [N, P, 4] proposals: positive at an overlap of `above` or more, else negative."""
     largest, truth = _overlaps(proposals, labels).max(dim=1)
     return Matches(truth, (largest >= above) & usable, (largest < above) & usable)
 
 
 def _overlaps(boxes: Tensor, labels: Tensor) -> Tensor:
-    """[N, G, boxes]; −1 for padding, which is then never the largest of anything."""
+    """Return [N, G, boxes] overlaps; −1 for padding, which is then never a maximum."""
     overlaps = pairwise_iou(labels[..., :4], boxes)
     return overlaps.masked_fill_(~real_boxes(labels).unsqueeze(-1), -1.0)
 
 
-def sample_anchors(matches: Matches, *, places: int, positives: int) -> Sampled:
-    """At random up to `positives` positives, and negatives up to `places` in all."""
+def sample_anchors(matches: Matches, *, sample_size: int, max_positives: int) -> Sampled:
+    """Draw up to `max_positives` positives, and negatives up to `sample_size` in all."""
     draws = torch.rand(matches.positive.shape, device=matches.positive.device)
     positive_draw, positive_index = draws.masked_fill(~matches.positive, -1.0).topk(
-        min(positives, draws.shape[1]), sorted=False
+        min(max_positives, draws.shape[1]), sorted=False
     )
     negative_draw, negative_index = draws.masked_fill(~matches.negative, -1.0).topk(
-        min(places, draws.shape[1])
+        min(sample_size, draws.shape[1])
     )
     is_positive = positive_draw >= 0
-    wanted = places - is_positive.sum(dim=1, keepdim=True)
-    number = torch.arange(negative_draw.shape[1], device=draws.device)
-    is_negative = (negative_draw >= 0) & (number < wanted)
+    remaining = sample_size - is_positive.sum(dim=1, keepdim=True)
+    rank = torch.arange(negative_draw.shape[1], device=draws.device)
+    is_negative = (negative_draw >= 0) & (rank < remaining)
     return Sampled(
-        chosen=torch.cat([positive_index, negative_index], dim=1),
+        indices=torch.cat([positive_index, negative_index], dim=1),
         positive=torch.cat([is_positive, torch.zeros_like(is_negative)], dim=1),
         weight=torch.cat([is_positive, is_negative], dim=1).float(),
     )
 
 
-def sample_proposals(matches: Matches, *, places: int, positives: int) -> Sampled:
-    """The same in exactly `places` places: positives first, then negatives, then unused ones."""
+def sample_proposals(matches: Matches, *, sample_size: int, max_positives: int) -> Sampled:
+    """Draw exactly `sample_size` slots: positives, then negatives, then unused slots."""
     draws = torch.rand(matches.positive.shape, device=matches.positive.device)
-    # Sorted by this key come all positives in random order, all negatives, and the unusable.
+    # Descending by this key: positives in random order, negatives, unusable boxes.
     key = draws + 2 * matches.positive + matches.negative.float()
     order = key.argsort(dim=1, descending=True)
-    there = matches.positive.sum(dim=1, keepdim=True)
-    taken = there.clamp(max=positives)
-    usable = there + matches.negative.sum(dim=1, keepdim=True)
-    place = torch.arange(places, device=draws.device).expand(len(draws), -1)
-    at = torch.where(place < taken, place, place - taken + there)
+    positive_count = matches.positive.sum(dim=1, keepdim=True)
+    sampled_positives = positive_count.clamp(max=max_positives)
+    usable = positive_count + matches.negative.sum(dim=1, keepdim=True)
+    slot = torch.arange(sample_size, device=draws.device).expand(len(draws), -1)
+    rank = torch.where(slot < sampled_positives, slot, slot - sampled_positives + positive_count)
     return Sampled(
-        chosen=order.gather(1, at.clamp(max=draws.shape[1] - 1)),
-        positive=place < taken,
-        weight=(at < usable).float(),
+        indices=order.gather(1, rank.clamp(max=draws.shape[1] - 1)),
+        positive=slot < sampled_positives,
+        weight=(rank < usable).float(),
     )

@@ -1,4 +1,4 @@
-"""Precision–recall curves of members and ensemble: a chart per class, and their areas."""
+"""Precision–recall curves of members and ensemble: one chart per class, and their areas."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from numpy.typing import NDArray
 from ai500.records.illustrations import Chart, Kind, Line
 from ai500.workloads.detection.mean_average_precision import RECALLS, Curve, precision_recall
 
-MOST_MEMBERS = 32
-"""So many members' curves are drawn; the means are of all."""
+# Curves drawn; means are over all members.
+MAX_CURVES = 32
 COLUMNS = ("class", "members' mean", "ensemble")
 Curves = list[Curve | None]
 
 
-def curves_of(
+def precision_recall_charts(
     members: Sequence[NDArray[np.floating]],
     ensemble: NDArray[np.floating],
     labels: NDArray[np.floating],
     *,
     kinds: Sequence[Kind],
 ) -> tuple[tuple[Chart, ...], tuple[tuple[str, ...], ...]]:
-    """A chart per class, and the rows of the table, the mean over the classes last."""
-    each = [precision_recall(one, labels, classes=len(kinds)) for one in members]
-    together = precision_recall(ensemble, labels, classes=len(kinds))
+    """Return a chart per class, and the rows of the table, the mean over the classes last."""
+    by_member = [precision_recall(boxes, labels, classes=len(kinds)) for boxes in members]
+    of_ensemble = precision_recall(ensemble, labels, classes=len(kinds))
     charts, areas = [], []
     for number, kind in enumerate(kinds):
-        theirs = [curve for curves in each if (curve := curves[number]) is not None]
-        ours = together[number]
-        if ours is None:
+        member_curves = [curve for curves in by_member if (curve := curves[number]) is not None]
+        ensemble_curve = of_ensemble[number]
+        if ensemble_curve is None:
             charts.append(_no_chart(kind))
             continue
-        mean = fmean(curve.average_precision for curve in theirs)
-        areas.append((f"{kind.name} ({kind.short})", mean, ours.average_precision))
-        charts.append(_chart(kind, theirs, ours, mean=mean))
+        mean = fmean(curve.average_precision for curve in member_curves)
+        areas.append((f"{kind.name} ({kind.short})", mean, ensemble_curve.average_precision))
+        charts.append(_chart(kind, member_curves, ensemble_curve, mean=mean))
     if areas:
         _, means, ensembles = zip(*areas, strict=True)
         areas.append(("all classes' mean (mAP)", fmean(means), fmean(ensembles)))
@@ -44,23 +44,23 @@ def curves_of(
     return tuple(charts), rows
 
 
-def _chart(kind: Kind, theirs: Sequence[Curve], ours: Curve, *, mean: float) -> Chart:
-    drawn = theirs[:MOST_MEMBERS]
-    thin = f"{len(theirs):,} members" if len(theirs) > 1 else "member"
-    if len(drawn) < len(theirs):
-        thin = f"first {len(drawn)} of {thin}"
-    events = f"{ours.events:,} true box{'es' if ours.events > 1 else ''}"
+def _chart(kind: Kind, members: Sequence[Curve], ensemble: Curve, *, mean: float) -> Chart:
+    drawn = members[:MAX_CURVES]
+    thin_lines = f"{len(members):,} members" if len(members) > 1 else "member"
+    if len(drawn) < len(members):
+        thin_lines = f"first {len(drawn)} of {thin_lines}"
+    events = f"{ensemble.events:,} true box{'es' if ensemble.events > 1 else ''}"
     return Chart(
         title=_title(kind),
-        caption=f"Of {events}. Thick: the ensemble. Thin: the {thin}.",
+        caption=f"{events}. Thick: the ensemble. Thin: the {thin_lines}.",
         x_title="recall",
         y_title="precision",
         x=_rounded(RECALLS),
         lines=(
             *(Line("member", _rounded(curve.precision)) for curve in drawn),
-            Line("ensemble", _rounded(ours.precision)),
+            Line("ensemble", _rounded(ensemble.precision)),
         ),
-        ensemble_text=("ensemble", f"AP {ours.average_precision:.3f}"),
+        ensemble_text=("ensemble", f"AP {ensemble.average_precision:.3f}"),
         members_text=("members", f"mean AP {mean:.3f}"),
     )
 

@@ -1,4 +1,4 @@
-"""How the detector can be divided among accelerators. No torch here: `plan` reads it anywhere."""
+"""Division of the detector among accelerators. Imports no torch, so `plan` runs anywhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from ai500.workloads.models.resnet_plan import Block, residual_splits
 def detector_plan(
     block: Block, depths: tuple[int, ...], *, width: int, pyramid_channels: int, hidden: int
 ) -> ParallelPlan:
-    """Every layer with much to compute split; the two predictions of the box head are whole.
-    Pipelines end stages between residual blocks (`FasterRCNN.through`)."""
+    """Split every large layer; the two predictions of the box head stay whole.
+
+    Pipeline stages end between residual blocks (`FasterRCNN.through`).
+    """
     blocks = [f"pyramid.stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth)]
     return ParallelPlan(
         splits=(
-            *residual_splits(block, len(depths), width=width, inside="pyramid."),
+            *residual_splits(block, len(depths), width=width, prefix="pyramid."),
             Split("pyramid.lateral.*", "columns_gathered", pyramid_channels),
             Split("pyramid.smooth.*", "columns_gathered", pyramid_channels),
             Split("proposing.shared", "columns", pyramid_channels),
@@ -22,7 +24,7 @@ def detector_plan(
             Split("head.first", "columns", hidden),
             Split("head.second", "rows", hidden),
         ),
-        # What is behind the residual stages needs all of them, and the true boxes: one unit.
+        # The layers after the residual stages need all of them and the labels: one unit.
         stages=(
             ("pyramid.stem",),
             *((block,) for block in blocks),

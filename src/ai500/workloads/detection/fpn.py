@@ -1,4 +1,4 @@
-"""A residual network whose stages feed a pyramid of equally deep features (Lin et al. 2017)."""
+"""Feature pyramid on a residual network (Lin et al. 2017)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ai500.workloads.models.resnet import ResNet
 
 
 class FeaturePyramid(nn.Module):
-    """One level per stage of the residual network, top-down added, and one coarser level more."""
+    """One level per stage of the residual network, merged top-down, and one coarser level."""
 
     def __init__(self, body: ResNet, *, stage_channels: tuple[int, ...], channels: int) -> None:
         super().__init__()
@@ -28,19 +28,20 @@ class FeaturePyramid(nn.Module):
             nn.init.zeros_(convolution.bias)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Finest level first; the last one, a subsampled copy, is for large proposals only."""
+        """Return the levels, finest first; the last, a subsampled copy, is for large proposals
+        only."""
         x, features = self.stem(images), []
         for stage in self.stages:
             x = stage(x)
             features.append(x)
-        return self.merged(features)
+        return self.merge(features)
 
-    def merged(self, features: Sequence[Tensor]) -> list[Tensor]:
-        """The levels, from what the residual network's stages give."""
+    def merge(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """Return the levels from the outputs of the residual network's stages."""
         laterals = [lateral(x) for lateral, x in zip(self.lateral, features, strict=True)]
-        merged = [laterals.pop()]
+        merge = [laterals.pop()]
         for finer in reversed(laterals):
-            above = F.interpolate(merged[0], size=finer.shape[2:], mode="nearest")
-            merged.insert(0, finer + above)
-        levels = [smooth(one) for smooth, one in zip(self.smooth, merged, strict=True)]
+            above = F.interpolate(merge[0], size=finer.shape[2:], mode="nearest")
+            merge.insert(0, finer + above)
+        levels = [smooth(level) for smooth, level in zip(self.smooth, merge, strict=True)]
         return [*levels, levels[-1][:, :, ::2, ::2]]

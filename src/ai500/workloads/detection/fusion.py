@@ -1,7 +1,7 @@
-"""Weighted boxes fusion (Solovyev, Wang, Gabruseva 2019): many detectors' boxes into one set.
+"""Weighted boxes fusion (Solovyev, Wang, Gabruseva 2019) of several detectors' boxes.
 
-Unlike non-maximum suppression it uses every member's box: coordinates are averaged by score, and a
-box that few members see loses score.
+Unlike non-maximum suppression it uses every member's box: coordinates are averaged by score, and
+boxes that few members predict lose score.
 """
 
 from __future__ import annotations
@@ -10,38 +10,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+# IoU above which a box joins a fused one: the paper's optimum.
 OVERLAP = 0.55
-"""Boxes that overlap the fused one more belong to it: the paper's optimum."""
 
 
-def fused(
+def weighted_boxes_fusion(
     members: NDArray[np.floating], *, voters: NDArray[np.bool_], overlap: float = OVERLAP
 ) -> NDArray[np.floating]:
-    """Detections [M, S, D, 6] of the voters [M, S] to the ensemble's [S, D, 6], best first."""
+    """Fuse detections [M, S, D, 6] of the voters [M, S] into [S, D, 6], best first."""
     _, samples, rows, fields = members.shape
     result = np.full((samples, rows, fields), -1.0)
     for sample in range(samples):
         voting = voters[:, sample]
         boxes = members[voting, sample].reshape(-1, fields).astype(np.float64)
         boxes = boxes[boxes[:, 4] > 0]
-        kinds = [boxes[boxes[:, 5] == kind] for kind in np.unique(boxes[:, 5])]
-        parts = [fuse_one_class(each, voters=int(voting.sum()), overlap=overlap) for each in kinds]
-        best = _ranked(np.concatenate(parts))[:rows] if parts else boxes
+        boxes_by_class = [
+            boxes[boxes[:, 5] == class_number] for class_number in np.unique(boxes[:, 5])
+        ]
+        parts = [
+            fuse_class(class_boxes, voters=int(voting.sum()), overlap=overlap)
+            for class_boxes in boxes_by_class
+        ]
+        best = _sorted_boxes(np.concatenate(parts))[:rows] if parts else boxes
         result[sample, : len(best)] = best
     fused_boxes: NDArray[np.floating] = result.astype(members.dtype)
     return fused_boxes
 
 
-def fuse_one_class(boxes: Floats, *, voters: int, overlap: float) -> Floats:
-    """Clusters of boxes of one class [B, 6] as one box each, whatever order they come in."""
-    boxes = _ranked(boxes)
+def fuse_class(boxes: Floats, *, voters: int, overlap: float) -> Floats:
+    """Fuse each cluster of boxes of one class [B, 6]; the order of the boxes does not matter."""
+    boxes = _sorted_boxes(boxes)
     averages = np.empty_like(boxes)
     weighted = np.zeros((len(boxes), 4))
     scores = np.zeros(len(boxes))
     sizes = np.zeros(len(boxes), dtype=np.int64)
     clusters = 0
     for box in boxes:
-        cluster = _cluster_of(box, averages[:clusters], overlap=overlap)
+        cluster = _best_cluster(box, averages[:clusters], overlap=overlap)
         if cluster is None:
             cluster, clusters = clusters, clusters + 1
         weighted[cluster] += box[4] * box[:4]
@@ -56,14 +61,14 @@ def fuse_one_class(boxes: Floats, *, voters: int, overlap: float) -> Floats:
     return result
 
 
-def _ranked(boxes: Floats) -> Floats:
-    """Best first; equal scores by their coordinates, so that no order of members shows."""
+def _sorted_boxes(boxes: Floats) -> Floats:
+    """Sort best first; equal scores by coordinates, so that the order of members has no effect."""
     keys = (boxes[:, 5], *(boxes[:, field] for field in (3, 2, 1, 0)), -boxes[:, 4])
     return boxes[np.lexsort(keys)]
 
 
-def _cluster_of(box: Floats, averages: Floats, *, overlap: float) -> int | None:
-    """The fused box that this one overlaps most, if it overlaps enough."""
+def _best_cluster(box: Floats, averages: Floats, *, overlap: float) -> int | None:
+    """Return the fused box that this box overlaps most, if by more than `overlap`."""
     if len(averages) == 0:
         return None
     top, left = (np.maximum(averages[:, side], box[side]) for side in (0, 1))

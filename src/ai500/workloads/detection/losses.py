@@ -1,7 +1,7 @@
-"""What a training pass leaves for the loss, and the loss (Ren et al. 2015 Eq. 1, both stages).
+"""Training outputs of the detector and their loss (Ren et al. 2015 Eq. 1, both stages).
 
 Each image's terms are divided by its own number of sampled boxes and then averaged over images, so
-that the loss of a batch does not depend on how ranks or micro-steps share it.
+that the loss of a batch does not depend on its division among ranks or micro-steps.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
+# Smooth L1: quadratic below this error, linear above.
 SMOOTH_BELOW = 1 / 9
-"""Errors below it are squared, above it they count as they are."""
 
 
-class Stage(NamedTuple):
-    """Predictions of one stage at its [N, S] sampled places, with their targets; all FP32."""
+class StageOutputs(NamedTuple):
+    """Predictions of one stage at its [N, S] sampled boxes, with their targets; all FP32."""
 
     logits: Tensor
-    """[N, S] of an event being there, or [N, S, 1 + classes] with the background first."""
+    """[N, S] objectness, or [N, S, 1 + classes] with the background first."""
     offsets: Tensor
     """[N, S, 4]"""
     target: Tensor
-    """[N, S]: 1 where there is an event, or its class with 0 for the background."""
+    """[N, S]: 1 for an object, or its class with 0 for the background."""
     target_offsets: Tensor
     weight: Tensor
-    """[N, S]: 1 for a place that counts, 0 for one that is empty."""
+    """[N, S]: 1 for a sampled box, 0 for an unused slot."""
 
 
 class TrainingOutputs(NamedTuple):
-    """Of the region proposal network and of the box head."""
+    """Outputs of the region proposal network and of the box head."""
 
-    proposing: Stage
-    classifying: Stage
+    proposing: StageOutputs
+    classifying: StageOutputs
 
 
 class Losses(NamedTuple):
-    """The four terms; their sum is trained."""
+    """Four terms of the loss."""
 
     objectness: Tensor
     proposal_offsets: Tensor
@@ -46,7 +46,7 @@ class Losses(NamedTuple):
 
 
 def losses(outputs: TrainingOutputs) -> Losses:
-    """The four terms of a batch."""
+    """Return the four terms of a batch."""
     proposing, classifying = outputs
     objectness = F.binary_cross_entropy_with_logits(
         proposing.logits, proposing.target.float(), reduction="none"
@@ -63,21 +63,24 @@ def losses(outputs: TrainingOutputs) -> Losses:
 
 
 def detection_loss(outputs: TrainingOutputs) -> Tensor:
-    """The sum of the four terms."""
+    """Return the sum of the four terms."""
     terms = losses(outputs)
     return terms.objectness + terms.proposal_offsets + terms.classification + terms.box_offsets
 
 
-def _offsets_loss(stage: Stage) -> Tensor:
-    """Of positives only, but divided by all sampled: so the two terms keep their proportion."""
+def _offsets_loss(outputs: StageOutputs) -> Tensor:
+    """Average over all sampled boxes, though only positives contribute.
+
+    This keeps the proportion of the two terms.
+    """
     error = F.smooth_l1_loss(
-        stage.offsets, stage.target_offsets, beta=SMOOTH_BELOW, reduction="none"
+        outputs.offsets, outputs.target_offsets, beta=SMOOTH_BELOW, reduction="none"
     )
-    # Chosen and not multiplied by 0: an empty place may hold anything.
-    error = error.sum(dim=-1).masked_fill(stage.target == 0, 0.0)
-    return _mean(error, stage.weight)
+    # Masked, not multiplied by 0: an unused slot may hold NaN or infinity.
+    error = error.sum(dim=-1).masked_fill(outputs.target == 0, 0.0)
+    return _mean(error, outputs.weight)
 
 
 def _mean(terms: Tensor, weight: Tensor) -> Tensor:
-    """Over the sampled places of each image, then over images."""
+    """Average over the sampled boxes of each image, then over images."""
     return ((terms * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)).mean()

@@ -1,7 +1,7 @@
-"""mAP@[IoU=0.5] as COCO defines it, on arrays: no torch, no compiled part.
+"""mAP@[IoU=0.5] as COCO defines it, in NumPy: no torch, no compiled extension.
 
-Why not pycocotools itself: docs/adr/0005-faster-rcnn-in-plain-torch.md. A test holds the two equal
-on thousands of random cases.
+docs/adr/0005-faster-rcnn-in-plain-torch.md has the reasons against pycocotools; a test compares
+the two on thousands of random cases.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from ai500.core.errors import DataError
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+# Recalls at which COCO samples a precision–recall curve.
 RECALLS = np.linspace(0.0, 1.0, 101)
-"""Where COCO reads a precision–recall curve."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Precision of one class at each of `RECALLS`: the best that is had at that recall or more."""
+    """Precision of one class at each of `RECALLS`: the best at that recall or a higher one."""
 
     precision: Floats
     events: int
-    """True boxes of the class."""
+    """Number of true boxes of the class."""
 
     @property
     def average_precision(self) -> float:
-        """The mean of the precisions; a recall that is never reached counts as 0."""
+        """Return the mean precision; a recall that is never reached counts as 0."""
         return float(self.precision.mean())
 
 
@@ -41,13 +41,13 @@ def mean_average_precision(
     classes: int,
     overlap: float = 0.5,
 ) -> float:
-    """The mean over those classes that occur in the labels [S, G, 5]; predictions are [S, D, 6]."""
+    """Average over the classes that occur in the labels [S, G, 5]; predictions are [S, D, 6]."""
     curves = precision_recall(predictions, labels, classes=classes, overlap=overlap)
     occurring = [curve.average_precision for curve in curves if curve is not None]
     if not occurring:
         raise DataError(
-            f"none of the {len(labels)} labelled samples has a box: mAP is not defined without "
-            "one. Check the labels (rows of −1 are padding)."
+            f"None of the {len(labels)} labelled samples has a box: mAP is undefined.",
+            remedy="Check the labels (rows of −1 are padding).",
         )
     return float(np.mean(occurring))
 
@@ -59,57 +59,62 @@ def precision_recall(
     classes: int,
     overlap: float = 0.5,
 ) -> list[Curve | None]:
-    """A curve per class; None for a class without a true box."""
-    found, correct = judged(predictions, labels, overlap=overlap)
+    """Return a curve per class; None for a class without a true box."""
+    detections, correct = match_detections(predictions, labels, overlap=overlap)
     curves: list[Curve | None] = []
-    for kind in range(classes):
-        events = int(np.sum(labels[..., 4] == kind))
-        mine = found[..., 5] == kind
-        ranked = np.argsort(-found[mine][:, 4], kind="stable")
-        curves.append(_curve(correct[mine][ranked], events=events) if events else None)
+    for class_number in range(classes):
+        events = int(np.sum(labels[..., 4] == class_number))
+        of_class = detections[..., 5] == class_number
+        ranked = np.argsort(-detections[of_class][:, 4], kind="stable")
+        curves.append(_curve(correct[of_class][ranked], events=events) if events else None)
     return curves
 
 
-def judged(
+def match_detections(
     predictions: NDArray[np.floating], labels: NDArray[np.floating], *, overlap: float = 0.5
 ) -> tuple[Floats, Flags]:
-    """The detections of each sample best first, and which of them are right."""
-    found = np.asarray(predictions, dtype=np.float64)
-    # Equal scores stay in the order they came in, within an image and over images.
-    order = np.argsort(-found[..., 4], axis=1, kind="stable")
-    found = np.take_along_axis(found, order[..., None], axis=1)
-    return found, _correct(found, np.asarray(labels, dtype=np.float64), overlap=overlap)
+    """Sort the detections of each sample, best first, and return which of them are right."""
+    detections = np.asarray(predictions, dtype=np.float64)
+    # Stable: equal scores keep their order, within an image and over images.
+    order = np.argsort(-detections[..., 4], axis=1, kind="stable")
+    detections = np.take_along_axis(detections, order[..., None], axis=1)
+    return detections, _correct(detections, np.asarray(labels, dtype=np.float64), overlap=overlap)
 
 
-def _correct(found: Floats, truth: Floats, *, overlap: float) -> Flags:
-    """Which detections are right: best first, each takes the free true box it overlaps most."""
-    samples, detections = found.shape[:2]
+def _correct(predictions: Floats, truth: Floats, *, overlap: float) -> Flags:
+    """Return which detections are right.
+
+    Best first, each takes the free true box it overlaps most.
+    """
+    samples, detections = predictions.shape[:2]
     correct = np.zeros((samples, detections), dtype=np.bool_)
     free = truth[..., 4] >= 0
-    everyone = np.arange(samples)
+    sample_index = np.arange(samples)
     for rank in range(detections):
-        one = found[:, rank]
-        same = free & (truth[..., 4] == one[:, None, 5])
-        overlaps = np.where(same, _overlaps(one[:, None, :4], truth[..., :4]), -1.0)
+        ranked = predictions[:, rank]
+        same = free & (truth[..., 4] == ranked[:, None, 5])
+        overlaps = np.where(same, _overlaps(ranked[:, None, :4], truth[..., :4]), -1.0)
         # COCO takes the last of equals.
         best = overlaps.shape[1] - 1 - overlaps[:, ::-1].argmax(axis=1)
-        correct[:, rank] = overlaps[everyone, best] >= overlap
-        free[everyone, best] &= ~correct[:, rank]
+        correct[:, rank] = overlaps[sample_index, best] >= overlap
+        free[sample_index, best] &= ~correct[:, rank]
     return correct
 
 
-def _overlaps(one: Floats, other: Floats) -> Floats:
-    """Intersection over union, box by box."""
-    corner = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
+def _overlaps(first: Floats, second: Floats) -> Floats:
+    """Return the intersection over union, box by box."""
+    corner = np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(
+        first[..., :2], second[..., :2]
+    )
     shared = corner.clip(min=0).prod(axis=-1)
-    size = (one[..., 2:] - one[..., :2]).prod(-1) + (other[..., 2:] - other[..., :2]).prod(-1)
+    size = (first[..., 2:] - first[..., :2]).prod(-1) + (second[..., 2:] - second[..., :2]).prod(-1)
     union = size - shared
     result: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
     return result
 
 
 def _curve(correct: Flags, *, events: int) -> Curve:
-    """Of detections, best first."""
+    """Build the curve of detections sorted best first."""
     right = np.cumsum(correct)
     precision = right / np.arange(1, len(right) + 1)
     precision = np.maximum.accumulate(precision[::-1])[::-1]

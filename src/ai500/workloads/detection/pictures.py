@@ -1,4 +1,4 @@
-"""Which frames of a detection task to show, and the true and predicted boxes on them."""
+"""Frames of a detection task to show, and the true and predicted boxes on them."""
 
 from __future__ import annotations
 
@@ -9,115 +9,117 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.records.illustrations import Box, Kind, Role
-from ai500.workloads.detection.mean_average_precision import judged
+from ai500.workloads.detection.mean_average_precision import match_detections
 
-MOST_MEMBERS = 8
-"""Of more members, only the boxes of the first so many are drawn."""
-MOST_BOXES = 40
-"""Of one member on one picture."""
-NO_THRESHOLD = 0.5
-"""Where no detection is right, so that no threshold is better than another."""
+# Members whose boxes are drawn.
+MAX_MEMBERS = 8
+# Boxes of one member on one picture.
+MAX_BOXES = 40
+# Used where no detection is right, so that no threshold is better than another.
+DEFAULT_THRESHOLD = 0.5
 
 Floats = NDArray[np.float64]
 Detections = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A frame that is worth a look, and why."""
+class ChosenFrame:
+    """Frame to show, and the reason."""
 
     frame: int
-    why: str
+    reason: str
     events: int
-    found: int
+    hits: int
     false_alarms: int
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Detections above the threshold of whoever made them."""
+class Thresholded:
+    """Detections above the score threshold of a member or of the ensemble."""
 
     threshold: float
     boxes: Floats
-    """[S, K, 6], −1 where there are no more."""
+    """[S, K, 6], padded with −1."""
 
 
-def shown(detections: Detections, labels: Detections) -> Shown:
-    """Those with a score of at least that which gives the best F1 over all frames and classes."""
-    found, correct = judged(detections, labels)
-    valid = found[..., 4] > 0
-    scores, right = found[valid][:, 4], correct[valid]
+def apply_threshold(detections: Detections, labels: Detections) -> Thresholded:
+    """Keep detections above the score with the best F1 over all frames and classes."""
+    ranked, correct = match_detections(detections, labels)
+    valid = ranked[..., 4] > 0
+    scores, right = ranked[valid][:, 4], correct[valid]
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(right[order])
-    threshold = NO_THRESHOLD
+    threshold = DEFAULT_THRESHOLD
     if hits.size and hits[-1]:
         f1 = 2 * hits / (np.arange(1, len(hits) + 1) + np.sum(labels[..., 4] >= 0))
         threshold = float(scores[order][f1.argmax()])
-    kept = valid & (found[..., 4] >= threshold)
-    most = max(1, int(kept.sum(axis=1).max(initial=0)))  # best first: those kept lead each frame
-    return Shown(threshold, np.where(kept[..., None], found, -1.0)[:, :most])
+    kept = valid & (ranked[..., 4] >= threshold)
+    columns = max(1, int(kept.sum(axis=1).max(initial=0)))  # best first, so kept boxes lead
+    return Thresholded(threshold, np.where(kept[..., None], ranked, -1.0)[:, :columns])
 
 
-def choices(members: Sequence[Shown], ensemble: Shown, labels: Detections) -> tuple[Choice, ...]:
-    """Up to three frames: rich in events, disputed among the members, badly judged."""
+def choose_frames(
+    members: Sequence[Thresholded], ensemble: Thresholded, labels: Detections
+) -> tuple[ChosenFrame, ...]:
+    """Choose up to three frames: most events, most disagreement among members, most errors."""
     events = np.sum(labels[..., 4] >= 0, axis=1)
-    found, false_alarms = _hits_and_rest(ensemble.boxes, labels)
+    hits, false_alarms = _count_hits(ensemble.boxes, labels)
     fused = ensemble.boxes[..., [0, 1, 2, 3, 5]]
     disputed = np.zeros(len(labels), dtype=np.int64)
     for member in members:
-        agreed, alone = _hits_and_rest(member.boxes, fused)
-        disputed += alone + np.sum(fused[..., 4] >= 0, axis=1) - agreed
-    picked: dict[int, str] = {}
-    for measure, why in (
+        shared, unmatched = _count_hits(member.boxes, fused)
+        disputed += unmatched + np.sum(fused[..., 4] >= 0, axis=1) - shared
+    reasons: dict[int, str] = {}
+    for measure, reason in (
         (events, "Most events"),
         (disputed, "Members differ most"),
-        (events - found + false_alarms, "The ensemble errs most"),
+        (events - hits + false_alarms, "The ensemble errs most"),
     ):
-        free = np.where(np.isin(np.arange(len(labels)), list(picked)), 0, measure)
-        if free.max(initial=0) > 0:
-            picked[int(free.argmax())] = why
+        score = np.where(np.isin(np.arange(len(labels)), list(reasons)), 0, measure)
+        if score.max(initial=0) > 0:
+            reasons[int(score.argmax())] = reason
     return tuple(
-        Choice(frame, why, int(events[frame]), int(found[frame]), int(false_alarms[frame]))
-        for frame, why in picked.items()
+        ChosenFrame(frame, reason, int(events[frame]), int(hits[frame]), int(false_alarms[frame]))
+        for frame, reason in reasons.items()
     )
 
 
-def _hits_and_rest(
+def _count_hits(
     detections: Detections, labels: Detections
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """In each frame, how many detections are right and how many are not."""
-    found, correct = judged(detections, labels)
+    """Count right and wrong detections in each frame."""
+    ranked, correct = match_detections(detections, labels)
     right = np.sum(correct, axis=1)
-    return right, np.sum(found[..., 4] > 0, axis=1) - right
+    return right, np.sum(ranked[..., 4] > 0, axis=1) - right
 
 
-def boxes_of(
+def picture_boxes(
     frame: int,
     *,
     labels: Detections,
-    members: Mapping[int, Shown],
-    ensemble: Shown,
+    members: Mapping[int, Thresholded],
+    ensemble: Thresholded,
     kinds: Sequence[Kind],
     size: tuple[int, int],
 ) -> tuple[Box, ...]:
-    """True boxes, those of each member by its number, and the ensemble's; row 0 is at the bottom.
+    """Return true boxes, those of each member by its number, and the ensemble's.
 
-    `size` is the height and width that the boxes' coordinates are in.
+    Row 0 is at the bottom; `size` is the height and width of the boxes' coordinates.
     """
-    made = [
-        _box(row, "truth", size=size, kinds=kinds, who="true", score=None)
+    boxes = [
+        _box(row, "truth", size=size, kinds=kinds, name="true", score=None)
         for row in labels[frame][labels[frame, :, 4] >= 0]
     ]
-    several: list[tuple[Role, str, Floats]] = [
-        ("member", f"member {number}", one.boxes[frame])
-        for number, one in list(members.items())[:MOST_MEMBERS]
+    predicted: list[tuple[Role, str, Floats]] = [
+        ("member", f"member {number}", member.boxes[frame])
+        for number, member in list(members.items())[:MAX_MEMBERS]
     ]
-    for role, who, rows in (*several, ("ensemble", "ensemble", ensemble.boxes[frame])):
-        made += [
-            _box(row[[0, 1, 2, 3, 5]], role, size=size, kinds=kinds, who=who, score=float(row[4]))
-            for row in rows[rows[:, 4] > 0][:MOST_BOXES]
+    for role, name, rows in (*predicted, ("ensemble", "ensemble", ensemble.boxes[frame])):
+        boxes += [
+            _box(row[[0, 1, 2, 3, 5]], role, size=size, kinds=kinds, name=name, score=float(row[4]))
+            for row in rows[rows[:, 4] > 0][:MAX_BOXES]
         ]
-    return tuple(made)
+    return tuple(boxes)
 
 
 def _box(
@@ -126,7 +128,7 @@ def _box(
     *,
     size: tuple[int, int],
     kinds: Sequence[Kind],
-    who: str,
+    name: str,
     score: float | None,
 ) -> Box:
     low, left, high, right = (float(value) for value in row[:4])
@@ -137,14 +139,14 @@ def _box(
     return Box(
         role=role,
         kind=number,
-        left=_share(left / width),
-        top=_share(1 - high / height),
-        right=_share(right / width),
-        bottom=_share(1 - low / height),
+        left=_fraction(left / width),
+        top=_fraction(1 - high / height),
+        right=_fraction(right / width),
+        bottom=_fraction(1 - low / height),
         label=labels[role],
-        tip=f"{who}: {kind.name}" + ("" if score is None else f", score {score:.2f}"),
+        tip=f"{name}: {kind.name}" + ("" if score is None else f", score {score:.2f}"),
     )
 
 
-def _share(value: float) -> float:
+def _fraction(value: float) -> float:
     return round(min(1.0, max(0.0, value)), 4)

@@ -1,4 +1,4 @@
-"""The region proposal network (Ren et al. 2015 §3.1): where to look."""
+"""Region proposal network (Ren et al. 2015 §3.1)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ai500.workloads.detection.assignment import match_anchors, sample_anchors
-from ai500.workloads.detection.boxes import clipped, decoded, encoded
-from ai500.workloads.detection.losses import Stage
-from ai500.workloads.detection.nms import survivors
+from ai500.workloads.detection.boxes import clip_boxes, decode_boxes, encode_boxes
+from ai500.workloads.detection.losses import StageOutputs
+from ai500.workloads.detection.nms import nms_mask
 
 GAIN = (1.0, 1.0)
 POSITIVE_ABOVE, NEGATIVE_BELOW = 0.7, 0.3
 SAMPLED, SAMPLED_POSITIVES = 256, 128
+# IoU above which the worse of two proposals of one level is suppressed.
 OVERLAP = 0.7
-"""Of two proposals of one level that overlap more, the better one stays."""
 
 
 class Proposals(NamedTuple):
-    """[N, P, 4] boxes, best first, and [N, P] whether a place holds one."""
+    """[N, P, 4] boxes, best first, and [N, P] whether a slot holds one."""
 
     boxes: Tensor
     usable: Tensor
 
 
 class RegionProposals(nn.Module):
-    """One small convolutional head for all levels: objectness and offsets of every anchor."""
+    """Convolutional head shared by all levels: objectness and offsets of every anchor."""
 
     def __init__(self, channels: int, *, ratios: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class RegionProposals(nn.Module):
             nn.init.zeros_(convolution.bias)
 
     def forward(self, pyramid: Sequence[Tensor]) -> list[Tensor]:
-        """[N, anchors of the level, 5] for each level, in FP32."""
+        """Return [N, anchors of the level, 5] for each level, in FP32."""
         return [self._level(features) for features in pyramid]
 
     def _level(self, features: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class RegionProposals(nn.Module):
 
 
 @torch.no_grad()
-def proposals(
+def select_proposals(
     predicted: Sequence[Tensor],
     anchors: Sequence[Tensor],
     *,
@@ -62,48 +62,50 @@ def proposals(
     candidates: int,
     kept: int,
 ) -> Proposals:
-    """The best `candidates` of each level, those that survive suppression, the best `kept`."""
+    """Take the best `candidates` of each level, suppress overlaps, keep the best `kept`."""
     best = [
-        _best(level, theirs, candidates=candidates)
-        for level, theirs in zip(predicted, anchors, strict=True)
+        _best_of_level(level, level_anchors, candidates=candidates)
+        for level, level_anchors in zip(predicted, anchors, strict=True)
     ]
     scores = torch.stack([score for score, _ in best], dim=1)
-    boxes = clipped(torch.stack([box for _, box in best], dim=1), height=height, width=width)
+    boxes = clip_boxes(torch.stack([box for _, box in best], dim=1), height=height, width=width)
     sides = boxes[..., 2:] - boxes[..., :2]
     usable = (sides >= 1).all(dim=-1) & (scores > -torch.inf)
-    # Of a model that diverged boxes are no numbers: those are no places to read features from.
+    # A diverged model predicts NaN: no features can be read there.
     boxes = boxes.masked_fill(~usable.unsqueeze(-1), 0.0)
-    stay = survivors(boxes.flatten(0, 1), usable.flatten(0, 1), threshold=OVERLAP)
-    scores = scores.masked_fill(~stay.view_as(scores), -torch.inf).flatten(1)
+    survives = nms_mask(boxes.flatten(0, 1), usable.flatten(0, 1), threshold=OVERLAP)
+    scores = scores.masked_fill(~survives.view_as(scores), -torch.inf).flatten(1)
     top, order = scores.topk(min(kept, scores.shape[1]))
     picked = boxes.flatten(1, 2).gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
     return Proposals(picked, top > -torch.inf)
 
 
-def _best(predicted: Tensor, anchors: Tensor, *, candidates: int) -> tuple[Tensor, Tensor]:
-    """Scores and boxes of one level's best, filled up to `candidates`."""
+def _best_of_level(predicted: Tensor, anchors: Tensor, *, candidates: int) -> tuple[Tensor, Tensor]:
+    """Return scores and boxes of one level's best, padded to `candidates`."""
     number = min(candidates, predicted.shape[1])
     scores, order = predicted[..., 0].topk(number)
     offsets = predicted[..., 1:].gather(1, order.unsqueeze(-1).expand(-1, -1, 4))
-    boxes = decoded(offsets, anchors[order], gain=GAIN)
+    boxes = decode_boxes(offsets, anchors[order], gain=GAIN)
     missing = candidates - number
     return F.pad(scores, (0, missing), value=-torch.inf), F.pad(boxes, (0, 0, 0, missing))
 
 
-def proposing_stage(
+def sample_outputs(
     predicted: Sequence[Tensor], anchors: Sequence[Tensor], labels: Tensor
-) -> Stage:
-    """A random sample of the anchors, with what they should have predicted."""
-    every, references = torch.cat(list(predicted), dim=1), torch.cat(list(anchors))
+) -> StageOutputs:
+    """Sample anchors at random and return their predictions with targets."""
+    all_predictions, references = torch.cat(list(predicted), dim=1), torch.cat(list(anchors))
     with torch.no_grad():
         matches = match_anchors(references, labels, above=POSITIVE_ABOVE, below=NEGATIVE_BELOW)
-        sampled = sample_anchors(matches, places=SAMPLED, positives=SAMPLED_POSITIVES)
-        truth = matches.truth.gather(1, sampled.chosen).unsqueeze(-1).expand(-1, -1, 4)
-        targets = encoded(labels[..., :4].gather(1, truth), references[sampled.chosen], gain=GAIN)
-    looked_at = every.gather(1, sampled.chosen.unsqueeze(-1).expand(-1, -1, 5))
-    return Stage(
-        logits=looked_at[..., 0],
-        offsets=looked_at[..., 1:],
+        sampled = sample_anchors(matches, sample_size=SAMPLED, max_positives=SAMPLED_POSITIVES)
+        truth = matches.truth.gather(1, sampled.indices).unsqueeze(-1).expand(-1, -1, 4)
+        targets = encode_boxes(
+            labels[..., :4].gather(1, truth), references[sampled.indices], gain=GAIN
+        )
+    sampled_predictions = all_predictions.gather(1, sampled.indices.unsqueeze(-1).expand(-1, -1, 5))
+    return StageOutputs(
+        logits=sampled_predictions[..., 0],
+        offsets=sampled_predictions[..., 1:],
         target=sampled.positive,
         target_offsets=targets,
         weight=sampled.weight,

@@ -1,4 +1,4 @@
-"""An architecture as data: layers that name their inputs. Needs no torch; JSON holds it."""
+"""Architecture of a searched model as data: layers that name their inputs. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LayerKind = Literal[
     "input", "convolution", "batch_norm", "relu", "max_pool", "global_pool", "add", "concat",
     "dense",
 ]  # fmt: skip
+# Kinds with one input whose channels come out in the same order.
 KEEPS_CHANNELS = ("batch_norm", "relu", "max_pool", "global_pool")
-"""One input, whose channels come out in the same order."""
-LARGEST_KERNEL = 7
-"""Of a convolution in a search: that of ResNet's first one."""
+# Largest convolution in a search: ResNet's first.
+MAX_KERNEL = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,19 @@ class Layer:
     kind: LayerKind
     inputs: tuple[int, ...] = ()
     channels: int = 0
-    """Out of an input, convolution or dense layer; the others' follow from their inputs."""
+    """Output channels of an input, convolution or dense layer; other kinds derive theirs."""
     kernel: int = 1
     stride: int = 1
 
     @property
     def padding(self) -> int:
-        """So that a stride of 1 keeps the size."""
+        """Return the padding that keeps the size at a stride of 1."""
         return self.kernel // 2
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Layers in an order in which each comes after its inputs; the last one is the output."""
+    """Layers in topological order; the last one is the output."""
 
     layers: tuple[Layer, ...]
 
@@ -55,84 +55,87 @@ class Architecture:
 
     @property
     def next_number(self) -> int:
-        """For a layer to be added."""
+        """Return the number of the next layer to add."""
         return 1 + max(layer.number for layer in self.layers)
 
     def consumers(self, number: int) -> list[Layer]:
-        """Layers that take this one's output."""
+        """Return the layers that take this one's output."""
         return [layer for layer in self.layers if number in layer.inputs]
 
     def channels(self) -> dict[int, int]:
-        """Of every layer's output."""
-        found: dict[int, int] = {}
+        """Return the output channels of every layer."""
+        channels: dict[int, int] = {}
         for layer in self.layers:
             if layer.kind in ("input", "convolution", "dense"):
-                found[layer.number] = layer.channels
+                channels[layer.number] = layer.channels
             elif layer.kind == "concat":
-                found[layer.number] = sum(found[one] for one in layer.inputs)
+                channels[layer.number] = sum(channels[number] for number in layer.inputs)
             else:
-                found[layer.number] = found[layer.inputs[0]]
-        return found
+                channels[layer.number] = channels[layer.inputs[0]]
+        return channels
 
     def reductions(self) -> dict[int, int]:
-        """How many times smaller than the input's each layer's height is; 0: no height any more."""
-        found: dict[int, int] = {}
+        """Return how many times smaller than the input's each layer's height is; 0: no height."""
+        reductions: dict[int, int] = {}
         for layer in self.layers:
             if layer.kind == "input":
-                found[layer.number] = 1
+                reductions[layer.number] = 1
             elif layer.kind in ("global_pool", "dense"):
-                found[layer.number] = 0
+                reductions[layer.number] = 0
             else:
-                found[layer.number] = found[layer.inputs[0]] * layer.stride
-        return found
+                reductions[layer.number] = reductions[layer.inputs[0]] * layer.stride
+        return reductions
 
     def replaced(self, changed: Sequence[Layer]) -> Architecture:
-        """With some layers in the place of those of their numbers."""
+        """Return a copy in which `changed` layers replace those of the same numbers."""
         new = {layer.number: layer for layer in changed}
         return Architecture(tuple(new.get(layer.number, layer) for layer in self.layers))
 
     def inserted(self, added: Sequence[Layer], *, after: int) -> Architecture:
-        """With layers right behind another one, which they may take as input."""
-        place = 1 + [layer.number for layer in self.layers].index(after)
-        return Architecture((*self.layers[:place], *added, *self.layers[place:]))
+        """Return a copy with layers right behind another one, which they may take as input."""
+        position = 1 + [layer.number for layer in self.layers].index(after)
+        return Architecture((*self.layers[:position], *added, *self.layers[position:]))
 
     def rewired(self, old: int, new: int, *, consumers: Sequence[int]) -> Architecture:
-        """With some consumers taking another layer's output in place of the old one's."""
+        """Return a copy in which `consumers` take the output of `new` in place of `old`."""
         return self.replaced(
             [
                 dataclasses.replace(
-                    self[one], inputs=tuple(new if i == old else i for i in self[one].inputs)
+                    self[number],
+                    inputs=tuple(
+                        new if source == old else source for source in self[number].inputs
+                    ),
                 )
-                for one in consumers
+                for number in consumers
             ]
         )
 
     @property
     def digest(self) -> str:
-        """Identity of the structure, whatever the numbers of its layers are."""
-        place = {layer.number: at for at, layer in enumerate(self.layers)}
+        """Return a digest of the structure, independent of the layers' numbers."""
+        position = {layer.number: index for index, layer in enumerate(self.layers)}
         plain = [
-            [layer.kind, [place[i] for i in layer.inputs], layer.channels, layer.kernel,
-             layer.stride]
+            [layer.kind, [position[number] for number in layer.inputs], layer.channels,
+             layer.kernel, layer.stride]
             for layer in self.layers
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:16]
 
 
 def encode(architecture: Architecture) -> list[dict[str, object]]:
-    """As JSON can hold it."""
+    """Return the layers as JSON data."""
     return [schema.encode(layer) for layer in architecture.layers]
 
 
 def decode(data: object) -> Architecture:
-    """Checked: a layer may only take what came before it."""
-    found = Architecture(schema.decode(tuple[Layer, ...], data, at="architecture"))
-    check(found)
-    return found
+    """Build and check an architecture from JSON data."""
+    architecture = Architecture(schema.decode(tuple[Layer, ...], data, at="architecture"))
+    check(architecture)
+    return architecture
 
 
 def check(architecture: Architecture) -> None:
-    """Refuse layers of one number, and a layer that takes a later one's output."""
+    """Raise SchemaError for repeated numbers and for layers that take a later layer's output."""
     seen: set[int] = set()
     for layer in architecture.layers:
         if layer.number in seen or not seen.issuperset(layer.inputs):
@@ -143,13 +146,13 @@ def check(architecture: Architecture) -> None:
 
 
 class Builder:
-    """Layers one after another."""
+    """Adds layers one after another."""
 
     def __init__(self, input_channels: int) -> None:
         self.layers = [Layer(0, "input", channels=input_channels)]
 
     def add(self, kind: LayerKind, *inputs: int, **settings: int) -> int:
-        """A new layer's number."""
+        """Add a layer and return its number."""
         number = len(self.layers)
         self.layers.append(Layer(number, kind, inputs, **settings))
         return number
@@ -157,62 +160,62 @@ class Builder:
     def block(
         self, source: int, channels: int, kernel: int, *, stride: int = 1, relu: bool = True
     ) -> int:
-        """Convolution, batch norm and (mostly) ReLU: AIPerf's unit."""
-        at = self.add("convolution", source, channels=channels, kernel=kernel, stride=stride)
-        at = self.add("batch_norm", at)
-        return self.add("relu", at) if relu else at
+        """Add a convolution, batch norm and (usually) ReLU: AIPerf's unit."""
+        number = self.add("convolution", source, channels=channels, kernel=kernel, stride=stride)
+        number = self.add("batch_norm", number)
+        return self.add("relu", number) if relu else number
 
     def architecture(self) -> Architecture:
-        """What was built."""
+        """Return the architecture built so far."""
         return Architecture(tuple(self.layers))
 
 
 def bottleneck_resnet(
     blocks: Sequence[int], *, width: int, classes: int, input_channels: int = 3
 ) -> Architecture:
-    """ResNet v1.5 of bottleneck blocks; (3, 4, 6, 3) and width 64 are ResNet-50."""
-    build = Builder(input_channels)
-    at = build.block(0, width, 7, stride=2)
-    at = build.add("max_pool", at, kernel=3, stride=2)
+    """Build a ResNet v1.5 of bottleneck blocks; (3, 4, 6, 3) and width 64 are ResNet-50."""
+    builder = Builder(input_channels)
+    last = builder.block(0, width, 7, stride=2)
+    last = builder.add("max_pool", last, kernel=3, stride=2)
     for stage, count in enumerate(blocks):
         inner = width * 2**stage
         for number in range(count):
             stride = 2 if number == 0 and stage > 0 else 1
-            inside = build.block(at, inner, 1)
-            inside = build.block(inside, inner, 3, stride=stride)
-            inside = build.block(inside, inner * 4, 1, relu=False)
+            inside = builder.block(last, inner, 1)
+            inside = builder.block(inside, inner, 3, stride=stride)
+            inside = builder.block(inside, inner * 4, 1, relu=False)
             if number == 0:
-                at = build.block(at, inner * 4, 1, stride=stride, relu=False)
-            at = build.add("relu", build.add("add", inside, at))
-    return _classifier(build, at, classes)
+                last = builder.block(last, inner * 4, 1, stride=stride, relu=False)
+            last = builder.add("relu", builder.add("add", inside, last))
+    return _classifier(builder, last, classes)
 
 
 def basic_resnet(
     blocks: Sequence[int], *, width: int, classes: int, input_channels: int = 3
 ) -> Architecture:
-    """A small ResNet of basic blocks for small images: no pooling before the blocks."""
-    build = Builder(input_channels)
-    at = build.block(0, width, 3)
+    """Build a small ResNet of basic blocks for small images: no pooling before the blocks."""
+    builder = Builder(input_channels)
+    last = builder.block(0, width, 3)
     for stage, count in enumerate(blocks):
         channels = width * 2**stage
         for number in range(count):
             stride = 2 if number == 0 and stage > 0 else 1
-            inside = build.block(at, channels, 3, stride=stride)
-            inside = build.block(inside, channels, 3, relu=False)
+            inside = builder.block(last, channels, 3, stride=stride)
+            inside = builder.block(inside, channels, 3, relu=False)
             if stride > 1:
-                at = build.block(at, channels, 1, stride=stride, relu=False)
-            at = build.add("relu", build.add("add", inside, at))
-    return _classifier(build, at, classes)
+                last = builder.block(last, channels, 1, stride=stride, relu=False)
+            last = builder.add("relu", builder.add("add", inside, last))
+    return _classifier(builder, last, classes)
 
 
-def _classifier(build: Builder, at: int, classes: int) -> Architecture:
-    build.add("dense", build.add("global_pool", at), channels=classes)
-    return build.architecture()
+def _classifier(builder: Builder, last: int, classes: int) -> Architecture:
+    builder.add("dense", builder.add("global_pool", last), channels=classes)
+    return builder.architecture()
 
 
 def initial_architecture(initial: Initial, *, classes: int, input_channels: int) -> Architecture:
     """Build the layers a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50."""
-    build = bottleneck_resnet if initial.kind == "bottleneck" else basic_resnet
-    return build(
+    factory = bottleneck_resnet if initial.kind == "bottleneck" else basic_resnet
+    return factory(
         initial.blocks, width=initial.width, classes=classes, input_channels=input_channels
     )

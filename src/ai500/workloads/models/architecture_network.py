@@ -1,4 +1,4 @@
-"""An architecture as a module of torch."""
+"""An architecture as a torch module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ai500.workloads.models.architecture import Architecture, Layer
 
 
 class Network(nn.Module):
-    """Runs the layers in their order; a layer's parameters have its number in their names."""
+    """Runs the layers in order; parameter names contain the layer's number."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
@@ -24,14 +24,14 @@ class Network(nn.Module):
         self._last_use = {i: layer.number for layer in architecture.layers for i in layer.inputs}
 
     def forward(self, images: Tensor) -> Tensor:
-        """Class scores."""
+        """Return class scores."""
         outputs: dict[int, Tensor] = {}
         for layer in self.architecture.layers:
-            found = [outputs[i] for i in layer.inputs] or [images]
-            outputs[layer.number] = self._output(layer, found)
+            inputs = [outputs[i] for i in layer.inputs] or [images]
+            outputs[layer.number] = self._output(layer, inputs)
             for used in layer.inputs:
                 if self._last_use[used] == layer.number:
-                    outputs.pop(used, None)  # evaluation needs it no more
+                    outputs.pop(used, None)  # frees memory in evaluation
         return outputs[self.architecture.layers[-1].number]
 
     def _output(self, layer: Layer, inputs: list[Tensor]) -> Tensor:
@@ -48,19 +48,21 @@ class Network(nn.Module):
 
 
 def _module(layer: Layer, channels: dict[int, int]) -> nn.Module | None:
-    inside = channels[layer.inputs[0]] if layer.inputs else 0
+    input_channels = channels[layer.inputs[0]] if layer.inputs else 0
     if layer.kind == "convolution":
-        made = nn.Conv2d(
-            inside, layer.channels, layer.kernel, layer.stride, layer.padding, bias=False
+        convolution = nn.Conv2d(
+            input_channels, layer.channels, layer.kernel, layer.stride, layer.padding, bias=False
         )
-        nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")  # He's method
-        return made
+        nn.init.kaiming_normal_(
+            convolution.weight, mode="fan_out", nonlinearity="relu"
+        )  # He's method
+        return convolution
     if layer.kind == "batch_norm":
-        return nn.BatchNorm2d(inside)
+        return nn.BatchNorm2d(input_channels)
     if layer.kind == "max_pool":
         return nn.MaxPool2d(layer.kernel, layer.stride, layer.padding)
     if layer.kind == "global_pool":
         return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     if layer.kind == "dense":
-        return nn.Linear(inside, layer.channels)
+        return nn.Linear(input_channels, layer.channels)
     return None

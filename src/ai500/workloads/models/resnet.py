@@ -1,4 +1,4 @@
-"""ResNet in plain torch: v1 (stride on the 1×1) and v1.5 (stride on the 3×3), and a small one."""
+"""ResNet in plain torch: v1 (stride on the 1×1), v1.5 (stride on the 3×3) and a small one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _convolution(channels_in: int, channels_out: int, *, kernel: int, stride: in
 
 
 class Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 with a skip; the stride sits on the 3×3 in v1.5, on the first 1×1 in v1."""
+    """1×1, 3×3, 1×1 with a skip; the stride is on the 3×3 in v1.5, on the first 1×1 in v1."""
 
     expansion = 4
 
@@ -42,7 +42,7 @@ class Bottleneck(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions with a skip (ResNet-18, ResNet-34 and the small ones)."""
+    """Two 3×3 convolutions with a skip (ResNet-18, ResNet-34 and small ones)."""
 
     expansion = 1
 
@@ -117,7 +117,7 @@ class ResNet(nn.Module):
         self._initialize()
 
     def _initialize(self) -> None:
-        """He's method for convolutions; every batch norm starts at γ = 1, as published."""
+        """Initialize convolutions by He's method; batch norms start at γ = 1, as published."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -132,10 +132,10 @@ class ResNet(nn.Module):
 
 
 def resnet50(*, version: Version = "v1.5", classes: int = 1000, channels: int = 3) -> ResNet:
-    """ResNet-50: 25 557 032 parameters at 1000 classes and 3 channels."""
+    """Build ResNet-50: 25 557 032 parameters at 1000 classes and 3 channels."""
     return ResNet(Bottleneck, (3, 4, 6, 3), classes=classes, channels=channels, version=version)
 
 
 def small_resnet(*, classes: int, width: int = 16, depths: tuple[int, ...] = (1, 1, 1)) -> ResNet:
-    """A ResNet for images of some 32×32 pixels, small enough for a laptop's CPU."""
+    """Build a ResNet for images of about 32×32 pixels, small enough for a laptop's CPU."""
     return ResNet(BasicBlock, depths, width=width, classes=classes, stem="small")

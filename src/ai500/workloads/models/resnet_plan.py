@@ -1,4 +1,4 @@
-"""How a ResNet can be divided among accelerators. No torch here: `plan` reads it anywhere."""
+"""Division of a ResNet among accelerators. Imports no torch, so `plan` runs anywhere."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ EXPANSION: dict[Block, int] = {"basic": 1, "bottleneck": 4}
 
 
 def resnet_plan(block: Block, depths: tuple[int, ...], *, width: int) -> ParallelPlan:
-    """Every convolution and the classifier split; stages may end after any block."""
+    """Split every convolution and the classifier; pipeline stages may end after any block."""
     names = [f"stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth)]
     return ParallelPlan(
         splits=(
             *residual_splits(block, len(depths), width=width),
-            # By its inputs: the number of classes need not divide.
+            # Split by inputs: the number of classes need not be divisible.
             Split("classifier", "rows_of_whole", width * 2 ** (len(depths) - 1) * EXPANSION[block]),
         ),
         stages=(("stem",), *((name,) for name in names), ("pool", "flatten", "classifier")),
     )
 
 
-def residual_splits(block: Block, stages: int, *, width: int, inside: str = "") -> Iterator[Split]:
-    """Of stem and stages, whose names begin with `inside`.
+def residual_splits(block: Block, stages: int, *, width: int, prefix: str = "") -> Iterator[Split]:
+    """Yield the splits of stem and stages, whose names begin with `prefix`.
 
-    Within a block, what one layer leaves divided the next one takes: one sum, no gather.
+    Within a block, the output that one layer leaves split is the split input of the next: one
+    all-reduce, no gather.
     """
     expansion = EXPANSION[block]
-    yield Split(f"{inside}stem.0", "columns_gathered", width)
+    yield Split(f"{prefix}stem.0", "columns_gathered", width)
     for index in range(stages):
-        layers, channels = f"{inside}stages.{index}.*", width * 2**index
+        layers, channels = f"{prefix}stages.{index}.*", width * 2**index
         first, second = ("conv1", "bn1"), "conv2"
         if block == "bottleneck":
-            # The 3×3 convolution and its neighbour hold most of the work; the first is gathered.
+            # The 3×3 convolution and the last hold most of the work; the first is gathered.
             yield Split(f"{layers}.conv1", "columns_gathered", channels)
             first, second = ("conv2", "bn2"), "conv3"
         yield Split(f"{layers}.{first[0]}", "columns", channels)

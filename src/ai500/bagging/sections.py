@@ -1,0 +1,442 @@
+"""The report of an ensemble (V3): summary, score, training, members and operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from ai500.core.errors import AI500Error
+from ai500.core.units import human_seconds, human_si, si_prefix
+from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore
+from ai500.report.charts import svg
+from ai500.report.charts.dot_chart import DotRow, DotRows
+from ai500.report.charts.line_chart import Level, LineChart, Mark, Series, Value, curve
+from ai500.report.charts.svg import Point
+from ai500.report.formats import NOT_MEASURED, counted, flop, flops, quality, variation_percent
+from ai500.report.history import MemberHistory
+from ai500.report.run_data import RunData
+from ai500.report.run_report import ProgramReport
+from ai500.report.run_sections import place, timeline_figure
+from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
+from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.train import learning_rate
+
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+EXPECTED_DISTINCT = 1 - 1 / math.e
+"""Share of the samples that occur in a bootstrap: 63.2 % (V3 §3.3)."""
+MOST_MEMBER_LINES = 32
+"""More members are shown as a band from the lowest to the highest."""
+LEARNING_RATE_POINTS = 241
+
+Curves = Mapping[int, Sequence[tuple[int, float]]]
+"""(epoch, value) in order, by member."""
+
+
+def ensemble_report(run: RunData) -> ProgramReport:
+    """Return the ensemble's part of the report."""
+    return ProgramReport(
+        benchmark="HPC AI500 V3.0",
+        headline=f"{flops(run.score.vflops)} VFLOPS",
+        summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
+        sections=[
+            score_section(run),
+            training_section(run),
+            members_section(run),
+            operations_section(run),
+        ],
+    )
+
+
+def sentences(run: RunData) -> list[str]:
+    """Summarize the run in two sentences."""
+    score, plan = run.score, run.plan
+    trials = len(score.trials)
+    models = "one model" if score.ensemble_size == 1 else f"{score.ensemble_size:,} models"
+    waves = f", in {counted(score.waves, 'wave')}" if score.waves > 1 else ""
+    times = "once" if trials == 1 else f"{trials} times"
+    return [
+        f"An ensemble of {models} was trained for {plan.workload.replace('_', ' ')}, problem class "
+        f"{plan.problem_class}, {times}, on {hardware(plan, run.system)}{waves}. Training took "
+        f"{human_seconds(score.seconds)} for {human_si(score.operations)}FLOP, counted by "
+        f"convention {score.convention}: {flops(score.flops)}.{which_trials(score)}",
+        f"The ensemble's {score.quality_name} of {score.ensemble_quality:.4f} "
+        f"{targets_met(score)} the target of {score.target_quality:g}, so the speed is "
+        f"multiplied by {score.penalty_coefficient:.4g}. The score is {flops(score.vflops)} of "
+        f"valid speed (VFLOPS).",
+    ]
+
+
+def targets_met(score: Score) -> str:
+    """Say whether the quality meets the target, as the verb of a sentence."""
+    trials = score.trials
+    met = sum(trial.penalty_coefficient >= 1 for trial in trials)
+    if met in (0, len(trials)):
+        return "meets" if met else "misses"
+    return f"in {met} of {len(trials)} trials meets"
+
+
+def cards(score: ScoreFigures) -> list[Card]:
+    """Return the four figures to remember."""
+    return [
+        Card("VFLOPS", flops(score.vflops), "the score: FLOPS × penalty coefficient"),
+        Card("FLOPS", flops(score.flops), f"convention {score.convention}"),
+        Card(
+            score.quality_name,
+            quality(score.ensemble_quality),
+            f"target {score.target_quality:g}; members' mean {quality(score.members_mean_quality)}",
+        ),
+        Card("Time to quality", human_seconds(score.time_to_quality_seconds), "first batch to end"),
+    ]
+
+
+def score_section(run: RunData) -> Section:
+    """Show the score, and every trial where there are several."""
+    table = score_table(run)
+    if len(run.score.trials) == 1:
+        return Section("Score", [table])
+    means = Paragraph(which_trials_by_number(run.score))
+    return Section("Score", [means, table, trials_table(run.score)])
+
+
+def score_table(run: RunData) -> Table:
+    """List every number of the score with its equation and source."""
+    score = run.score
+    target = score.time_to_target_seconds
+    rows = [
+        ("VFLOPS", flops(score.vflops), "FLOPS × penalty coefficient", "V3 Eq. 7"),
+        ("FLOPS", flops(score.flops), "operations of all members / (last end − first start)",
+         "V3 Eq. 6, decision D6"),
+        ("Penalty coefficient", f"{score.penalty_coefficient:.4f}", _penalty(run), "V3 Eq. 8"),
+        (f"Ensemble's {score.quality_name}", quality(score.ensemble_quality),
+         "of the members' predictions, combined", "V3 §3.3"),
+        ("Target", f"{score.target_quality:g}", "fixed by the problem class",
+         "V2 Table 6, decision D4"),
+        ("Members' mean", quality(score.members_mean_quality),
+         f"each member's own {score.quality_name}, averaged", "decision D6"),
+        ("Out of bag", quality(score.out_of_bag_quality),
+         "each training sample judged only by members that never saw it", "not in the papers"),
+        ("Time to quality", human_seconds(score.time_to_quality_seconds),
+         "last end − first start, with the quality above", "V2 §4.4"),
+        ("Time to target", "not reached" if target is None else human_seconds(target),
+         "until the members' mean first met the target at an evaluation", "decision D6"),
+        ("Variation of the score", variation_percent(score.score_variation),
+         "sample standard deviation / mean of VFLOPS, all complete trials", "V2 §2.3"),
+        ("Variation of the epochs to target", variation_percent(score.epochs_to_target_variation),
+         "the same of the epochs at which the members' mean met the target", "V2 Table 2"),
+        ("Operations", flop(score.operations),
+         f"training, all members, convention {score.convention}",
+         "AIPerf Tables I, II; decision D12"),
+        ("Operations of validation", flop(score.validation_operations),
+         "inside the time, not counted in FLOPS", "decision D14"),
+        ("APC", flop(score.apc), _apc(run), "V3 Eq. 4"),
+        ("Sum of the members' rates", flops(score.members_flops_sum),
+         "each member's operations / its own time, summed", "decision D6"),
+        ("Start skew", human_seconds(score.start_skew_seconds),
+         "between first and last start of the first wave", "decision D6"),
+        ("Idle", human_seconds(score.idle_seconds),
+         "part of the time in which no member trained", "decision D6"),
+        ("Clock", score.clock, _clock(score), "decision D6"),
+    ]  # fmt: skip
+    return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+
+
+def _clock(score: Score) -> str:
+    if score.clock == "monotonic":
+        return "of one host; it can't be set"
+    uncertainty, offset = score.clock_uncertainty_seconds, score.clock_offset_seconds
+    if uncertainty is None or offset is None:
+        return "of several hosts; their offsets were not measured on every node"
+    return (
+        f"of several hosts, corrected by offsets of up to {human_seconds(offset)}; the window is "
+        f"known to ± {human_seconds(uncertainty)}"
+    )
+
+
+def _penalty(run: RunData) -> str:
+    score, exponent = run.score, run.plan.definition.penalty_exponent
+    power = str(exponent).translate(SUPERSCRIPT)
+    if len(score.trials) > 1:
+        return f"(achieved / target){power} of each trial, averaged"
+    achieved, target = f"{score.ensemble_quality:.4f}", f"{score.target_quality:g}"
+    # A quality on the good side of the target gives more than 1; lower may be better [D15].
+    better = score.ensemble_quality > score.target_quality
+    ratio = f"{achieved} / {target}"
+    if better != (score.penalty_coefficient > 1):
+        ratio = f"{target} / {achieved}"
+    return f"({ratio}){power}"
+
+
+def _apc(run: RunData) -> str:
+    score, batch = run.score, run.plan.global_batch_size
+    per_image = score.apc / (score.ensemble_size * batch)
+    return (
+        f"M × |B| × operations per image = {score.ensemble_size:,} × {batch:,} × {flop(per_image)}"
+    )
+
+
+def trials_table(score: Score) -> Table:
+    """List every trial as it was measured."""
+    rows = [
+        (
+            _trial_name(trial, score),
+            flops(trial.vflops),
+            flops(trial.flops),
+            f"{trial.penalty_coefficient:.4f}",
+            quality(trial.ensemble_quality),
+            quality(trial.members_mean_quality),
+            quality(trial.out_of_bag_quality),
+            human_seconds(trial.seconds),
+            _time_to_target(trial),
+            NOT_MEASURED if trial.seed is None else f"{trial.seed}",
+        )
+        for trial in score.trials
+    ]
+    columns = (
+        "trial", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "out of bag",
+        "time to quality", "time to target", "seed",
+    )  # fmt: skip
+    return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials")
+
+
+def _time_to_target(trial: TrialScore) -> str:
+    if trial.time_to_target_seconds is None:
+        return "not reached"
+    epoch = "" if trial.epochs_to_target is None else f", epoch {trial.epochs_to_target}"
+    return f"{human_seconds(trial.time_to_target_seconds)}{epoch}"
+
+
+def _trial_name(trial: TrialScore, run: Score) -> str:
+    """Return the trial's number, and whether it counts."""
+    if not trial.complete:
+        return f"{trial.trial}, INCOMPLETE"
+    return f"{trial.trial}" if trial.trial in run.kept_trials else f"{trial.trial}, dropped"
+
+
+def training_section(run: RunData) -> Section:
+    """Show the curves of the shown trial, and all trials where there are several."""
+    figures = [
+        quality_figure(run),
+        loss_figure(run),
+        timeline_figure(run, noun="member"),
+        learning_rate_figure(run),
+    ]
+    blocks: list[Block] = []
+    if len(run.score.trials) > 1:
+        figures.append(trials_figure(run.score))
+        number = run.shown.trial
+        text = f"Curves, members and placement are those of trial {number}."
+        blocks.append(Paragraph(text))
+    return Section("Training", [*blocks, Grid(figures)])
+
+
+def quality_figure(run: RunData) -> Figure:
+    """Show quality over epochs: the members, their mean, the ensemble, the target."""
+    trial = run.shown
+    curves = {m: history.qualities for m, history in run.histories.items() if history.qualities}
+    levels = [
+        Level(f"ensemble {trial.ensemble_quality:.3g}", trial.ensemble_quality, "ensemble"),
+        Level(f"target {trial.target_quality:.3g}", trial.target_quality, "target"),
+    ]
+    epochs = run.plan.hyperparameters.epochs
+    return Figure(
+        f"Quality over epochs: {trial.quality_name}",
+        epochs_chart(curves, y_title=trial.quality_name, epochs=epochs, levels=levels),
+        f"{_members_drawn(len(curves))} With dots: their mean. Solid: the ensemble's final "
+        f"{trial.quality_name}. Dashed: the target.",
+    )
+
+
+def loss_figure(run: RunData) -> Figure:
+    """Show training loss over epochs."""
+    curves = {m: history.losses for m, history in run.histories.items() if history.losses}
+    title = "Training loss over epochs"
+    if not curves:
+        return Figure(title, None, "Not measured: no member finished an epoch.")
+    chart = epochs_chart(curves, y_title="training loss", epochs=run.plan.hyperparameters.epochs)
+    return Figure(title, chart, f"{_members_drawn(len(curves))} With dots: their mean.")
+
+
+def _members_drawn(count: int) -> str:
+    if count > MOST_MEMBER_LINES:
+        return f"Band: from the lowest to the highest of {count:,} members."
+    return "Thin: the member." if count == 1 else f"Thin: the {count} members."
+
+
+def epochs_chart(
+    curves: Curves, *, y_title: str, epochs: int, levels: Sequence[Level] = ()
+) -> LineChart:
+    """Draw a value of each member over its epochs, their mean, and levels to compare with."""
+    series = _member_series([points for points in curves.values() if points])
+    mean = mean_curve(curves)
+    if mean:
+        series.append(curve(mean, "mean", name=f"mean {mean[-1][1]:.3g}", dots="some"))
+    return LineChart(
+        series,
+        x_title="epoch",
+        y_title=y_title,
+        levels=levels,
+        x_ticks=svg.nice_ticks(0, epochs, whole=True).up_to(epochs),
+        x_end=epochs,
+        from_zero=False,
+    )
+
+
+def mean_curve(curves: Curves) -> list[Point]:
+    """Return the mean of the members that came as far as any, at their common epochs."""
+    last = max((points[-1][0] for points in curves.values() if points), default=None)
+    arrived = [dict(points) for points in curves.values() if points and points[-1][0] == last]
+    if not arrived:
+        return []
+    common = set(arrived[0]).intersection(*arrived[1:])
+    return [(epoch, fmean(points[epoch] for points in arrived)) for epoch in sorted(common)]
+
+
+def _member_series(curves: Sequence[Sequence[tuple[int, float]]]) -> list[Series]:
+    if len(curves) <= MOST_MEMBER_LINES:
+        return [curve(points, "member") for points in curves]
+    values: dict[int, list[float]] = {}
+    for points in curves:
+        for epoch, value in points:
+            values.setdefault(epoch, []).append(value)
+    lows = [
+        Value(epoch, min(values[epoch]), low=min(values[epoch]), high=max(values[epoch]))
+        for epoch in sorted(values)
+    ]
+    highs = [(epoch, max(values[epoch])) for epoch in sorted(values)]
+    return [Series("", lows, "member", "none", band=True), curve(highs, "member")]
+
+
+def learning_rate_figure(run: RunData) -> Figure:
+    """Show the learning rate over steps, a pure function of the plan."""
+    plan, hyper = run.plan, run.plan.hyperparameters
+    title, steps = "Learning rate over steps", plan.steps_per_epoch
+    total, warmup = hyper.epochs * steps, round(hyper.warmup_epochs * steps)
+    decays = [epoch * steps for epoch in hyper.decay_epochs]
+    try:
+        rate = learning_rate.planned(hyper, peak=plan.learning_rate, steps_per_epoch=steps)
+    except AI500Error as error:
+        return Figure(title, None, f"Not shown: {error}")
+    chart = learning_rate_chart(rate, total_steps=total, corners=[warmup, *decays])
+    return Figure(
+        title,
+        chart,
+        f"Linear scaling: {hyper.base_learning_rate:g} × {plan.global_batch_size:,} / "
+        f"{hyper.reference_batch_size:,} images. Warm-up epochs: {hyper.warmup_epochs:g}, of "
+        f"{steps:,} steps each, then {hyper.schedule} (V2 §4.3.2).",
+    )
+
+
+def learning_rate_chart(
+    rate: Callable[[int], float], *, total_steps: int, corners: Sequence[int]
+) -> LineChart:
+    """Draw the learning rate of every step, with its peak; `corners` are steps where it turns."""
+    last = LEARNING_RATE_POINTS - 1
+    steps = {round(index * (total_steps - 1) / last) for index in range(LEARNING_RATE_POINTS)}
+    # Both sides of a corner, so that a step is drawn as a step.
+    steps |= {s for corner in corners for s in (corner - 1, corner) if 0 <= s < total_steps}
+    points = [(step, rate(step)) for step in sorted(steps)]
+    peak_step, peak = max(points, key=lambda point: point[1])
+    return LineChart(
+        [curve(points, "ensemble")],
+        x_title="optimizer step",
+        y_title="learning rate",
+        x_ticks=svg.nice_ticks(0, total_steps, most=5, whole=True).up_to(total_steps),
+        y_ticks=svg.nice_ticks(0, peak),
+        x_end=total_steps,
+        marks=[Mark(peak_step, peak, "ensemble", f"peak {peak:.4g}")],
+    )
+
+
+def trials_figure(score: Score) -> Figure:
+    """Show VFLOPS of every trial, and their mean."""
+    factor, prefix = si_prefix(max(trial.vflops for trial in score.trials))
+    rows = [
+        DotRow(f"trial {trial.trial}", [trial.vflops / factor])
+        if trial.trial in score.kept_trials or not score.kept_trials
+        else DotRow(f"{trial.trial}, dropped", [trial.vflops / factor], "mean")
+        for trial in score.trials
+    ]
+    mean = score.vflops / factor
+    chart = DotRows(rows, f"VFLOPS, in {prefix}FLOPS", mean, f"mean {mean:.4g}")
+    caption = "The axis need not begin at zero. Dashed: the run's score."
+    return Figure("VFLOPS of every trial", chart, caption)
+
+
+def members_section(run: RunData) -> Section:
+    """Show what each member did, and with which samples."""
+    text = (
+        "Rates are over a member's own time, from its first batch to its end. A bootstrap draws "
+        f"about {EXPECTED_DISTINCT:.1%} of the samples at least once (V3 §3.3)."
+    )
+    return Section("Members", [Paragraph(text), members_table(run)])
+
+
+def members_table(run: RunData) -> Table:
+    """List each member's place, training, quality and attempts."""
+    rows = [
+        (
+            f"{mapping.member}",
+            place(mapping),
+            f"{mapping.wave + 1}",
+            *_training(run.members.get(mapping.member), run.histories.get(mapping.member)),
+            _distinct(run, mapping.member),
+            _attempts(run, mapping.member),
+        )
+        for mapping in run.plan.mapping
+    ]
+    columns = (
+        "member", "node: slots", "wave", "epochs", "images", "quality", "images/s", "own FLOPS",
+        "distinct samples", "attempts",
+    )  # fmt: skip
+    return Table(columns, rows, (0, 2, 3, 4, 5, 6, 7, 8, 9), noun="members")
+
+
+def _training(record: TrainRecord | None, history: MemberHistory | None) -> tuple[str, ...]:
+    if record is None:
+        epochs = history.losses[-1][0] if history and history.losses else 0
+        return f"{epochs}", *[NOT_MEASURED] * 4
+    seconds = history.seconds if history else None
+    operations = record.operations.training(images=record.images, steps=record.steps)
+    return (
+        f"{record.epochs}",
+        f"{record.images:,}",
+        quality(record.quality),
+        f"{record.images / seconds:,.0f}" if seconds else NOT_MEASURED,
+        flops(operations / seconds) if seconds else NOT_MEASURED,
+    )
+
+
+def _attempts(run: RunData, member: int) -> str:
+    history, job = run.histories.get(member), run.jobs.get(member)
+    count = f"{history.starts if history else 0}"
+    if member in run.members:
+        return count
+    return f"{count}, {job.state if job and job.state != 'done' else 'not finished'}"
+
+
+def _distinct(run: RunData, member: int) -> str:
+    record = run.bootstraps.get(member)
+    if record is None:
+        return NOT_MEASURED
+    return f"{record.distinct:,} ({record.distinct / record.samples:.1%})"
+
+
+def operations_section(run: RunData) -> Section:
+    """Show the operations that the members counted on the graph that ran, else the planned."""
+    record = next(iter(run.members.values()), None)
+    count = record.operations if record else run.plan.operations
+    columns = ("operations", "value", "how it is computed")
+    if count is None:
+        rows = [("per image", NOT_MEASURED, "no member finished")]
+        return Section("Operations", [Table(columns, rows, numbers=(1,))])
+    batch = run.plan.global_batch_size
+    rows = [
+        ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
+        ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
+        ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
+        ("one step of one member", flop(count.per_step(batch)),
+         f"{batch:,} images × {flop(count.per_image)} + update"),
+        ("parameters", f"{count.parameters:,}", "of one member"),
+    ]  # fmt: skip
+    return Section("Operations", [Table(columns, rows, numbers=(1,))])

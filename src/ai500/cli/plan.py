@@ -1,0 +1,218 @@
+"""Before a run: `ai500 init` and `ai500 plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ai500 import config as configuration
+from ai500.cli.options import (
+    AsJson,
+    ClassName,
+    ConfigPath,
+    DataPath,
+    Runs,
+    SchedulerName,
+    Settings,
+    WorkloadName,
+    load_config,
+)
+from ai500.cli.terminal import console, rows
+from ai500.core import schema
+from ai500.core.atomic import write_text
+from ai500.core.errors import InputError
+from ai500.core.units import human_bytes, human_seconds, human_si
+from ai500.jobs.trial_jobs import preview
+from ai500.parallel.sharing import describe_sharing
+from ai500.pipeline import stages as pipeline
+from ai500.records import Cluster, Plan
+from ai500.records.run_folder import RunFolder
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("ai500.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write ai500.toml with every key, its meaning and its default.
+
+    Example: ai500 init && ai500 plan
+    """
+    if path.exists() and not force:
+        raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
+    write_text(path, configuration.template())
+    print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
+
+
+def plan(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    runs: Runs = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run would do: members, mapping, operations, time.
+
+    Nothing is started, and torch is not needed.
+
+    Example: ai500 plan --class full --set system.nodes=8
+    """
+    resolved = load_config(
+        config,
+        workload=workload,
+        problem_class=problem_class,
+        runs=runs,
+        data=data,
+        scheduler=scheduler,
+        settings=settings,
+    )
+    _, made = pipeline.make_plan(resolved)
+    folder = RunFolder(Path("runs") / "RUN")
+    scripts = preview(folder, resolved, made)
+    if as_json:
+        print(json.dumps({**schema.encode(made), "scripts": dict(scripts)}, indent=2))
+        return
+    show_plan(made)
+    for name, text in scripts:
+        console.print(
+            f"Script: {name} (of trial 1, for the run folder {folder.path})", style="bold"
+        )
+        print(text)
+
+
+def _steps(plan: Plan) -> tuple[str, str]:
+    epochs, search = plan.hyperparameters.epochs, plan.search
+    if search is None:
+        return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps, every member"
+    return "search", (
+        f"each member for {search.minutes:g} min: models of at most {epochs} epochs, TPE from "
+        f"round {search.warmup_rounds + 1} on, at most {search.max_growth:g} times the initial "
+        "model's operations"
+    )
+
+
+def _operations(plan: Plan) -> str:
+    count = plan.operations
+    if count is None:
+        return "counted when the run traces the model"
+    an_image = f"{human_si(count.per_image)}FLOP an image ({count.convention})"
+    if plan.operations_per_trial is None:
+        return f"{an_image} of the initial model"
+    return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"
+
+
+def show_plan(plan: Plan) -> None:
+    """The plan as tables that fit 80 columns."""
+    sharing = plan.members_per_accelerator
+    equation = (
+        f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} "
+        f"{'member' if plan.ensemble_size == 1 else 'members'} × P_degree {plan.parallel_degree}"
+    )
+    waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves (decision D13)"
+    hyper = plan.hyperparameters
+    seconds = plan.estimated_seconds
+    rows(
+        f"Plan: {plan.workload}, class {plan.problem_class}",
+        [
+            ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
+            ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
+            *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
+            ("parallel", _parallel(plan)),
+            *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
+            ("batch", _batch(plan)),
+            ("learning rate", _learning_rate(plan)),
+            ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
+            ("precision", hyper.precision),
+            ("communication", _communication(plan)),
+            _steps(plan),
+            ("operations", _operations(plan)),
+            ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
+            ("trials", str(plan.trials)),
+            ("time", plan.estimate_basis if seconds is None else _time(plan, seconds)),
+        ],
+    )
+    shown = plan.mapping[:16]
+    rows(
+        "Job → node mapping",
+        [
+            (
+                f"member {one.member}",
+                f"wave {one.wave + 1}: "
+                + ", ".join(f"{s.node} slots {','.join(map(str, s.slots))}" for s in one.shares),
+            )
+            for one in shown
+        ],
+    )
+    if len(plan.mapping) > len(shown):
+        console.print(f"  … and {len(plan.mapping) - len(shown)} more (--json shows all)")
+    staged = list(plan.bytes_per_node.items())
+    text = "to the node's scratch" if plan.stage else "nothing: read from the shared store"
+    rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
+
+
+def _cluster(cluster: Cluster) -> str:
+    unusable = f", {len(cluster.unusable)} more can't be used" if cluster.unusable else ""
+    first = next(iter(cluster.unusable.items()), None)
+    return (
+        f"{cluster.name} (Slurm {cluster.version}, accounting "
+        f"{'present' if cluster.accounting else 'absent'}), partition {cluster.partition}: "
+        f"{len(cluster.nodes)} nodes of "
+        f"{cluster.cpus_per_node} CPUs and {cluster.accelerators_per_node} accelerators{unusable}"
+        + (f" ({first[0]}: {first[1]})" if first else "")
+    )
+
+
+def _batch(plan: Plan) -> str:
+    """Effective batch: what one optimizer step learns from."""
+    hyper = plan.hyperparameters
+    product = f"{hyper.batch_size} per accelerator × {plan.parallel_degree}"
+    if hyper.accumulation > 1:
+        product += f" × accumulation {hyper.accumulation}"
+    return f"effective batch {plan.global_batch_size} = {product}"
+
+
+def _parallel(plan: Plan) -> str:
+    """How a member divides its accelerators."""
+    found = plan.parallel
+    if found.mode == "data":
+        text = "data" + (", sharded" if found.sharded else "")
+    else:
+        text = (
+            f"{found.mode}: data {found.data_degree} × pipeline {found.pipeline_degree} × "
+            f"tensor {found.tensor_degree}"
+        )
+    if found.pipeline_degree > 1:
+        text += f", {found.pipeline_schedule} of {found.microbatches} micro-batches"
+    return text + (", batch norm synchronized" if found.batch_norm == "synchronized" else "")
+
+
+def _communication(plan: Plan) -> str:
+    """How gradients are averaged, or that nobody is there to average with."""
+    wanted, replicas = plan.communication, plan.parallel.data_degree
+    if replicas == 1:
+        return "none: a member is one replica"
+    if plan.parallel.sharded:
+        return f"reduce-scatter and all-gather of FSDP2 over {replicas} ranks"
+    return f"{wanted.mode} of gradients in {wanted.precision} over {replicas} replicas"
+
+
+def _learning_rate(plan: Plan) -> str:
+    """Linear scaling, then warm-up and decay."""
+    hyper = plan.hyperparameters
+    epochs = ", ".join(map(str, hyper.decay_epochs))
+    steps = f" after epochs {epochs}" if hyper.schedule == "step" else ""
+    return (
+        f"{hyper.base_learning_rate:g} × {plan.global_batch_size}/{hyper.reference_batch_size} = "
+        f"{plan.learning_rate:.4g} after {hyper.warmup_epochs:g} epochs of warm-up, then "
+        f"{hyper.schedule}{steps}"
+    )
+
+
+def _time(plan: Plan, seconds: float) -> str:
+    hours = plan.estimated_node_hours or 0.0
+    return f"about {human_seconds(seconds)}, {hours:.2g} node-hours ({plan.estimate_basis})"

@@ -1,0 +1,261 @@
+"""A run and its folder: run, status, cancel, resume, score, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ai500.bagging.member_views import Collector, MemberView
+from ai500.cli.options import (
+    AsJson,
+    ClassName,
+    ConfigPath,
+    DataPath,
+    RunPath,
+    Runs,
+    SchedulerName,
+    Settings,
+    WorkloadName,
+    load_config,
+)
+from ai500.cli.score_view import show_score
+from ai500.cli.terminal import Terminal, console, members_table
+from ai500.core import schema
+from ai500.core.atomic import write_text
+from ai500.core.errors import AI500Error, Disconnected, InputError
+from ai500.core.interrupts import as_interrupt
+from ai500.jobs import trial_jobs
+from ai500.jobs.schedulers import load_scheduler
+from ai500.pipeline import scoring
+from ai500.pipeline import stages as pipeline
+from ai500.pipeline.reporting import write_report
+from ai500.profile import page as profile_page
+from ai500.records import JobRecord, Plan, Score, run_folder
+from ai500.records.findings import Finding
+from ai500.records.run_folder import RunFolder
+from ai500.roofline import page as roofline_page
+
+CANCEL_SECONDS = 240.0
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
+]
+
+
+def run(
+    config: ConfigPath = None,
+    workload: WorkloadName = None,
+    problem_class: ClassName = None,
+    runs: Runs = None,
+    data: DataPath = None,
+    scheduler: SchedulerName = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
+    ] = None,
+    settings: Settings = None,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train the bagged ensemble, score it, and write the report.
+
+    --runs valid makes as many trials as a valid result of the class needs.
+
+    Example: ai500 run --class smoke --out runs/mine
+    """
+    resolved = load_config(
+        config,
+        workload=workload,
+        problem_class=problem_class,
+        runs=runs,
+        data=data,
+        scheduler=scheduler,
+        settings=settings,
+    )
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"{resolved.workload}-{resolved.problem_class}-{stamp}"
+    folder = pipeline.prepare(resolved, out or Path("runs") / name)
+    _execute(folder, as_json=as_json, detach=detach)
+
+
+def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
+    """Go on with a run that was stopped or failed.
+
+    What is finished is not repeated; jobs that are still in a queue are followed.
+
+    Example: ai500 resume runs/first
+    """
+    _execute(RunFolder.open(path), as_json=as_json, detach=detach)
+
+
+def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
+    # `kill` and Ctrl-C mean: end the members in order, then tell. A closed terminal means the
+    # same on this machine alone; jobs of a cluster go on.
+    signal.signal(signal.SIGTERM, as_interrupt)
+    signal.signal(signal.SIGHUP, _as_disconnection)
+    with Terminal(quiet=as_json) as terminal:
+        if not as_json:
+            console.print(f"run folder {folder.path}", soft_wrap=True)
+        result = pipeline.execute(folder, terminal, detach=detach)
+    _print_score(folder, result, as_json=as_json)
+
+
+def _as_disconnection(number: int, frame: object) -> None:
+    raise Disconnected
+
+
+def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(schema.encode(result), indent=2))
+        return
+    show_score(result, run_folder.read_all(Finding, folder.findings))
+    if folder.report.exists():
+        console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+
+
+def status(path: RunPath, as_json: AsJson = False) -> None:
+    """Show where a run is: trials, members, epochs, losses, time left.
+
+    Example: ai500 status runs/first
+    """
+    folder = RunFolder.open(path)
+    plan = run_folder.read(Plan, folder.plan)
+    state: str = scoring.state_of(folder, plan)
+    owner = folder.owner()
+    number = _current_trial(folder, plan)
+    views = _views(folder, number, plan) if number else []
+    if state == "stopped" and any(view.state in ("pending", "running") for view in views):
+        state = "left"  # jobs of a cluster go on without a controller
+    if as_json:
+        told = {
+            "run": str(path),
+            "state": state,
+            "controller": owner,
+            "trial": number,
+            "trials": plan.trials,
+            "members": [dataclasses.asdict(v) | {"seconds_left": v.seconds_left} for v in views],
+        }
+        print(json.dumps(told, indent=2))
+        return
+    console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
+    if number:
+        console.print(f"trial {number} of {plan.trials}")
+        console.print(members_table(views))
+    if state == "left":
+        console.print("its jobs go on; nobody follows them", soft_wrap=True)
+    if state in ("stopped", "left"):
+        console.print(f"go on with: ai500 resume {path}", soft_wrap=True)
+    for file in (folder.score, folder.report):
+        if file.exists():
+            console.print(str(file), soft_wrap=True)
+
+
+def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
+    """The members from what is on disk; nothing is written."""
+    trial = folder.trial(number)
+    views = {member: MemberView(member) for member in range(plan.ensemble_size)}
+    Collector(folder, trial=number, members=list(views)).show_all(views)
+    jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    for job in jobs:
+        view = views[job.member]
+        view.state, view.attempt = job.state, max(view.attempt, job.attempt)
+    followed = folder.owner() is not None
+    waits = any(view.state == "pending" for view in views.values())
+    if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
+        # Records that nobody keeps up to date, or jobs that wait: the scheduler knows more.
+        try:
+            states = trial_jobs.active_jobs(folder, number)
+        except AI500Error as error:
+            print(f"states as last recorded: {error}", file=sys.stderr)
+            states = {}
+        for member, (_, told) in states.items():
+            views[member].reason = told.reason
+            if not followed:
+                views[member].state = told.state
+    for member, view in views.items():
+        if trial.member(member).record.exists():
+            view.state = "done"
+    return list(views.values())
+
+
+def cancel(path: RunPath, as_json: AsJson = False) -> None:
+    """End a running run in order; `resume` goes on with it later.
+
+    Example: ai500 cancel runs/first
+    """
+    folder = RunFolder.open(path)
+    plan = run_folder.read(Plan, folder.plan)
+    number = _current_trial(folder, plan)
+    was_running = _end_controller(folder)
+    if number and load_scheduler(plan.scheduler).outlives_controller:
+        was_running |= trial_jobs.cancel_orphaned_jobs(folder, number) > 0
+    if as_json:
+        print(json.dumps({"run": str(path), "was_running": was_running}))
+    elif was_running:
+        print(f"cancelled; go on with: ai500 resume {path}")
+    else:
+        print(f"{path} is not running")
+
+
+def _current_trial(folder: RunFolder, plan: Plan) -> int:
+    begun = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
+    return max(begun, default=0)
+
+
+def _end_controller(folder: RunFolder) -> bool:
+    """Ask the process that works in the folder to end, and wait; False if there is none."""
+    holder = folder.holder()
+    if holder is None:
+        return False
+    host, pid = holder
+    if host != socket.gethostname():
+        write_text(folder.cancel_request, f"asked on {socket.gethostname()}\n")
+    else:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            return False  # it ended by itself in this moment
+        except PermissionError as error:
+            raise InputError(
+                f"process {pid} belongs to another user: they have to end it."
+            ) from error
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while folder.holder() is not None:
+        if time.monotonic() > deadline:
+            raise InputError(f"process {pid} did not end within {CANCEL_SECONDS:.0f} s.")
+        time.sleep(0.1)
+    return True
+
+
+def score(path: RunPath, as_json: AsJson = False) -> None:
+    """Recompute the score of a run from its events, and show it.
+
+    Needs no torch.
+
+    Example: ai500 score runs/first --json
+    """
+    folder = RunFolder.open(path)
+    _print_score(folder, scoring.score_run(folder), as_json=as_json)
+
+
+def report(path: RunPath, as_json: AsJson = False) -> None:
+    """Write the HTML report of a run (again).
+
+    Needs no torch.
+
+    Example: ai500 report runs/first
+    """
+    folder = RunFolder.open(path)
+    scoring.score_run(folder)
+    profile_page.write_report_section(folder)
+    roofline_page.write_report_section(folder)
+    write_report(folder)
+    where = str(folder.report.resolve())
+    print(json.dumps({"report": where}) if as_json else where)

@@ -1,0 +1,143 @@
+"""A score in the terminal: figures of an ensemble or of a search, and the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ai500.cli.terminal import rows
+from ai500.core.units import human_seconds, human_si
+from ai500.records import Score, SearchScore
+from ai500.records.findings import Finding
+
+
+def show_score(score: Score, findings: Sequence[Finding]) -> None:
+    """The score for a person: the official figure first, then what it is made of."""
+    if score.search is not None:
+        rows(*_search_rows(score, score.search, power=_power(score), skew=_skew(score)))
+        show_findings(findings)
+        return
+    target = score.time_to_target_seconds
+    out_of_bag = score.out_of_bag_quality
+    rows(
+        f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
+        + ("" if score.complete else "  — INCOMPLETE: a member failed"),
+        [
+            ("VFLOPS", f"{human_si(score.vflops)}FLOPS (valid: penalty × FLOPS, V3 Eq. 7)"),
+            ("FLOPS", f"{human_si(score.flops)}FLOPS (counted by convention {score.convention})"),
+            ("penalty", f"{score.penalty_coefficient:.4f} (quality against target, Eq. 8)"),
+            ("quality", f"{score.ensemble_quality:.4f} ensemble, target {score.target_quality:g}"),
+            (
+                "",
+                f"{score.members_mean_quality:.4f} members' mean, out of bag "
+                + ("not measured" if out_of_bag is None else f"{out_of_bag:.4f}"),
+            ),
+            ("power", _power(score)),
+            ("time to quality", human_seconds(score.time_to_quality_seconds)),
+            (
+                "time to target",
+                ("not reached" if target is None else human_seconds(target))
+                + ", by the members' mean",
+            ),
+            *([("trials", _trials(score))] if len(score.trials) > 1 else []),
+            ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
+            (
+                "beside it",
+                f"{human_si(score.members_flops_sum)}FLOPS, the sum of the members' own rates; "
+                f"{human_seconds(score.idle_seconds)} in which none trained",
+            ),
+            ("start skew", _skew(score)),
+            (
+                "ensemble",
+                f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
+                f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
+            ),
+        ],
+    )
+    show_findings(findings)
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """What the rules say, if they say anything."""
+    if findings:
+        rows("Findings", [(one.severity, f"{one.message} ({one.source})") for one in findings])
+
+
+def _search_rows(
+    score: Score, search: SearchScore, *, power: str, skew: str
+) -> tuple[str, list[tuple[str, str]]]:
+    """Title and rows: the final score first, then what it is made of."""
+    initial, target = search.initial_error, score.time_to_target_seconds
+    began = "not measured" if initial is None else f"{initial:.4f}"
+    operations = score.operations + score.validation_operations
+    reached = "not reached"
+    if target is not None and search.operations_to_target is not None:
+        reached = f"{human_seconds(target)}, {human_si(search.operations_to_target)}FLOP"
+    title = f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
+    if not score.complete:
+        title += "  — INCOMPLETE: a worker failed"
+    return title, [
+        (
+            "FLOPS",
+            f"{human_si(score.flops)}FLOPS (highest since the first batch, at "
+            f"{human_seconds(search.at_seconds)}; counted by {score.convention})",
+        ),
+        ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
+        ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
+        ("", f"{began} of the initial model; best model {search.best_model}"),
+        (f"time to {score.target_quality:g}", reached),
+        (
+            "tried",
+            f"{search.models} models of {search.architectures} architectures, {search.tuned} "
+            f"tuned by TPE, {search.lost} lost",
+        ),
+        (
+            "idle",
+            f"{100 * search.idle_between_trainings:.2f} % of the workers' time between trainings, "
+            f"{100 * search.without_work:.2f} % without work in all",
+        ),
+        ("searched", human_seconds(score.seconds)),
+        ("operations", f"{human_si(operations)}FLOP of training and validation"),
+        ("power", power),
+        ("start skew", skew),
+        (
+            "workers",
+            f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
+            f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
+        ),
+    ]
+
+
+def _skew(score: Score) -> str:
+    skew = human_seconds(score.start_skew_seconds)
+    if score.clock == "monotonic":
+        return skew
+    known = score.clock_uncertainty_seconds
+    window = "not measured" if known is None else f"± {human_seconds(known)}"
+    return f"{skew} over the nodes; their clocks: {window}"
+
+
+def _trials(score: Score) -> str:
+    """Which are kept, and how much they vary."""
+    kept = ", ".join(map(str, score.kept_trials))
+    dropped = [str(one.trial) for one in score.trials if one.trial not in score.kept_trials]
+    varies = [
+        f"{name} varies by {100 * value:.2g} %"
+        for name, value in (
+            ("the score", score.score_variation),
+            ("epochs to target", score.epochs_to_target_variation),
+        )
+        if value is not None
+    ]
+    out = f", dropped {', '.join(dropped)}" if dropped else ""
+    mean = (
+        f"mean of trials {kept}" if len(score.kept_trials) > 1 else f"the figures of trial {kept}"
+    )
+    return "; ".join([f"{mean}{out}", *varies])
+
+
+def _power(score: Score) -> str:
+    if score.watts is None or score.flops_per_watt is None or score.vflops_per_watt is None:
+        return "not measured (the report says why)"
+    valid, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
+    drawn = f"{human_si(score.watts)}W of {score.power_coverage}"
+    return f"{drawn}; {valid}VFLOPS and {plain}FLOPS per watt"

@@ -1,0 +1,345 @@
+"""The cluster as `scontrol show` describes it, and the checks of [slurm] against it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ai500.config import Config
+from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.units import human_seconds
+from ai500.jobs.schedulers.slurm_commands import show
+from ai500.jobs.schedulers.slurm_output import has_accounting, read_config, seconds_of
+from ai500.records import Cluster
+
+MIB: Final = 1024 * 1024
+
+_USABLE_BASES: Final = frozenset(
+    {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED"}
+)
+_UNUSABLE_FLAGS: Final = frozenset(
+    {
+        "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "EXTERNAL", "FAIL", "FAILING", "FUTURE",
+        "INVAL", "INVALID", "INVALID_REG", "MAINT", "MAINTENANCE", "NO_RESPOND", "NOT_RESPONDING",
+        "POWER_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "UNKNOWN",
+    }
+)  # fmt: skip
+# Slurm 20.11 appends a sign to the state; `~` (powered down), `#` (powering up) and `-` (planned)
+# do not prevent a job from starting.
+_SIGNS: Final = {
+    "*": "NOT_RESPONDING",
+    "$": "MAINTENANCE",
+    "%": "POWERING_DOWN",
+    "!": "POWER_DOWN",
+    "^": "REBOOT_ISSUED",
+}
+_TIME: Final = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node as `scontrol show node` describes it; CPUs and memory that jobs may use."""
+
+    name: str
+    address: str
+    cpus: int
+    memory_bytes: int | None
+    gpus: int
+    gpu_type: str | None
+    """GPU type; several types are joined as `a100+h100`."""
+    state: str
+    usable: bool
+    """True if Slurm can start a job here, now or after power-up or the end of another job."""
+    reason: str | None
+    """Reason why the node is not usable, in the administrator's words if there are any."""
+    features: tuple[str, ...]
+    partitions: tuple[str, ...]
+    threads_per_core: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition with its nodes and the limits for its jobs."""
+
+    name: str
+    cluster: str
+    """ClusterName of slurm.conf."""
+    nodes: tuple[SlurmNode, ...]
+    max_array_size: int
+    """Largest number of tasks in an array (MaxArraySize)."""
+    max_seconds: int | None
+    accounting: bool
+    version: str
+
+
+def survey(config: Config) -> Cluster:
+    """Describe the usable nodes of the configured partition."""
+    slurm = config.slurm
+    check_settings(config)
+    partition = read_partition(slurm.partition, constraint=slurm.constraint)
+    usable = [node for node in partition.nodes if node.usable]
+    required = config.system.accelerators_per_node
+    if config.system.device != "cpu" and required is not None and any(n.gpus for n in usable):
+        usable = [node for node in usable if node.gpus >= required]
+    unusable = {n.name: n.reason or n.state for n in partition.nodes if not n.usable}
+    if not usable:
+        raise no_node(partition.name, unusable, constraint=slurm.constraint)
+    check_time_limit(slurm.time_limit, partition=partition)
+    check_uniform(partition.name, usable, device=config.system.device)
+    return Cluster(
+        name=partition.cluster,
+        partition=partition.name,
+        nodes=tuple(node.name for node in usable),
+        unusable=unusable,
+        cpus_per_node=min(node.cpus for node in usable),
+        threads_per_core=max(node.threads_per_core for node in usable),
+        accelerators_per_node=usable[0].gpus,
+        max_array_size=partition.max_array_size,
+        max_seconds=partition.max_seconds,
+        accounting=partition.accounting,
+        version=partition.version,
+    )
+
+
+def read_partition(name: str | None, *, constraint: str | None) -> Partition:
+    """Query a partition (None: the default one) and those of its nodes that match the constraint.
+
+    A constraint with counts, brackets or parentheses keeps all nodes: see `matches`.
+    """
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).exists():  # Slurm's commands would wait a minute for it
+        raise EnvironmentLacksError(
+            f"SLURM_CONF is {conf}, and there is no such file.",
+            key="SLURM_CONF",
+            path=conf,
+            remedy="Run ai500 on a login node of the cluster, or set SLURM_CONF to its slurm.conf.",
+        )
+    return partition_from(
+        config=show("config"),
+        partitions=show("partition"),
+        nodes=show("node"),
+        name=name,
+        constraint=constraint,
+    )
+
+
+def partition_from(
+    *, config: str, partitions: str, nodes: str, name: str | None, constraint: str | None
+) -> Partition:
+    """Parse a partition from the output of `scontrol show` config, partition and node."""
+    settings = read_config(config)
+    fields = _choose_partition(partitions, name)
+    name = fields["PartitionName"]
+    matching = [
+        node
+        for node in read_nodes(nodes)
+        if name in node.partitions and matches(constraint, node.features)
+    ]
+    if (state := fields.get("State", "UP")) != "UP":
+        reason = f"partition {name} is {state}"
+        matching = [replace(node, usable=False, reason=node.reason or reason) for node in matching]
+    return Partition(
+        name=name,
+        cluster=settings.get("ClusterName", ""),
+        nodes=tuple(matching),
+        max_array_size=int(settings.get("MaxArraySize", 1001)),
+        max_seconds=seconds_of(fields.get("MaxTime", "")),
+        accounting=has_accounting(settings),
+        version=settings.get("SLURM_VERSION", ""),
+    )
+
+
+def read_nodes(text: str) -> Iterator[SlurmNode]:
+    """Parse lines of `scontrol --oneliner show node`."""
+    for line in text.splitlines():
+        fields = _fields(line)
+        if "NodeName" not in fields:
+            continue
+        name, state = fields["NodeName"], fields.get("State", "UNKNOWN")
+        gpus, gpu_type = read_gpus(fields.get("Gres", ""))
+        memory = int(fields.get("RealMemory", 0)) - int(fields.get("MemSpecLimit", 0))
+        usable = is_usable(state)
+        yield SlurmNode(
+            name=name,
+            address=fields.get("NodeAddr", name),
+            cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 1),
+            threads_per_core=int(fields.get("ThreadsPerCore", 1)),
+            memory_bytes=memory * MIB if memory > 1 else None,  # Slurm's default is 1 MiB
+            gpus=gpus,
+            gpu_type=gpu_type,
+            state=state,
+            usable=usable,
+            reason=None if usable else _reason(line) or f"its state is {state}",
+            features=_names(fields.get("AvailableFeatures") or fields.get("Features", "")),
+            partitions=_names(fields.get("Partitions", "")),
+        )
+
+
+def is_usable(state: str) -> bool:
+    """Return True if Slurm starts jobs on a node in this state, now or after power-up or drain.
+
+    RESERVED counts as usable: the reservation may be the user's own. MAINTENANCE does not.
+    """
+    words = []
+    for word in state.split("+"):
+        plain = word.rstrip("*~#!%$@^-")
+        words += [plain, *(_SIGNS[sign] for sign in word[len(plain) :] if sign in _SIGNS)]
+    return words[0] in _USABLE_BASES and _UNUSABLE_FLAGS.isdisjoint(words)
+
+
+def read_gpus(gres: str) -> tuple[int, str | None]:
+    """Parse `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → (8, "a100+h100"): GPUs only."""
+    count, types = 0, []
+    for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
+        name, *parts = entry.strip().split(":")
+        if name != "gpu":
+            continue
+        count += int(parts.pop()) if parts and parts[-1].isdigit() else 1
+        types += [part for part in parts if part and part != "no_consume"]
+    return count, "+".join(dict.fromkeys(types)) or None
+
+
+def matches(constraint: str | None, features: Collection[str]) -> bool:
+    """Evaluate feature names joined by & and |, from left to right as slurmctld does.
+
+    Counts, brackets and parentheses concern a job's nodes together, not one node: such an
+    expression matches every node here, and Slurm applies it.
+    """
+    if not constraint or not re.fullmatch(r"[^&|()\[\]*,\s]+(?:[&|][^&|()\[\]*,\s]+)*", constraint):
+        return True
+    first, *rest = re.split(r"([&|])", constraint)
+    result = first in features
+    for operator, name in zip(rest[::2], rest[1::2], strict=True):
+        has = name in features
+        result = (result and has) if operator == "&" else (result or has)
+    return result
+
+
+def check_settings(config: Config) -> None:
+    """Reject settings of [slurm] that are invalid on every cluster."""
+    slurm = config.slurm
+    texts = {
+        "setup": slurm.setup, "sbatch": slurm.sbatch, "srun": slurm.srun,
+        "partition": (slurm.partition or "",), "account": (slurm.account or "",),
+        "qos": (slurm.qos or "",), "time_limit": (slurm.time_limit or "",),
+        "constraint": (slurm.constraint or "",), "reservation": (slurm.reservation or "",),
+    }  # fmt: skip
+    for key, values in texts.items():
+        for value in values:
+            if "\n" in value or "\0" in value:
+                raise ConfigError(
+                    f"slurm.{key} = {value!r} contains a line break or a null character.",
+                    key=f"slurm.{key}",
+                    value=value,
+                    remedy="Write one item per line.",
+                )
+    if slurm.time_limit is not None and not _TIME.fullmatch(slurm.time_limit):
+        raise ConfigError(
+            f"slurm.time_limit = {slurm.time_limit!r} is not a time in Slurm's format.",
+            key="slurm.time_limit",
+            value=slurm.time_limit,
+            remedy="Write '2:00:00' for two hours, '1-12:00:00' for a day and a half, '90' for "
+            "90 minutes.",
+        )
+    if config.ensemble.members_per_accelerator > 1 and slurm.start == "array":
+        raise ConfigError(
+            "ensemble.members_per_accelerator > 1 with slurm.start = 'array': Slurm allocates an "
+            "accelerator to one job only (decision D11).",
+            key="slurm.start",
+            value=slurm.start,
+            remedy="Set slurm.start = 'gang'.",
+        )
+
+
+def check_time_limit(time_limit: str | None, *, partition: Partition) -> None:
+    """Reject a time limit longer than the partition's."""
+    limit, longest = seconds_of(time_limit or ""), partition.max_seconds
+    if limit is not None and longest is not None and limit > longest:
+        raise ConfigError(
+            f"slurm.time_limit = {time_limit!r} is longer than the "
+            f"{human_seconds(longest)} that partition {partition.name!r} allows.",
+            key="slurm.time_limit",
+            value=time_limit,
+            remedy="Set a shorter one: members resume from their checkpoint in the next job.",
+        )
+
+
+def check_uniform(partition: str, nodes: Sequence[SlurmNode], *, device: str | None) -> None:
+    """Reject nodes with different numbers of accelerators."""
+    counts = sorted({node.gpus for node in nodes})
+    if device != "cpu" and len(counts) > 1:
+        raise ConfigError(
+            f"the nodes of partition {partition!r} have different numbers of accelerators "
+            f"({', '.join(map(str, counts))}).",
+            key="slurm.partition",
+            value=partition,
+            remedy="Select nodes with slurm.constraint, or set system.accelerators_per_node.",
+        )
+
+
+def no_node(
+    partition: str, unusable: Mapping[str, str], *, constraint: str | None
+) -> EnvironmentLacksError:
+    """Build the error for a partition without a usable node."""
+    matching = f" with slurm.constraint = {constraint!r}" if constraint else ""
+    shown = [f"{name}: {reason}" for name, reason in list(unusable.items())[:3]]
+    states = ", ".join(shown) + (", …" if len(unusable) > 3 else "")
+    return EnvironmentLacksError(
+        f"partition {partition!r} has no usable node{matching}{f' ({states})' if states else ''}.",
+        key="slurm.constraint" if constraint else "slurm.partition",
+        value=constraint or partition,
+        remedy="Choose another slurm.partition or slurm.constraint, or ask the site.",
+    )
+
+
+def _choose_partition(text: str, name: str | None) -> dict[str, str]:
+    partitions = {
+        fields["PartitionName"]: fields
+        for line in text.splitlines()
+        if "PartitionName" in (fields := _fields(line))
+    }
+    names = ", ".join(partitions) or "none"
+    if name is None:
+        for fields in partitions.values():
+            if fields.get("Default") == "YES":
+                return fields
+        raise ConfigError(
+            "slurm.partition is not set, and this cluster has no default partition.",
+            key="slurm.partition",
+            remedy=f"Set it to one of: {names}.",
+        )
+    if name not in partitions:
+        near = difflib.get_close_matches(name, partitions, n=1)
+        hint = f'Did you mean "{near[0]}"? ' if near else ""
+        raise ConfigError(
+            f'slurm.partition = "{name}" is not a partition of this cluster.',
+            key="slurm.partition",
+            value=name,
+            remedy=f"{hint}It has: {names}.",
+        )
+    return partitions[name]
+
+
+def _fields(line: str) -> dict[str, str]:
+    """Parse `Key=value` words; the first of a name counts, since free text comes last."""
+    fields: dict[str, str] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if equals:
+            fields.setdefault(key, value)
+    return fields
+
+
+def _reason(line: str) -> str | None:
+    """Extract the administrator's reason, without the `[user@time]` after it."""
+    match = re.search(r" Reason=(.*?)(?: \[[^\]]*@[^\]]*\]| (?:Comment|Extra)=|$)", line)
+    return match[1].strip() or None if match else None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name and name not in ("(null)", "N/A"))

@@ -1,0 +1,198 @@
+"""The jobs of one trial: their specifications, their scheduler, and those already submitted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from ai500 import config as configuration
+from ai500.config import Config
+from ai500.core import plugins
+from ai500.core.errors import ConfigError
+from ai500.core.source import PACKAGE
+from ai500.jobs.launchers import Container, Launcher
+from ai500.jobs.schedulers import (
+    JobSpec,
+    JobStatus,
+    Scheduler,
+    SchedulerContext,
+    load_scheduler,
+)
+from ai500.parallel import sharing
+from ai500.records import JobRecord, Plan, Share, run_folder
+from ai500.records.run_folder import RunFolder, TrialFolder
+
+ACTIVE = ("pending", "running")
+"""States of jobs that have not ended."""
+CONTAINER_VARIABLES = (
+    "AI500_MEMBER", "AI500_ATTEMPT", "AI500_HEAD", "AI500_BARRIER",
+    "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES",
+    "SLURM_RESTART_COUNT", "SLURM_CPUS_PER_TASK", "SLURMD_NODENAME",
+    "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TMPDIR",
+    "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_HCA",
+)  # fmt: skip
+"""Variables passed into a container by name, for runtimes that do not pass all of them."""
+
+
+def scheduler_context(
+    run: RunFolder, config: Config, plan: Plan, *, trial: int, store: Path | None
+) -> SchedulerContext:
+    """Assemble the context of a trial's scheduler; `store` is None while it is unknown."""
+    return SchedulerContext(
+        config=config,
+        plan=plan,
+        trial=run.trial(trial).path.resolve(),
+        name=_job_name(run, trial),
+        launcher=_launcher(run, config, plan, store=store),
+    )
+
+
+def python_of(config: Config) -> str:
+    """Return the interpreter that the jobs run, on the node or in its container."""
+    if config.container.image is not None:
+        return config.container.python
+    if config.scheduler.kind == "slurm" and config.slurm.python is not None:
+        return config.slurm.python
+    return sys.executable
+
+
+def job_spec(
+    trial: TrialFolder,
+    *,
+    members: tuple[int, ...],
+    attempt: int,
+    shares: tuple[Share, ...],
+    python: str,
+) -> JobSpec:
+    """Specify the job of one process: the node agent, with its first member in the environment."""
+    member = members[0]
+    return JobSpec(
+        members=members,
+        attempt=attempt,
+        command=(python, "-m", "ai500.jobs.node_agent", str(trial.path.resolve())),
+        environment={
+            "AI500_MEMBER": str(member),
+            "AI500_ATTEMPT": str(attempt),
+            "PYTHONPATH": _source_path(),
+            # The worker raises the number of threads where the slot has more cores.
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "PYTHONUNBUFFERED": "1",
+        },
+        log=trial.member(member).log,
+        shares=shares,
+    )
+
+
+def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]:
+    """Return the scripts that the first trial would submit, as (name, text)."""
+    trial = run.trial(1)
+    jobs = [
+        job_spec(
+            trial,
+            members=group,
+            attempt=1,
+            shares=plan.mapping[group[0]].shares,
+            python=python_of(config),
+        )
+        for group in sharing.groups(plan.mapping, plan.sharing)
+    ]
+    context = scheduler_context(run, config, plan, trial=1, store=None)
+    return load_scheduler(plan.scheduler).preview(context, jobs)
+
+
+def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]:
+    """Return each member's last job, including jobs submitted but not yet recorded."""
+    records = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    jobs = {job.member: job for job in records}
+    for member, job_id in scheduler.submitted_before().items():
+        if member not in jobs or jobs[member].id != job_id:
+            attempt = jobs[member].attempt + 1 if member in jobs else 1
+            jobs[member] = JobRecord(member, job_id, attempt, "pending")
+    return jobs
+
+
+def active_jobs(run: RunFolder, trial: int) -> dict[int, tuple[JobRecord, JobStatus]]:
+    """Return the jobs recorded as active, each with its present state in the scheduler."""
+    scheduler = _scheduler(run, trial)
+    known = known_jobs(run.trial(trial), scheduler)
+    jobs = {member: job for member, job in known.items() if job.state in ACTIVE}
+    states = scheduler.states([job.id for job in jobs.values()])
+    scheduler.close()
+    return {member: (job, states[job.id]) for member, job in jobs.items()}
+
+
+def cancel_orphaned_jobs(run: RunFolder, trial: int) -> int:
+    """Cancel the jobs that a controller left in the queue; return their number."""
+    active = [job.id for job, status in active_jobs(run, trial).values() if status.state in ACTIVE]
+    if active:
+        _scheduler(run, trial).cancel(active)
+    return len(active)
+
+
+def _scheduler(run: RunFolder, trial: int) -> Scheduler:
+    config, plan = configuration.load(run.config), run_folder.read(Plan, run.plan)
+    context = scheduler_context(run, config, plan, trial=trial, store=None)
+    return load_scheduler(plan.scheduler).make(context)
+
+
+def _source_path() -> str:
+    """Extend PYTHONPATH so that workers find a source tree that is not installed."""
+    source = PACKAGE.parent
+    paths = [] if source.name in ("site-packages", "dist-packages") else [str(source)]
+    return os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _job_name(run: RunFolder, trial: int) -> str:
+    """Build a name unique to the run folder and trial, of characters every scheduler accepts."""
+    identity = f"{run.path.resolve()}:{trial}".encode()
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", run.path.resolve().name)[:40]
+    return f"ai500-{plain}-{hashlib.sha256(identity).hexdigest()[:8]}"
+
+
+def _launcher(run: RunFolder, config: Config, plan: Plan, *, store: Path | None) -> Launcher:
+    container = Container.of(
+        config.container,
+        folders=_folders(run, config, store=store),
+        accelerators=plan.device != "cpu",
+        environment=CONTAINER_VARIABLES,
+        working_directory=str(run.path.resolve()),
+    )
+    launcher: Launcher = plugins.load("launcher", plan.launcher)(container)
+    return launcher
+
+
+def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
+    """List the folders that a job reads and writes: run folder, scratch, store."""
+    folders = [str(run.path.resolve())]
+    in_container = config.scheduler.launcher != "bare" and config.container.image is not None
+    if config.data.stage and in_container:
+        folders.append(_scratch_to_mount(config))
+    if store is not None:
+        folders.append(str(store.resolve()))
+    return tuple(dict.fromkeys(folders))
+
+
+def _scratch_to_mount(config: Config) -> str:
+    """Return the scratch path up to its first variable, which only the node can expand."""
+    scratch = config.data.scratch
+    if scratch is None and load_scheduler(config.scheduler.kind).outlives_controller:
+        raise ConfigError(
+            "container.image is set and data.scratch is not: on a cluster the nodes' scratch "
+            "folder must be known to be mounted in the container.",
+            key="data.scratch",
+            remedy="Set data.scratch to a folder that every node has, or data.stage = false.",
+        )
+    plain, variable, _ = (scratch or tempfile.gettempdir()).partition("$")
+    if not plain.strip("/"):
+        raise ConfigError(
+            f"data.scratch = {scratch!r} begins with a variable, and a container needs a folder "
+            "to mount that is known in advance.",
+            key="data.scratch",
+            value=scratch,
+            remedy="Begin it with a folder, as in /local/$SLURM_JOB_ID.",
+        )
+    return str(Path(plain).parent if variable and not plain.endswith("/") else Path(plain))

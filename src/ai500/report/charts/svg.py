@@ -1,0 +1,241 @@
+"""The parts of a hand-made SVG chart: scales, ticks, axes, labels that keep their distance.
+
+Colours and type come from the page's style sheet by class, so that a figure follows light, dark
+and print. Room is left for text of `LARGEST_TEXT`: the style sheet enlarges it on narrow screens.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from ai500.core.units import human_si
+
+WIDTH = 560
+LARGEST_TEXT = 16
+LABEL_GAP = LARGEST_TEXT + 3
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear map of values to pixels."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.first + share * (self.last - self.first)
+
+
+@dataclass(frozen=True)
+class LogScale(Scale):
+    """A logarithmic map; all values are positive."""
+
+    def __call__(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.first + share * (self.last - self.first)
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Places on an axis, each with its text."""
+
+    values: tuple[float, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def low(self) -> float:
+        """Where the axis begins."""
+        return self.values[0]
+
+    @property
+    def high(self) -> float:
+        """Where the axis ends."""
+        return self.values[-1]
+
+    def up_to(self, end: float) -> Ticks:
+        """For an axis that ends with the data, not with a round value."""
+        count = sum(value <= end for value in self.values)
+        return Ticks(self.values[:count], self.labels[:count])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The plotting area: its scales and its edges in pixels."""
+
+    x: Scale
+    y: Scale
+
+    @property
+    def left(self) -> float:
+        """Left edge."""
+        return self.x.first
+
+    @property
+    def right(self) -> float:
+        """Right edge."""
+        return self.x.last
+
+    @property
+    def bottom(self) -> float:
+        """Lower edge; y grows downwards."""
+        return self.y.first
+
+    @property
+    def top(self) -> float:
+        """Upper edge."""
+        return self.y.last
+
+    def points(self, values: Iterable[Point]) -> list[Point]:
+        """Values as pixels."""
+        return [(self.x(x), self.y(y)) for x, y in values]
+
+
+def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
+    """At most `most` round values that enclose [low, high]; `whole`: no fractions."""
+    if (high - low) / most <= sys.float_info.min:
+        margin = abs(low) * 0.1 or 1.0
+        low, high = low - margin, high + margin
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    for factor in (1, 2, 2.5, 5, 10, 20, 50):
+        step = power * factor
+        if whole and step % 1:
+            continue
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first < most:
+            break
+    values = tuple(index * step for index in range(first, last + 1))
+    return Ticks(values, tuple(_tick_label(value, step) for value in values))
+
+
+def _tick_label(value: float, step: float) -> str:
+    if max(abs(value), step) >= 10_000:
+        return human_si(value).strip()
+    decimals = next((d for d in range(10) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 10)
+    return f"{value:.{decimals}f}"
+
+
+def decade_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
+    """Powers of ten that enclose [low, high]; where they are many, every second, third, … one."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    step = max(1, math.ceil((last - first + 1) / most))
+    values = tuple(10.0**power for power in range(first, last + 1, step))
+    return Ticks(values, tuple(human_si(value).strip() for value in values))
+
+
+_TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_TIME_UNITS = ((86400 * 2, 86400, "d"), (5400, 3600, "h"), (100, 60, "min"), (0, 1, "s"))
+
+
+def time_ticks(seconds: float, *, most: int = 6) -> Ticks:
+    """Round times from 0 to `seconds`; the axis ends at the last event, not at a round time."""
+    size, unit = next((size, unit) for least, size, unit in _TIME_UNITS if seconds >= least)
+    if seconds < most:
+        ticks = nice_ticks(0, seconds, most=most)
+        return Ticks(ticks.values, tuple(f"{label} s" for label in ticks.labels))
+    days = [86400 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)]
+    step = next((s for s in (*_TIME_STEPS, *days) if seconds / s < most), 86400 * 2000)
+    values = tuple(float(step * index) for index in range(int(seconds // step) + 1))
+    return Ticks(values, tuple(f"{value / size:g} {unit}" for value in values))
+
+
+def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
+    """Positions near the wanted ones, at least `gap` apart and, if they fit, within [low, high]."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    placed = [0.0] * len(wanted)
+    reached = -math.inf
+    for index in order:
+        placed[index] = reached = max(wanted[index], low, reached + gap)
+    limit = high
+    for index in reversed(order):
+        placed[index] = min(placed[index], limit)
+        limit = placed[index] - gap
+    return placed
+
+
+def room_for(ticks: Ticks) -> float:
+    """Return the pixels that the labels of a y axis need at the largest text."""
+    return max(50.0, 14 + 0.6 * LARGEST_TEXT * max(map(len, ticks.labels)))
+
+
+def text(place: Point, content: str, css: str = "", *, anchor: str = "start") -> str:
+    """One line of text; what it says is escaped here."""
+    return (
+        f'<text x="{place[0]:.1f}" y="{place[1]:.1f}" class="{css}" text-anchor="{anchor}">'
+        f"{escape(content)}</text>"
+    )
+
+
+def line(start: Point, end: Point, css: str) -> str:
+    """A straight line."""
+    return (
+        f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
+        f'class="{css}"/>'
+    )
+
+
+def polyline(points: Sequence[Point], css: str) -> str:
+    """A line through points; a single point is a dot, so that it can be seen."""
+    if len(points) == 1:
+        return dot(points[0], css, radius=3)
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{path}" class="{css}"/>'
+
+
+def polygon(points: Sequence[Point], css: str) -> str:
+    """A filled area."""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{path}" class="{css}"/>'
+
+
+def dot(place: Point, css: str, *, radius: float = 3.5, tip: str | None = None) -> str:
+    """A filled circle, maybe with a tooltip."""
+    circle = f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}" class="{css} dot"'
+    return f"{circle}/>" if tip is None else f"{circle}><title>{escape(tip)}</title></circle>"
+
+
+def rectangle(corner: Point, size: Point, css: str, *, tip: str) -> str:
+    """A box with a tooltip."""
+    return (
+        f'<rect x="{corner[0]:.1f}" y="{corner[1]:.2f}" width="{size[0]:.1f}" '
+        f'height="{size[1]:.2f}" class="{css}"><title>{escape(tip)}</title></rect>'
+    )
+
+
+def x_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
+    """The lower axis with its title below."""
+    parts = [line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis")]
+    for value, label in zip(ticks.values, ticks.labels, strict=True):
+        x = frame.x(value)
+        parts.append(line((x, frame.bottom), (x, frame.bottom + 5), "axis"))
+        parts.append(text((x, frame.bottom + 21), label, "tick", anchor="middle"))
+    middle = (frame.left + frame.right) / 2
+    parts.append(text((middle, frame.bottom + 43), title, "axis-title", anchor="middle"))
+    return "".join(parts)
+
+
+def y_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
+    """Grid lines with their values; the title stands level above them."""
+    parts = [text((4, 18), title, "axis-title")]
+    for value, label in zip(ticks.values, ticks.labels, strict=True):
+        y = frame.y(value)
+        parts.append(line((frame.left, y), (frame.right, y), "grid"))
+        parts.append(text((frame.left - 8, y + 5), label, "tick", anchor="end"))
+    return "".join(parts)
+
+
+def document(parts: Iterable[str], *, height: float, title: str) -> str:
+    """The whole figure, with a title for those who can't see it."""
+    name = escape(title, quote=True)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )

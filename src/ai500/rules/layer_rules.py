@@ -1,0 +1,148 @@
+"""Rules about the nine layers (SPEC §5): they judge what the workers recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ai500.records import TrainRecord
+from ai500.rules.evidence import Evidence, effective, optimizer_groups
+from ai500.rules.facts import as_text
+from ai500.rules.rule import Observation, comparing, differences, rule
+
+# A Poisson bootstrap of n samples draws n ± √n; beyond six deviations it was not drawn at random.
+POISSON_DEVIATIONS = 6
+
+
+@rule("other hyper-parameters", source="V2 §5.4", program="ensemble")
+def weight_decay_on_everything(evidence: Evidence) -> Iterator[Observation]:
+    """Apply weight decay to every parameter, also to γ and β of batch norm (V2 §5.4)."""
+    for trial in evidence.trials:
+        for member in trial.members:
+            yield from _other_decays(member, trial.trial)
+
+
+def _other_decays(member: TrainRecord, trial: int) -> Iterator[Observation]:
+    expected = effective(member, "hyperparameters", "weight_decay")
+    for group in optimizer_groups(member):
+        decay = group.get("weight_decay")
+        if expected is None or decay == expected:
+            continue
+        kinds = group.get("kinds")
+        kinds = kinds if isinstance(kinds, dict) else {"parameters": group.get("parameters")}
+        parameters = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+        yield Observation(
+            f"member {member.member} of trial {trial} trained {parameters} with weight decay "
+            f"{'unknown' if decay is None else as_text(decay)}, all others with "
+            f"{as_text(expected)}",
+            advice="Put all parameters into one group of the optimizer.",
+            reference=as_text(expected),
+            run=as_text(decay),
+        )
+
+
+@rule("other hyper-parameters", source="V2 §5.1.2, V3 §3.1", program="ensemble")
+def equal_members(evidence: Evidence) -> Iterator[Observation]:
+    """Train all members of all trials with the same hyper-parameters."""
+    recorded = [effective(member, "hyperparameters") for member in evidence.members]
+    settings = [values for values in recorded if isinstance(values, dict)]
+    for name in dict.fromkeys(name for values in settings for name in values):
+        texts = sorted({as_text(values.get(name)) for values in settings})
+        if len(texts) > 1:
+            yield Observation(
+                f"members differ in {name.replace('_', ' ')}: {' and '.join(texts)}",
+                advice="Train the whole ensemble in one run.",
+                reference="one value",
+                run=" and ".join(texts),
+            )
+
+
+@rule("bagging", program="ensemble")
+def own_bootstraps(evidence: Evidence) -> Iterator[Observation]:
+    """Draw a bootstrap of its own for each member of each trial, as V3 §3.3 draws it."""
+    yield from differences(evidence, "bagging")
+    owners: dict[str, str] = {}
+    for trial in evidence.trials:
+        for bootstrap in trial.bootstraps:
+            owner = f"member {bootstrap.member} of trial {trial.trial}"
+            if bootstrap.sha256 in owners:
+                yield Observation(
+                    f"{owner} has the bootstrap of {owners[bootstrap.sha256]}",
+                    advice="Run it again.",
+                )
+            owners.setdefault(bootstrap.sha256, owner)
+            spread = POISSON_DEVIATIONS * math.sqrt(bootstrap.samples)
+            tolerance = spread if evidence.plan.sampler == "poisson" else 0
+            if abs(bootstrap.drawn - bootstrap.samples) > tolerance:
+                yield Observation(f"{owner} drew {bootstrap.drawn} of {bootstrap.samples} samples")
+
+
+LAYER_RULES = (
+    comparing(
+        "same data", "data set",
+        "Train and validate on the data set of the class, whole and unchanged.",
+    ),
+    comparing(
+        "same target", "target quality",
+        "Score against the target quality and the exponent of the class.",
+    ),
+    comparing(
+        "same epochs", "epochs", "Train exactly the reference number of epochs.",
+        program="ensemble",
+    ),
+    comparing(
+        "same evaluations", "evaluations",
+        "Evaluate after the epochs that the class prescribes: evaluation takes time of the window.",
+        program="ensemble",
+    ),
+    comparing(
+        "changed batch size", "batch size",
+        "Disclose another batch size, and other images that batch norm's statistics cover.",
+        program="ensemble",
+    ),
+    comparing(
+        "changed learning rate", "learning-rate policy",
+        "Disclose another learning-rate policy; LARS and LAMB count as such.",
+        program="ensemble",
+    ),
+    comparing(
+        "fixed hyperparameters", "other hyper-parameters",
+        "Keep the reference's optimizer, momentum, weight decay and label smoothing.",
+        program="ensemble",
+    ),
+    weight_decay_on_everything,
+    equal_members,
+    comparing(
+        "same model", "model", "Train the graph of the class, with all of its parameters.",
+        program="ensemble",
+    ),
+    own_bootstraps,
+    comparing(
+        "equivalent parallelism", "equivalent parallelism",
+        "Disclose parallelism that is mathematically equivalent to training in one process.",
+    ),
+    comparing(
+        "known parallelism", "other parallelism",
+        "Use no parallelism that is not known to be equivalent to training in one process.",
+    ),
+    comparing(
+        "synchronous training", "synchronous training",
+        "Train by synchronous SGD: every step waits for the gradients of all workers.",
+    ),
+    comparing(
+        "same framework", "AI framework",
+        "Use the framework of the reference; it is free at system level and above.",
+    ),
+    comparing(
+        "chosen precision", "precision",
+        "Disclose another precision among those that the papers allow.",
+    ),
+    comparing(
+        "allowed precision", "other precision",
+        "Use FP32, TF32, FP16, BF16, FP8 or INT8, and no other precision.",
+    ),
+    comparing(
+        "chosen communication", "communication",
+        "Disclose another topology, library or precision of the communication.",
+    ),
+)  # fmt: skip

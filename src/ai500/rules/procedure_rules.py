@@ -1,0 +1,408 @@
+"""Rules about the procedure (trials, seeds, clocks, counting): they hold at every level."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ai500.core.clocks import host_of
+from ai500.core.randomness import Stream, derive
+from ai500.core.units import human_seconds
+from ai500.operations.shipped import shipped
+from ai500.records import TrainRecord
+from ai500.rules.evidence import Evidence, effective, optimizer_groups
+from ai500.rules.facts import as_text
+from ai500.rules.record_rules import events_by_member, members_with_events
+from ai500.rules.rule import Observation, rule
+
+OFFICIAL_CONVENTION = "aiperf"
+# Paths that the rules read from a worker's record besides the facts.
+REQUIRED_PATHS = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))
+# Wall and monotonic clock may differ by NTP's corrections.
+CLOCK_TOLERANCE_SECONDS, CLOCK_TOLERANCE_SHARE = 5.0, 0.01
+# Operations that a batch does once, such as a detector's anchors, are divided among its images:
+# operations per image depend a little on the batch size.
+OPERATIONS_TOLERANCE = 1e-4
+# Shares of a trial's time above which late starts and idle time are reported.
+START_SKEW_SHARE, IDLE_SHARE = 0.02, 0.1
+
+
+@rule(source="V2 §5.3.2, decision D3")
+def enough_trials(evidence: Evidence) -> Iterator[Observation]:
+    """Run at least the minimum number of trials of the class."""
+    complete = sum(trial.complete for trial in evidence.score.trials)
+    least = evidence.reference.least_runs
+    if complete < least:
+        yield Observation(
+            f"{complete} of at least {least} trials: shown, but not a valid result",
+            advice="Run with --runs valid.",
+            reference=f"at least {least}",
+            run=str(complete),
+        )
+
+
+@rule(source="decision D13")
+def one_wave(evidence: Evidence) -> Iterator[Observation]:
+    """Train the whole ensemble at once."""
+    if evidence.score.waves > 1:
+        yield Observation(
+            f"the ensemble ran in {evidence.score.waves} waves; an official entry has one",
+            advice="Use a larger system, a smaller parallel.degree, or let members share "
+            "accelerators (ensemble.members_per_accelerator).",
+            reference="1",
+            run=str(evidence.score.waves),
+        )
+
+
+@rule(source="V3 §3.3")
+def whole_ensemble(evidence: Evidence) -> Iterator[Observation]:
+    """Finish every member of every trial."""
+    incomplete = {trial.trial for trial in evidence.score.trials if not trial.complete}
+    for trial in evidence.score.trials:
+        if not trial.complete:
+            yield Observation(
+                f"trial {trial.trial} is incomplete: a member failed",
+                advice="`ai500 resume` repeats it.",
+            )
+    size = evidence.plan.ensemble_size
+    for records in evidence.trials:
+        members = len(records.members)
+        if members != size and records.trial not in incomplete:
+            yield Observation(
+                f"trial {records.trial} has records of {members} members, not of {size}",
+                reference=str(size),
+                run=str(members),
+            )
+
+
+@rule(source="V2 §5.3.2")
+def unique_seeds(evidence: Evidence) -> Iterator[Observation]:
+    """Use another seed for each trial: two trials with one seed are one trial shown twice."""
+    trials: dict[int, int | None] = {}
+    for trial in evidence.score.trials:
+        if trial.seed is None:
+            yield Observation(f"trial {trial.trial} has no recorded seed", advice="Run it again.")
+        elif trial.seed in trials:
+            yield Observation(f"trials {trials[trial.seed]} and {trial.trial} have the same seed")
+        else:
+            trials[trial.seed] = trial.trial
+
+
+@rule(source="V2 §3.3")
+def derived_seeds(evidence: Evidence) -> Iterator[Observation]:
+    """Derive every seed from the run's seed: seeds can't be selected by their result."""
+    for trial in evidence.trials:
+        expected = derive(evidence.plan.seed, Stream.TRIAL, trial.trial)
+        seeds = [] if trial.record is None else [("its record", trial.record.seed)]
+        seeds += [("its events", score.seed) for score in evidence.score.trials
+                  if score.trial == trial.trial and score.seed is not None]  # fmt: skip
+        seeds += [
+            (f"member {member.member}", effective(member, "seeds", "seed"))
+            for member in trial.members
+        ]
+        for source, seed in seeds:
+            if seed is not None and seed != expected:
+                yield Observation(
+                    f"trial {trial.trial}: {source} has seed {seed}; the run's seed "
+                    f"{evidence.plan.seed} gives {expected}",
+                    advice="Run it again.",
+                    reference=str(expected),
+                    run=str(seed),
+                )
+
+
+@rule(source="V2 §5.3.3")
+def complete_records(evidence: Evidence) -> Iterator[Observation]:
+    """Record what every member's worker ran: the rules judge records, not a configuration."""
+    missing = {
+        " ".join(path).replace("_", " ")
+        for member in evidence.members
+        for path in REQUIRED_PATHS
+        if effective(member, *path) is None
+    }
+    missing |= {fact.name for fact in evidence.facts if fact.run is None and fact.reference}
+    if not all(optimizer_groups(member) for member in evidence.members):
+        missing.add("groups")
+    if not all(member.versions.get("source") for member in evidence.members):
+        missing.add("source's SHA-256")
+    if missing:
+        yield Observation(
+            f"members did not record: {', '.join(sorted(missing))}",
+            advice="Run it again with this version of ai500.",
+        )
+
+
+@rule(source="V2 §3.1")
+def same_software(evidence: Evidence) -> Iterator[Observation]:
+    """Run the same source and the same versions in all members on all nodes."""
+    names = dict.fromkeys(name for member in evidence.members for name in member.versions)
+    for name in names:
+        versions = {member.versions.get(name, "none") for member in evidence.members}
+        if len(versions) > 1:
+            joined = " and ".join(sorted(version[:16] for version in versions))
+            yield Observation(
+                f"members ran different {name}: {joined}",
+                advice="Install the same on every node, and run it again.",
+                reference="one",
+                run=joined,
+            )
+
+
+@rule(source="AIPerf Table I, decision D5")
+def official_convention(evidence: Evidence) -> Iterator[Observation]:
+    """Count operations by the convention of the official score."""
+    convention = evidence.score.convention
+    if convention != OFFICIAL_CONVENTION:
+        yield Observation(
+            f"operations are counted by convention {convention!r}, the official score's is "
+            f"{OFFICIAL_CONVENTION!r}",
+            reference=OFFICIAL_CONVENTION,
+            run=convention,
+        )
+
+
+@rule(source="V3 Eq. 6, AIPerf Table I", program="ensemble")
+def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
+    """Score the operations of the graph that was trained."""
+    plan = evidence.plan
+    shipped_count = shipped(plan.workload, plan.problem_class, OFFICIAL_CONVENTION)
+    names = ("forward_per_image", "backward_per_image", "update_per_step")
+    scored = {
+        (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
+        for event in evidence.events
+        if event["event"] == "operations"
+    }
+    for trial in evidence.trials:
+        for member in trial.members:
+            counts = tuple(getattr(member.operations, name) for name in names)
+            if scored.get((trial.trial, member.member), counts) != counts:
+                yield Observation(
+                    f"trial {trial.trial}: the events count other operations for member "
+                    f"{member.member} than its record",
+                    advice="Run it again.",
+                )
+            graph = effective(member, "model", "graph_sha256")
+            same_graph = evidence.model is not None and graph == evidence.model.graph_sha256
+            if shipped_count and same_graph and member.operations.convention == OFFICIAL_CONVENTION:
+                expected = (shipped_count.forward, shipped_count.backward, shipped_count.update)
+                if not all(
+                    math.isclose(count, graph_count, rel_tol=OPERATIONS_TOLERANCE)
+                    for count, graph_count in zip(counts, expected, strict=True)
+                ):
+                    yield Observation(
+                        f"member {member.member} of trial {trial.trial} counted "
+                        f"{_counts(counts)}, its graph has {_counts(expected)}",
+                        advice="Run it again.",
+                        reference=_counts(expected),
+                        run=_counts(counts),
+                    )
+
+
+def _counts(counts: Sequence[int]) -> str:
+    return "{:.6g} + {:.6g} an image, {:.6g} a step".format(*counts)
+
+
+@rule(layer=9, source="V2 §5.1.1", program="ensemble")
+def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
+    """Train on all of a member's samples in each epoch; only an incomplete batch is dropped."""
+    samples, batch = evidence.reference.train_samples, evidence.plan.global_batch_size
+    drawn = {
+        (trial.trial, bootstrap.member): bootstrap.drawn
+        for trial in evidence.trials
+        for bootstrap in trial.bootstraps
+        if evidence.plan.sampler == "poisson"  # the other samplers draw `samples`
+    }
+    epochs: Counter[tuple[int, int]] = Counter()
+    for event in evidence.events:
+        if event["event"] == "epoch":
+            expected = drawn.get((event["trial"], event["member"]), samples) // batch * batch
+            if event.get("images") != expected:
+                epochs[event["images"], expected] += 1
+    for (images, expected), count in sorted(epochs.items()):
+        yield Observation(
+            f"{count} epochs of members were of {images} images, not of {expected}",
+            advice="Leave data.path out, and run it again.",
+            reference=str(expected),
+            run=str(images),
+        )
+
+
+@rule(source="V2 §5.3.2", program="ensemble")
+def window_in_order(evidence: Evidence) -> Iterator[Observation]:
+    """Record each member's first batch, epochs, evaluations and end in this order."""
+    for trial, member, events in members_with_events(evidence):
+        kinds = [event["event"] for event in events]
+        # A job that ended without a record is repeated, and then records that it resumed.
+        while kinds and kinds[-1] == "resumed":
+            kinds.pop()
+        if not kinds or (kinds[0], kinds[-1]) != ("first_batch", "end"):
+            yield Observation(
+                f"trial {trial}, member {member.member}: its events begin with "
+                f"{kinds[0] if kinds else 'nothing'!r} and end with "
+                f"{kinds[-1] if kinds else 'nothing'!r}, not with 'first_batch' and 'end'",
+                advice="Run it again.",
+            )
+    for (trial, member), events in events_by_member(evidence).items():
+        for earlier, later in pairwise(events):
+            # Monotonic clocks of two hosts, or of two boots of one host, can't be compared.
+            same_clock = host_of(earlier) == host_of(later)
+            if same_clock and later["monotonic"] < earlier["monotonic"]:
+                yield Observation(
+                    f"trial {trial}, member {member}: {later['event']!r} was recorded before "
+                    f"{earlier['event']!r}, by its monotonic clock",
+                    advice="Run it again.",
+                )
+
+
+@rule(source="decision D6", severity="note")
+def clocks_agree(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose a host whose wall and monotonic clocks measured different durations."""
+    for (trial, member), events in events_by_member(evidence).items():
+        first, last = events[0], events[-1]
+        if host_of(first) != host_of(last):
+            continue
+        wall, monotonic = (last[clock] - first[clock] for clock in ("wall", "monotonic"))
+        tolerance = CLOCK_TOLERANCE_SECONDS + CLOCK_TOLERANCE_SHARE * abs(monotonic)
+        if abs(wall - monotonic) > tolerance:
+            yield Observation(
+                f"trial {trial}, member {member}: {wall:.1f} s by the wall clock, "
+                f"{monotonic:.1f} s by the monotonic clock: the wall clock was set"
+            )
+
+
+@rule(source="V2 §5.3.2, decision D6")
+def clocks_compared(evidence: Evidence) -> Iterator[Observation]:
+    """Measure the offset between the clocks of nodes where the window spans several."""
+    for trial in evidence.score.trials:
+        if trial.clock_uncertainty_seconds is None:
+            yield Observation(
+                f"trial {trial.trial} ran on several hosts, and the offset of their clocks was "
+                "not measured at both ends of the window",
+                advice="Keep `ai500 run` attached while it trains, or use slurm.start = 'gang'.",
+            )
+
+
+@rule(source="decision D6", severity="note")
+def start_skew(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose members that start late: the window contains their wait."""
+    for trial in evidence.score.trials:
+        if trial.start_skew_seconds > START_SKEW_SHARE * trial.seconds:
+            yield Observation(
+                f"the first wave of trial {trial.trial} started over "
+                f"{human_seconds(trial.start_skew_seconds)} of its {human_seconds(trial.seconds)}",
+                advice="On a cluster, slurm.start = 'gang' starts all members together.",
+            )
+
+
+@rule(source="decision D6", severity="note")
+def idle_time(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose time of the window in which no member trained: interruptions, later waves."""
+    for trial in evidence.score.trials:
+        if trial.idle_seconds > IDLE_SHARE * trial.seconds:
+            yield Observation(
+                f"in {trial.idle_seconds:.0f} of the {trial.seconds:.0f} s of trial "
+                f"{trial.trial} no member trained: start-up of later waves, or an interruption",
+                advice="Idle time is part of the window.",
+            )
+
+
+@rule(source="decision D11", severity="note")
+def shared_accelerators(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose members that share an accelerator."""
+    if evidence.score.members_per_accelerator > 1:
+        yield Observation(
+            f"{evidence.score.members_per_accelerator} members shared each accelerator"
+        )
+
+
+@rule(source="V3 Eq. 8, decision D15", severity="note", program="ensemble")
+def target_reached(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose a quality that misses the target; it lowers the score by Eq. 8."""
+    target = evidence.score.target_quality
+    for trial in evidence.score.trials:
+        quality = trial.ensemble_quality
+        if quality > target if evidence.lower_is_better else quality < target:
+            yield Observation(
+                f"trial {trial.trial}: the ensemble's {trial.quality_name} of {quality:.4f} "
+                f"misses the target of {target:g}; its FLOPS are multiplied by "
+                f"{trial.penalty_coefficient:.3g}",
+                reference=f"{target:g}",
+                run=f"{quality:.4f}",
+            )
+
+
+@rule(layer=8, source="V2 §5.1.2")
+def open_learning_rate(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a learning-rate policy that is not ai500's."""
+    for policy in sorted({_closed_policy(member) for member in evidence.members} - {""}):
+        yield Observation(
+            f"the learning-rate policy {policy} is not ai500's, and its source is not recorded",
+            advice="Write it as a Python function in a file, so that the record contains it.",
+        )
+
+
+def _closed_policy(member: TrainRecord) -> str:
+    policy, source = (effective(member, "learning_rate", key) for key in ("policy", "source"))
+    built_in = policy is None or str(policy).startswith("ai500.")
+    return "" if built_in or source else str(policy)
+
+
+@rule(layer=6, source="V2 §5.1.4", program="ensemble")
+def parallelism_as_planned(evidence: Evidence) -> Iterator[Observation]:
+    """Run with the batch and the degrees of the plan, which FLOPS are computed from."""
+    plan = evidence.plan
+    names = ("sharded", "data_degree", "pipeline_degree", "tensor_degree")
+    planned: dict[tuple[str, ...], Any] = {("global_batch_size",): plan.global_batch_size}
+    planned |= {("parallel", name): getattr(plan.parallel, name) for name in names}
+    for path, expected in planned.items():
+        for member in evidence.members:
+            value = effective(member, *path)
+            if value is not None and value != expected:
+                yield Observation(
+                    f"member {member.member} ran with {path[-1].replace('_', ' ')} "
+                    f"{as_text(value)}, its plan says {as_text(expected)}",
+                    advice="Run it again.",
+                    reference=as_text(expected),
+                    run=as_text(value),
+                )
+
+
+@rule(layer=4, source="V2 §5.1.7", severity="note")
+def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose optimizer steps that were skipped because gradients overflowed."""
+    for trial in evidence.trials:
+        for member in trial.members:
+            skipped = effective(member, "numerics", "loss_scaling", "skipped_steps")
+            if skipped:
+                yield Observation(
+                    f"member {member.member} of trial {trial.trial} skipped {skipped} optimizer "
+                    "steps: gradients overflowed",
+                    run=str(skipped),
+                )
+
+
+PROCEDURE_RULES = (
+    enough_trials,
+    one_wave,
+    whole_ensemble,
+    unique_seeds,
+    derived_seeds,
+    complete_records,
+    same_software,
+    official_convention,
+    operations_of_the_graph,
+    whole_epochs,
+    window_in_order,
+    clocks_agree,
+    clocks_compared,
+    start_skew,
+    idle_time,
+    shared_accelerators,
+    target_reached,
+    open_learning_rate,
+    parallelism_as_planned,
+    skipped_steps,
+)
