@@ -46,7 +46,7 @@ def requests(batches: list[NDArray[np.int64]]) -> Iterator[BatchRequest]:
 
 
 def readers() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "ai500-read-ahead"]
+    return [one for one in threading.enumerate() if one.name == "ai500-prefetch"]
 
 
 def test_many_threads_gather_what_one_would(
