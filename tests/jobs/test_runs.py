@@ -269,7 +269,7 @@ def test_detach_status_resume_and_control_c(
     status = submit(cluster, "status", run, "--json")
     assert status.wait() == 0, status.err
     shown = json.loads(status.out)
-    assert (shown["state"], shown["controller"]) == ("left", None)
+    assert (shown["state"], shown["controller"]) == ("detached", None)
     assert {one["state"] for one in shown["members"]} <= {"pending", "running"}
     submitted = jobs(run)
     command = submit(cluster, "resume", run)

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ai500.bagging.job_controller import JobController
+from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, load
 from ai500.core.events import EventLog
@@ -132,11 +133,19 @@ def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
     ]
     placements = [Placement(node.name, "/store", "0" * 64, None, 0, 0, 0.0) for node in plan.nodes]
     tasks = member_tasks(
-        run, plan, trial=TRIAL, seed=1, bootstraps=bootstraps, placements=placements, config=config
+        run,
+        plan,
+        trial=TRIAL,
+        seed=1,
+        bootstraps=bootstraps,
+        placements=placements,
+        config=config,
+        program=ENSEMBLE,
     )
     return JobController(
         run,
         trial=TRIAL,
+        program=ENSEMBLE,
         tasks=tasks,
         shares={one.member: one.shares for one in plan.mapping},
         scheduler=SLURM.make(scheduler_context(run, config, plan, trial=TRIAL, store=None)),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
+from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.core import events
 from ai500.core.randomness import Stream, derive
@@ -15,51 +16,53 @@ from ai500.pipeline import scoring
 from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing
-from ai500.submission.description import Wish, describe
-from ai500.submission.verify import MEMBERS_OWN, judged_files
+from ai500.submission.description import SubmitOptions, describe
+from ai500.submission.verify import MEMBER_EVENTS, result_files
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
-WISH = Wish(
+OPTIONS = SubmitOptions(
     level="hardware",
     name="A. Tester",
     organization="Example University",
     system_name="Synthetic One",
-    contact="nobody@example.org",
+    contact="tester@example.org",
 )
 
 
 def submittable_run(path: Path, **changes: Any) -> RunFolder:
-    """A finished run of class smoke that breaks no rule."""
+    """Write a finished run of class smoke that breaks no rule."""
     return with_members_logs(write_synthetic_run(path, replace(official_shape(), **changes)))
 
 
 def small_run(path: Path, **shape: Any) -> RunFolder:
-    """A run of few files; it breaks rules, so it is packed by `packed` and not by `submit`."""
-    plain = {"members": 2, "epochs": 2}
-    return with_members_logs(write_synthetic_run(path, Shape(**(plain | shape))))
+    """Write a run of few files; it breaks rules: pack it by `packed`, not by `submit`."""
+    defaults = {"members": 2, "epochs": 2}
+    return with_members_logs(write_synthetic_run(path, Shape(**(defaults | shape))))
 
 
-def packed(run: RunFolder, out: Path, *, wish: Wish = WISH, key: Path | None = None) -> Path:
-    """A submission of the run, whatever the rules say of it."""
+def packed(
+    run: RunFolder, out: Path, *, options: SubmitOptions = OPTIONS, key: Path | None = None
+) -> Path:
+    """Pack a run into a submission, even if it breaks rules."""
     plan = run_folder.read(Plan, run.plan)
-    files = packing.collect(run) | judged_files(*scoring.judge_run(run, level=wish.level))
-    files |= packing.added_files(describe(run, plan, wish), plan, notes=wish.notes)
+    files = packing.collect(run) | result_files(*scoring.judge_run(run, level=options.level))
+    files |= packing.added_files(describe(run, plan, options), plan, notes=options.notes)
     packing.seal(files, key=key)
     archive.pack(out, files)
     return out
 
 
 def with_members_logs(run: RunFolder) -> RunFolder:
-    """What a synthetic run lacks to be as `ai500 run` leaves it: tasks, trials, members' logs."""
+    """Add the files of `ai500 run` that a synthetic run lacks: tasks, trials, members' logs."""
     plan = run_folder.read(Plan, run.plan)
-    told = list(events.read(run.events))
+    log = list(events.read(run.events))
     run.events.unlink()
     numbers: dict[tuple[int, int], int] = {}
-    for event in told:
-        if event["event"] in MEMBERS_OWN:
-            of = (event["trial"], event["member"])
-            numbers[of] = event["sequence"] = numbers.get(of, 0) + 1
-            member = run.trial(of[0]).member(of[1])
+    for event in log:
+        if event["event"] in MEMBER_EVENTS:
+            key = (event["trial"], event["member"])
+            numbers[key] = event["sequence"] = numbers.get(key, 0) + 1
+            member = run.trial(key[0]).member(key[1])
             member.path.mkdir(parents=True, exist_ok=True)
             events.append(member.events, [event])
             events.append(run.events, [event | {"member_sequence": event["sequence"]}])
@@ -74,7 +77,7 @@ def with_members_logs(run: RunFolder) -> RunFolder:
         run_folder.write(trial.trial, TrialRecord(number, seed, placements[0].store_sha256))
         for task in member_tasks(
             run, plan, trial=number, seed=seed, bootstraps=bootstraps, placements=placements,
-            config=config,
+            config=config, program=ENSEMBLE,
         ):  # fmt: skip
             run_folder.write(trial.member(task.member).task, task)
             trial.member(task.member).log.write_bytes(b"\x1b[1mtraining\x1b[0m \xff\n")
@@ -83,11 +86,11 @@ def with_members_logs(run: RunFolder) -> RunFolder:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """The files of an archive, read by another library than ours."""
+    """Read the files of an archive by Python's tarfile, not by our own code."""
     with tarfile.open(path) as file:
-        found = {}
+        files = {}
         for member in file.getmembers():
             content = file.extractfile(member)
             assert content is not None
-            found[member.name] = content.read()
-        return found
+            files[member.name] = content.read()
+        return files

@@ -73,7 +73,7 @@ def test_a_killed_process_goes_on_with_all_its_members(
     metered = {head.member for log in read_meters(trial.meters) for head in log.heads}
     assert metered == {0, 1}  # or the energy of the other would be unknown
     told = list(events.read(run / "events.jsonl"))
-    assert [e["how"] for e in told if e["event"] == "sharing"] == ["process"]
+    assert [e["mode"] for e in told if e["event"] == "sharing"] == ["process"]
     strategies = [
         (e["member"], e["members"], e["strategy"]) for e in told if e["event"] == "shared_process"
     ]

@@ -14,13 +14,18 @@ from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core import events as event_log
 from ai500.core.errors import EnvironmentLacksError, InputError
+from ai500.core.schema import nearest
 from ai500.core.units import human_seconds, human_si
 from ai500.meters.log import read_meters
 from ai500.pipeline import scoring, stages
+from ai500.pipeline.reporting import program_report
 from ai500.pipeline.session import Observer, Silent
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
+from ai500.report.run_data import read_run_data
+from ai500.report.run_report import report_page
+from ai500.report.section import Figure, figures_of, slug
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +131,7 @@ class Run:
     @property
     def score(self) -> Score:
         """The run's score, recomputed from its events."""
-        return scoring.computed(self._folder)[2]
+        return scoring.score_from_events(self._folder)[2]
 
     @property
     def trials(self) -> tuple[Any, ...]:
@@ -194,6 +199,24 @@ class Run:
         raise InputError(
             f"no table {table!r}.", value=table, remedy="Ask for trials, members, events or meters."
         )
+
+    def plots(self) -> list[str]:
+        """List the names of the report's figures."""
+        return list(self._figures())
+
+    def plot(self, name: str = "") -> Plot:
+        """Return the first figure of the report whose name begins so."""
+        figures = self._figures()
+        for known, figure in figures.items():
+            if known.startswith(name):
+                return Plot(figure.title, str(figure.svg), figure.caption)
+        raise InputError(f"no figure {name!r}; {nearest(name, list(figures))}", value=name)
+
+    def _figures(self) -> dict[str, Figure]:
+        """Return the figures that have a chart, by the slug of their title."""
+        sections = report_page(read_run_data(self._folder), program_report).sections
+        figures = [figure for section in sections for figure in figures_of(section.blocks)]
+        return {slug(figure.title): figure for figure in figures if figure.chart is not None}
 
     def _repr_html_(self) -> str:
         """Show the score in a notebook."""

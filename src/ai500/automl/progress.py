@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Work
 from ai500.automl.search_score import Counted, operations_of_one
+from ai500.bagging.member_views import MemberView
 
 
 @dataclass
@@ -25,6 +27,11 @@ class WorkerView:
     """Operations since its first batch / time, by its own clock; None: none yet."""
 
 
+def worker_view(view: MemberView) -> WorkerView | None:
+    """Return a worker's part of its view; None: it is no worker of a search, or not begun."""
+    return view.details if isinstance(view.details, WorkerView) else None
+
+
 class Watch:
     """Follows the histories of a trial."""
 
@@ -35,7 +42,7 @@ class Watch:
         self._first: dict[int, float] = {}
         self.workers: dict[int, WorkerView] = {}
 
-    def look(self) -> dict[int, WorkerView]:
+    def look(self) -> Mapping[int, WorkerView]:
         """Every worker that has told anything."""
         for line in self._history.look():
             self._take(line, self.workers.setdefault(line.worker, WorkerView()))

@@ -18,23 +18,17 @@ def planned_search(
     *,
     device: str,
     degree: int,
-) -> Search | None:
-    """What each worker will do; None: this workload trains an ensemble."""
-    reference, changes = problem_class.search, _changes(config.automl)
-    if reference is None:
-        if changes:
-            raise ConfigError(
-                f"automl.{min(changes)} has no effect: workload {config.workload} trains an "
-                'ensemble and searches nothing. Set workload = "automl", or leave [automl] out.'
-            )
-        return None
+) -> Search:
+    """Apply the user's changes to the class's search, and check them."""
+    reference = problem_class.search
+    assert reference is not None
     if reference.needs_accelerator and device == "cpu":
         raise EnvironmentLacksError(
             f"class {problem_class.name} of {config.workload} needs accelerators, and this system "
             "has none that torch can use: on a CPU it would not train one model in its "
             f'{reference.minutes:g} minutes. Choose problem_class = "smoke".'
         )
-    search = dataclasses.replace(reference, **changes)
+    search = dataclasses.replace(reference, **_changes(config.automl))
     _check_sizes(search)
     largest = max(search.batch_sizes) * hyper.accumulation * degree
     if largest > problem_class.train_samples:

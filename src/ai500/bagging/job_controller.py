@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ai500.bagging.member_views import Collector, MemberView
+from ai500.bagging.program import Program
 from ai500.core import events
 from ai500.jobs.schedulers import (
     ATTEMPT_MARK,
@@ -41,6 +42,7 @@ class JobController:
         run: RunFolder,
         *,
         trial: int,
+        program: Program,
         tasks: Sequence[Task],
         shares: Mapping[int, tuple[Share, ...]],
         scheduler: Scheduler,
@@ -70,7 +72,8 @@ class JobController:
         self._restarts = Counter(
             event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
         )
-        self._collector = Collector(run, trial=trial, members=sorted(self._tasks))
+        self._program = program
+        self._collector = self._new_collector()
         self.views = {member: MemberView(member) for member in self._tasks}
 
     def start(self) -> None:
@@ -103,7 +106,7 @@ class JobController:
         active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
         # A new one: Ctrl-C may have struck the old between an event it read and the log.
-        self._collector = Collector(self._run, trial=self._number, members=sorted(self._tasks))
+        self._collector = self._new_collector()
         self._collector.collect(self.views, sorted(self.views))
         for member, job in active.items():
             self._record(member, replace(job, state="cancelled"))
@@ -112,6 +115,14 @@ class JobController:
     def leave(self) -> None:
         """Go away; jobs that outlive this process are another controller's to follow."""
         self._scheduler.close()
+
+    def _new_collector(self) -> Collector:
+        return Collector(
+            self._run,
+            trial=self._number,
+            members=sorted(self._tasks),
+            read_details=self._program.details_reader(self._trial),
+        )
 
     def _active(self) -> dict[int, JobRecord]:
         return {m: job for m, job in self._jobs.items() if job.state in ACTIVE}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ai500.automl.progress import Watch, WorkerView
 from ai500.core import events, schema
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder
@@ -36,10 +35,10 @@ class MemberView:
     """When an attempt began to train, which one, and how many epochs were done then."""
     started_attempt: int = 0
     epochs_at_start: float = 0.0
-    worker: WorkerView | None = None
-    """Of a search: its rounds and models; None: an ensemble's member."""
-    search_ends: float | None = None
-    """Of a search: when this attempt's time is up."""
+    details: object | None = None
+    """View of a program whose members do more than train epochs, such as a search's rounds."""
+    deadline: float | None = None
+    """Wall-clock time at which this attempt's time is up; None: it trains a number of epochs."""
 
     @property
     def epochs_done(self) -> float:
@@ -48,16 +47,13 @@ class MemberView:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the pace since this attempt began; None while there is no pace yet.
-
-        Of a search, whose time is fixed: what is left of it.
-        """
+        """Seconds until the deadline, else at the pace since this attempt began; None: unknown."""
         if self.state != "running" or self.started is None or self.started_attempt < self.attempt:
             return None  # the time between two attempts was no training
-        if self.search_ends is not None:
-            return max(0.0, self.search_ends - time.time())
-        if self.worker is not None:
-            return None  # its models come and go
+        if self.deadline is not None:
+            return max(0.0, self.deadline - time.time())
+        if self.details is not None:
+            return None  # its epochs are those of the present model
         trained = self.epochs_done - self.epochs_at_start
         if trained <= 0 or not self.epochs:
             return None
@@ -82,16 +78,27 @@ def seconds_to_the_end(views: Sequence[MemberView]) -> float | None:
     return (sum(epochs) + later) / pace
 
 
+DetailsReader = Callable[[], Mapping[int, object]]
+"""Reads the program's own views of a trial's members, by member."""
+
+
 class Collector:
     """Takes the members' events over into the run's log, each once."""
 
-    def __init__(self, run: RunFolder, *, trial: int, members: Sequence[int]) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        *,
+        trial: int,
+        members: Sequence[int],
+        read_details: DetailsReader = dict,
+    ) -> None:
         self._run = run
         self._trial: TrialFolder = run.trial(trial)
         self._members = members
         self._followers: dict[int, events.Follower] = {}
         self._turn = 0
-        self._watch = Watch(self._trial.members)
+        self._read_details = read_details
         self._taken = dict.fromkeys(members, 0)
         for event in events.read(run.events):
             if event.get("trial") == trial and "member_sequence" in event:
@@ -108,7 +115,7 @@ class Collector:
                     self._taken[member] = event["sequence"]
                     fresh.append({**event, "member_sequence": event["sequence"]})
             show_progress(views[member], self._trial.member(member))
-        self._show_workers(views)
+        self._show_details(views)
         if fresh:
             events.append(self._run.events, fresh)
         return bool(fresh)
@@ -133,13 +140,12 @@ class Collector:
             for event in events.read(folder.events):
                 show(views[member], event)
             show_progress(views[member], folder)
-        self._show_workers(views)
+        self._show_details(views)
 
-    def _show_workers(self, views: Mapping[int, MemberView]) -> None:
-        """Of an ensemble there are no histories, and nothing is shown."""
-        for worker, view in self._watch.look().items():
-            if worker in views:
-                views[worker].worker = view
+    def _show_details(self, views: Mapping[int, MemberView]) -> None:
+        for member, details in self._read_details().items():
+            if member in views:
+                views[member].details = details
 
 
 def show(view: MemberView, event: events.Event) -> None:
@@ -149,12 +155,12 @@ def show(view: MemberView, event: events.Event) -> None:
     if kind in ("first_batch", "resumed"):
         view.started, view.started_attempt = event["wall"], event.get("attempt", 0)
         if "search_seconds" in event:
-            view.search_ends = event["wall"] + event["search_seconds"]
+            view.deadline = event["wall"] + event["search_seconds"]
         view.epochs_at_start = event.get("epoch", 0) + (
             event.get("step", 0) / view.steps_per_epoch if view.steps_per_epoch else 0.0
         )
     elif kind in ("interrupted", "start"):
-        view.search_ends = None  # the time between two attempts is not the worker's
+        view.deadline = None  # the time between two attempts does not count
     elif kind == "epoch":
         view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
     elif kind == "quality":

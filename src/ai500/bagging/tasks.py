@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ai500.bagging.program import Program
 from ai500.config import Config
 from ai500.core.errors import DataError
 from ai500.parallel import sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.records import OFFICIAL_CONVENTION, BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.records.run_folder import RunFolder
-
-TRAIN, SEARCH = "ai500.train.member_process:run", "ai500.automl.worker:run"
 
 
 def member_tasks(
@@ -23,6 +22,7 @@ def member_tasks(
     bootstraps: Sequence[BootstrapRecord],
     placements: Sequence[Placement],
     config: Config,
+    program: Program,
 ) -> list[Task]:
     """The tasks of all members of one trial, in their order."""
     root = run.path.resolve()
@@ -59,7 +59,7 @@ def member_tasks(
                 meter_seconds=config.run.meter_seconds,
                 process_members=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
-                entry_point=TRAIN if plan.search is None else SEARCH,
+                entry_point=program.entry_point,
             )
         )
     return tasks

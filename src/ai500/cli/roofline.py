@@ -24,10 +24,10 @@ from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import standalone
 from ai500.report.section import Table
-from ai500.roofline import cluster, measure, place_run
+from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
-from ai500.roofline.figures import record_chart
+from ai500.roofline.page import record_chart
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
 
 FOLDER = Path("rooflines")
@@ -94,11 +94,11 @@ def roofline(
         if scheduler == "slurm":
             resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
                                    scheduler=scheduler, settings=settings)  # fmt: skip
-            record = cluster.on_slurm(
+            record = measure.measure_cluster(
                 path, config=resolved, precisions=precisions, seconds=budget, observer=terminal
             )
         else:
-            record = measure.this_node(
+            record = measure.measure_node(
                 path, device=device, precisions=precisions, seconds=budget, ranks=ranks,
                 observer=terminal,
             )  # fmt: skip
@@ -108,7 +108,7 @@ def roofline(
 def _default_path(scheduler: str | None) -> Path:
     host = "cluster" if scheduler == "slurm" else platform.node()
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", host) or "host"
-    if scheduler != "slurm" and (partial := measure.interrupted(FOLDER, host=plain)) is not None:
+    if scheduler != "slurm" and (partial := measure.find_partial(FOLDER, host=plain)) is not None:
         return partial
     return FOLDER / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}.json"
 
@@ -148,7 +148,7 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     folder = RunFolder.open(run)
     file = ceilings or place_run.newest_record(FOLDER)
-    placement = place_run.place(folder, place_run.read_record(file))
+    placement = place_run.place_run(folder, place_run.read_record(file))
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     pages.write_report_section(folder)
@@ -170,7 +170,7 @@ def _show_point(placement: RunPlacement, one: Placed) -> None:
     table = pages.placement_table(placement)
     column = 1 + placement.placed.index(one)
     pairs = [(row[0], row[column]) for row in table.rows]
-    rows(f"{one.what.capitalize()}, {one.model} model", pairs)
+    rows(f"{one.subject.capitalize()}, {one.model} model", pairs)
     console.print(pages.sentence(one), markup=False)
     rows("What would help", [("", advice.text) for advice in one.advice])
     chosen = best(one.advice)

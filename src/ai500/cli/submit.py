@@ -24,10 +24,10 @@ from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
 from ai500.submission import packing, replication, signing
-from ai500.submission.description import Wish
-from ai500.submission.manifest import Submission, explaining, opened
+from ai500.submission.description import SubmitOptions
+from ai500.submission.manifest import Submission, contradictions_as_errors, open_submission
 from ai500.submission.replication import Comparison, Replication
-from ai500.submission.rerun import differences_between, rerun_config
+from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import TOLERANCE, Verification, recompute
 from ai500.workloads.protocol import load_workload
 
@@ -80,7 +80,7 @@ def submit(
 
     Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
-    wish = Wish(
+    options = SubmitOptions(
         level=level,
         name=name,
         organization=organization,
@@ -89,7 +89,7 @@ def submit(
         edition=edition,
         notes=None if notes is None else _notes(notes),
     )
-    info = packing.submit(RunFolder.open(path), out, wish=wish, key=key)
+    info = packing.submit(RunFolder.open(path), out, options=options, key=key)
     if as_json:
         print(json.dumps({"submission": str(out), "info": schema.encode(info)}, indent=2))
         return
@@ -147,8 +147,8 @@ def verify(
     if not rerun and (runs or config or data or scheduler or settings):
         raise InputError("--runs, --config, --data, --scheduler and --set are for --rerun.")
     replication.check_margin(margin)
-    with opened(path, trusted_keys=trusted_keys) as submission:
-        submission.refuse_foreign()
+    with open_submission(path, trusted_keys=trusted_keys) as submission:
+        submission.require_submission()
         result = recompute(submission)
         told: dict[str, Any] = {
             "submission": str(path),
@@ -161,8 +161,8 @@ def verify(
         good = result.confirmed
         if out is not None and result.score is not None and good:
             own = _own_settings(data=data, scheduler=scheduler, settings=settings)
-            with explaining(path.name):
-                wanted = rerun_config(submission, local=config, runs=runs, own=own)
+            with contradictions_as_errors(path.name):
+                wanted = rerun_config(submission, local=config, runs=runs, overrides=own)
             repeated = _repeat(wanted, out, quiet=as_json)
             judged = _judge(submission, result.score, repeated, RunFolder(out), margin=margin)
             told["replication"] = schema.encode(judged)
@@ -213,8 +213,8 @@ def _judge(
         penalty_exponent=plan.definition.penalty_exponent,
         margin=margin,
         direction=load_workload(plan.workload).quality_direction,
-        other_system=tuple(differences_between(submission.run, rerun)),
-        broken=tuple(_broken(rerun, submission.known().level)),
+        other_system=tuple(system_differences(submission.run, rerun)),
+        broken=tuple(_broken(rerun, submission.require_info().level)),
     )
     run_folder.write(rerun.path / "replication.json", judged)
     return judged

@@ -71,16 +71,16 @@ def groups(mapping: Iterable[Mapping], sharing: Sharing) -> list[tuple[int, ...]
     """Return the members of each process, in the order of their first members."""
     processes: dict[object, list[int]] = {}
     for mapped in mapping:
-        shared = (mapped.wave, mapped.shares) if sharing.how == "process" else mapped.member
+        shared = (mapped.wave, mapped.shares) if sharing.mode == "process" else mapped.member
         processes.setdefault(shared, []).append(mapped.member)
     return [tuple(members) for members in processes.values()]
 
 
 def describe_sharing(sharing: Sharing, members: int) -> str:
     """Describe the decision for the terminal and the report."""
-    if sharing.how == "alone":
+    if sharing.mode == "alone":
         return "each member has its accelerators for itself"
-    if sharing.how == "process":
+    if sharing.mode == "process":
         return f"one process trains the {members} members of an accelerator, interleaving steps"
     return f"{members} processes share each accelerator: {sharing.reason}"
 

@@ -6,17 +6,17 @@ import dataclasses
 import math
 from pathlib import Path
 
-from ai500.automl.search_plan import planned_search
 from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.pipeline.programs import program_of_class
 from ai500.records import (
     OFFICIAL_CONVENTION,
     Cluster,
@@ -25,7 +25,6 @@ from ai500.records import (
     Mapping,
     Node,
     Operations,
-    Parallelism,
     Plan,
     ProblemClass,
     Slot,
@@ -41,6 +40,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     """What `run` would do on this machine or cluster, or an error that says what would work."""
     workload = load_workload(config.workload)
     problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
+    program = program_of_class(problem_class)
     device = _device(config, machine, cluster)
     nodes = (
         _nodes(config, machine, device=device)
@@ -49,7 +49,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     )
     degrees = solve(
         ensemble_size=config.ensemble.size,
-        parallel_degree=_parallel_degree(config, problem_class),
+        parallel_degree=program.parallel_degree(config, problem_class),
         system_scale=_system_scale(config, nodes),
         accelerators_per_node=len(nodes[0].slots),
         least_ensemble_size=problem_class.ensemble_size,
@@ -62,7 +62,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
-    search = planned_search(
+    settings = program.settings(
         config, problem_class, hyper, device=device, degree=degrees.parallel_degree
     )
     precision.check(
@@ -81,14 +81,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
-    seconds, basis = (
-        _estimate(problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device)
-        if search is None
-        else (degrees.waves * search.minutes * 60, "each worker searches for its time")
-    )
     wanted = config.run.trials
-    trials = problem_class.least_runs if wanted == "valid" else wanted
-    return Plan(
+    trials = problem_class.required_runs if wanted == "valid" else wanted
+    plan = Plan(
         workload=config.workload,
         problem_class=config.problem_class,
         definition=problem_class,
@@ -99,7 +94,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         system_scale=degrees.system_scale,
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
-        sampler=config.ensemble.sampler if search is None else "whole",
+        sampler=settings.sampler,
         parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
@@ -118,9 +113,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         steps_per_epoch=steps,
         stage=config.data.stage,
         operations=operations,
-        operations_per_trial=None
-        if operations is None or search is not None
-        else operations.per_step(global_batch) * (steps * hyper.epochs * degrees.ensemble_size),
+        operations_per_trial=None,
         apc=None
         if operations is None
         else apc(
@@ -129,8 +122,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             ensemble_size=degrees.ensemble_size,
         ),
         bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
-        estimated_seconds=seconds and seconds * trials,
-        estimated_node_hours=seconds and seconds * trials * len(nodes) / 3600,
+        estimated_seconds=None,
+        estimated_node_hours=None,
+        estimate_basis="",
         sharing=sharing.decide(
             config.ensemble.sharing,
             workload,
@@ -139,16 +133,16 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             device=device,
             precision=hyper.precision,
         ),
-        estimate_basis=basis,
-        search=search,
+        search=settings.search,
     )
-
-
-def _parallel_degree(config: Config, problem_class: ProblemClass) -> int | None:
-    """A search's class may say how many accelerators a worker has; None: Eq. 5 tells."""
-    if problem_class.search is None or config.ensemble.size is not None:
-        return config.parallel.degree
-    return config.parallel.degree or problem_class.search.degree
+    cost = program.cost(plan)
+    return dataclasses.replace(
+        plan,
+        operations_per_trial=cost.operations,
+        estimated_seconds=cost.seconds and cost.seconds * trials,
+        estimated_node_hours=cost.seconds and cost.seconds * trials * len(nodes) / 3600,
+        estimate_basis=cost.basis,
+    )
 
 
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
@@ -292,17 +286,11 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
 
 def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
     """What ships with the package for a built-in class: no torch needed."""
-    counted = shipped(config.workload, problem_class.name, OFFICIAL_CONVENTION)
+    counted = shipped_operations(config.workload, problem_class.name, OFFICIAL_CONVENTION)
     reference = load_workload(config.workload).problem_classes[problem_class.name]
     if counted is None or reference.classes != problem_class.classes:
         return None
-    return Operations(
-        convention=counted.convention,
-        forward_per_image=counted.forward,
-        backward_per_image=counted.backward,
-        update_per_step=counted.update,
-        parameters=counted.parameters,
-    )
+    return counted
 
 
 def _bytes_per_node(
@@ -325,26 +313,3 @@ def _bytes_per_node(
         else 0
         for node in nodes
     }
-
-
-def _estimate(
-    problem_class: ProblemClass,
-    degrees: Degrees,
-    parallel: Parallelism,
-    *,
-    hyper: Hyperparameters,
-    steps: int,
-    device: str,
-) -> tuple[float | None, str]:
-    """Seconds of one trial from a speed measured before; none measured, none estimated."""
-    per_image = problem_class.seconds_per_image
-    if degrees.members_per_accelerator > 1:
-        return None, "not estimated: nobody measured members that share an accelerator"
-    if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
-        return None, f"not estimated: class {problem_class.name} was not measured on {device}"
-    if parallel.mode != "data" or parallel.sharded:
-        return None, f"not estimated: class {problem_class.name} was measured with data parallelism"
-    if hyper.precision != problem_class.reference.precision:
-        return None, f"not estimated: class {problem_class.name} was not measured in this precision"
-    images = steps * hyper.images_per_step * hyper.epochs
-    return degrees.waves * images * per_image, f"measured on {problem_class.measured_on}"

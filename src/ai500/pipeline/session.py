@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ai500.bagging.member_views import MemberView
+from ai500.bagging.program import Program
 from ai500.config import Config
 from ai500.core.events import EventLog
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan
 from ai500.records.run_folder import RunFolder
 
@@ -50,3 +52,8 @@ class Session:
     observer: Observer
     detach: bool = False
     """Leave as soon as the members are submitted."""
+
+    @property
+    def program(self) -> Program:
+        """Program of the run: an ensemble or a search."""
+        return program_of(self.plan)

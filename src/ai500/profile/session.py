@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ai500.bagging.job_controller import log_tail
+from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.core import __version__, events
@@ -30,6 +31,7 @@ from ai500.jobs.trial_jobs import ACTIVE, job_spec, python_of, scheduler_context
 from ai500.parallel import placement
 from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.session import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
@@ -38,7 +40,7 @@ from ai500.profile.record import FORMAT, PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
 from ai500.records import Plan, Profiling, Task, run_folder
-from ai500.records.profiling import RankCapture, captured_trace, rank_file, steps_in_all
+from ai500.records.profiling import RankCapture, captured_trace, rank_file, total_steps
 from ai500.records.run_folder import MemberFolder
 from ai500.workloads.class_data import class_source
 
@@ -82,7 +84,7 @@ def profile(request: Request, observer: Observer) -> Profile:
     wanted = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in wanted]
     plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
-    if plans[0].search is not None:
+    if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: there is no step of it to profile. Profile "
             "a run of image_classification instead."
@@ -235,7 +237,7 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) ->
     job = _Job(alone, work, observer)
     try:
         job.run(
-            Profiling(steps=counters.STEPS, how="counters"),
+            Profiling(steps=counters.STEPS, mode="counters"),
             LocalScheduler(Wrap(before=counters.command(log))),
             longest_seconds=counters.LONGEST_SECONDS,
         )
@@ -322,9 +324,10 @@ class _Job:
             bootstraps=bootstraps,
             placements=placements,
             config=self._config,
+            program=ENSEMBLE,
         )
         hyper = task.hyperparameters
-        needed = -(-steps_in_all(profiling.steps) // task.steps_per_epoch)
+        needed = -(-total_steps(profiling.steps) // task.steps_per_epoch)
         return replace(
             task,
             profile=profiling,

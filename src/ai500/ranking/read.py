@@ -20,7 +20,14 @@ from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_run_data
 from ai500.submission import signing
 from ai500.submission.archive import printable
-from ai500.submission.manifest import MADE_BY, SUFFIX, Info, Submission, explaining, opened
+from ai500.submission.manifest import (
+    MADE_BY,
+    SUFFIX,
+    Info,
+    Submission,
+    contradictions_as_errors,
+    open_submission,
+)
 from ai500.submission.verify import TOLERANCE, contradictions
 
 LEAST_FOR_WORKERS = 32
@@ -62,7 +69,8 @@ def read_submissions(
     With `trusted_keys`, only what is signed by one of them is ranked.
     """
     if trusted_keys is not None:
-        signing.trusted(trusted_keys)  # what is wrong with the keys is wrong with no submission
+        # Bad keys are an error of the caller, not of a submission.
+        signing.load_trusted_keys(trusted_keys)
     names = [printable(path.relative_to(folder).as_posix()) for path in paths]
     jobs = [
         (number, partial(judge_file, path, name=name, trusted_keys=trusted_keys))
@@ -99,7 +107,7 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     """One file, whatever is in it."""
     try:
         sha256 = _sha256(path)
-        with opened(path, trusted_keys=trusted_keys) as submission:
+        with open_submission(path, trusted_keys=trusted_keys) as submission:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
                 return Judged(result, sha256)
@@ -132,7 +140,7 @@ def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejecte
     if not reasons:
         origin = Origin(name, sha256, submission.signed, submission.signature)
         try:
-            with explaining(name):
+            with contradictions_as_errors(name):
                 result = judge_run(submission.run, info, origin)
             if isinstance(result, Ranked):
                 return result

@@ -1,13 +1,13 @@
 """The parts of a page as plain data: sections of paragraphs, tables, figures and lists.
 
-Whoever has something to show returns a `Section`; `page.py` renders it with one macro. Every text
-is escaped when it is rendered, and `words in backticks` become code. A section can be written to
-a file and read back (`core.schema`), so that an instrument leaves its section in the run folder.
+A part of a report is a function that returns a `Section`; `page.py` renders all of them with one
+macro. Every text is escaped when it is rendered, and `words in backticks` become code. A section
+can be written to a file and read back, so that an instrument leaves its own in the run folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -146,4 +146,18 @@ class Section:
     @property
     def anchor(self) -> str:
         """Identifier of the section in links."""
-        return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
+        return slug(self.title)
+
+
+def slug(title: str) -> str:
+    """Return a title as a word of letters, digits and hyphens."""
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
+
+
+def figures_of(blocks: Iterable[Block]) -> Iterator[Figure]:
+    """Yield the figures of blocks in order, folded ones included."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            yield from (figure for figure in block.figures if isinstance(figure, Figure))
+        elif isinstance(block, Folded):
+            yield from figures_of(block.blocks)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ai500.bagging.program import ENSEMBLE
 from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.history import member_histories, window_start
@@ -44,7 +46,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
         schedule=hyper.schedule,
         decay_epochs=hyper.decay_epochs,
         decay_power=hyper.decay_power,
-        images_per_second=None if plan.search is not None else images / score.seconds,
+        images_per_second=images / score.seconds if program_of(plan) is ENSEMBLE else None,
         wall_seconds=wall_seconds(run),
         seed=plan.seed,
         members=_members(told, plan, score),

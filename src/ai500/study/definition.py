@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ai500.automl.program import SEARCH
 from ai500.config import Config
 from ai500.core.errors import InputError
 from ai500.core.schema import decode, encode
 from ai500.pipeline import planning
+from ai500.pipeline.programs import program_of
 from ai500.records import Cluster, Plan, System
 from ai500.report.section import Figure, Table
 from ai500.study.records import PointResult, StudyResult
@@ -108,7 +110,7 @@ class Study:
 
 def check_workload(study: Study, ground: Ground) -> None:
     """Refuse a search where the study is about ensembles."""
-    if ground.plan.search is not None and not study.of_searches:
+    if program_of(ground.plan) is SEARCH and not study.of_searches:
         raise InputError(
             f"--workload {ground.config.workload}: `ai500 study {study.name}` is about ensembles, "
             "and this one searches architectures. Of a search there are `ai500 study scaling` and "

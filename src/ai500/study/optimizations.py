@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ai500.metrics.quality import improvement
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
@@ -125,11 +126,17 @@ def sentences(
             if gain > 1
             else "By VFLOPS the best is the baseline."
         )
-    sign = 1 if load_workload(workload).quality_direction == "higher" else -1
-    worst = min(compared, key=lambda one: sign * one.score.ensemble_quality)
-    lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
+    direction = load_workload(workload).quality_direction
+    losses = {
+        one.label: improvement(
+            baseline.score.ensemble_quality, over=one.score.ensemble_quality, direction=direction
+        )
+        for one in compared
+    }
+    worst = max(losses, key=losses.__getitem__)
+    lost = losses[worst]
     said.append(
-        f"The worst quality is that of {worst.label}: {100 * lost:.2f} points worse than the "
+        f"The worst quality is that of {worst}: {100 * lost:.2f} points worse than the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
         else "None has a worse quality than the baseline."

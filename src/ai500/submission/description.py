@@ -1,6 +1,6 @@
-"""What a submission says of its run, and the script that repeats it: all from the run itself.
+"""Description of a run in its submission, and the script that repeats the run.
 
-`submit` writes it, `verify` makes it again and compares.
+Both are derived from the run: `submit` writes them, `verify` derives them again and compares.
 """
 
 from __future__ import annotations
@@ -24,72 +24,75 @@ from ai500.submission.manifest import Info, Source
 
 
 def git_checkout() -> tuple[str | None, bool | None]:
-    """Commit, and whether files are changed, of the checkout the package is in."""
+    """Return commit and dirty state of the checkout that contains the package, if any."""
     git = shutil.which("git")
 
-    def ask(*arguments: str) -> str | None:
+    def output(*arguments: str) -> str | None:
         if git is None:
             return None
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [git, "-C", str(PACKAGE), *arguments],
                 capture_output=True, text=True, timeout=30, check=True,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError):
             return None
-        return done.stdout.strip()
+        return process.stdout.strip()
 
-    # An installed package may lie inside somebody's checkout of something else.
-    if ask("ls-files", "--error-unmatch", "__init__.py") is None:
+    # An installed package may lie inside the checkout of another project.
+    if output("ls-files", "--error-unmatch", "__init__.py") is None:
         return None, None
-    changed = ask("status", "--porcelain", "--", ".")
-    return ask("rev-parse", "HEAD"), None if changed is None else bool(changed)
+    changed = output("status", "--porcelain", "--", ".")
+    return output("rev-parse", "HEAD"), None if changed is None else bool(changed)
 
 
 Checkout = Callable[[], tuple[str | None, bool | None]]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a submitter says that no run knows."""
+class SubmitOptions:
+    """Options of `ai500 submit` that describe the submitter; empty ones get a default."""
 
     level: Level
     name: str = ""
     organization: str = ""
     system_name: str = ""
-    """Left out: the cluster's name, or the host's."""
+    """Name of the system; empty: the cluster's name, or the host's."""
     contact: str = ""
     edition: str = ""
-    """Left out: year and month of the run's end."""
+    """Edition of the list; empty: year and month of the run's end."""
     notes: str | None = None
 
 
-def describe(run: RunFolder, plan: Plan, wish: Wish, *, checkout: Checkout = git_checkout) -> Info:
-    """submission.json"""
-    ended = ended_at(run)
-    seen = {
+def describe(
+    run: RunFolder, plan: Plan, options: SubmitOptions, *, checkout: Checkout = git_checkout
+) -> Info:
+    """Return the content of submission.json."""
+    ended = end_time(run)
+    stores = {
         run_folder.read(TrialRecord, path).store_sha256
         for path in sorted(run.path.glob("trials/*/trial.json"))
     }
     return Info(
-        level=wish.level,
+        level=options.level,
         rule_set=CURRENT,
-        edition=wish.edition or ended.strftime("%Y-%m"),
-        name=wish.name,
-        organization=wish.organization,
-        system_name=wish.system_name or (plan.cluster.name if plan.cluster else plan.nodes[0].name),
-        contact=wish.contact,
+        edition=options.edition or ended.strftime("%Y-%m"),
+        name=options.name,
+        organization=options.organization,
+        system_name=options.system_name
+        or (plan.cluster.name if plan.cluster else plan.nodes[0].name),
+        contact=options.contact,
         created=ended.strftime("%Y-%m-%dT%H:%M:%SZ"),
         ai500_version=run_folder.read(RunState, run.state).version,
         workload=plan.workload,
         problem_class=plan.problem_class,
         source=_source(run, checkout),
-        data_sha256=tuple(sorted(seen)),
+        data_sha256=tuple(sorted(stores)),
     )
 
 
 def run_script(info: Info, plan: Plan) -> str:
-    """The script that repeats the run from the configuration beside it."""
+    """Return the script that repeats the run from the submitted configuration."""
     source = info.source.sha256 or "not recorded"
     lines = [
         "#!/bin/sh",
@@ -108,10 +111,10 @@ def run_script(info: Info, plan: Plan) -> str:
     return "".join(printable(line) + "\n" for line in lines)
 
 
-def ended_at(run: RunFolder) -> datetime:
-    """When the run ended, by its own events."""
-    told = [event for event in events.read(run.events) if isinstance(event.get("wall"), float)]
-    ends = [event for event in told if event["event"] == "run_end"] or told
+def end_time(run: RunFolder) -> datetime:
+    """Return the time at which the run ended, by its events."""
+    timed = [event for event in events.read(run.events) if isinstance(event.get("wall"), float)]
+    ends = [event for event in timed if event["event"] == "run_end"] or timed
     if not ends:
         raise RuleError(f"{run.events} has no events: nothing ran. `ai500 resume {run.path}`.")
     try:
@@ -121,14 +124,17 @@ def ended_at(run: RunFolder) -> datetime:
 
 
 def _source(run: RunFolder, checkout: Checkout) -> Source:
-    """As the workers told it; git is asked only if the files here are the same."""
+    """Return the source that the workers recorded, with its commit if it is installed here."""
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
-    told = {run_folder.read(TrainRecord, path).versions.get("source") for path in records}
-    if len(told) > 1:
+    digests = {run_folder.read(TrainRecord, path).versions.get("source") for path in records}
+    if len(digests) > 1:
         raise RuleError(
-            f"{run.path}: its members trained with {len(told)} different versions of the source "
-            "code; that is no one result. Run again, without a change in between."
+            f"{run.path}: its members trained with {len(digests)} different versions of the "
+            "source code.",
+            path=run.path,
+            value=len(digests),
+            remedy="Run it again, and keep the source code unchanged until it ends.",
         )
-    sha256 = told.pop() if told else None
+    sha256 = digests.pop() if digests else None
     commit, dirty = checkout() if sha256 == source_sha256() else (None, None)
     return Source(sha256=sha256, commit=commit, dirty=dirty)

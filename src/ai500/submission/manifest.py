@@ -1,15 +1,15 @@
-"""A submission: one file with all that others need to check, verify and rank a run.
+"""A submission: one file that contains everything to check, verify and rank a run.
 
-It is laid out as the run folder it comes from (docs/submission.md), and holds besides
+It has the layout of the run folder (docs/submission.md), and in addition
 
-    submission.json   who submits which run at which level; `Info`
-    run.sh            the script that repeats the run
-    notes.md          what the submitter has to say, such as a learning-rate policy of their own
+    submission.json   submitter, run and level; `Info`
+    run.sh            script that repeats the run
+    notes.md          notes of the submitter, such as the description of a learning-rate policy
     manifest.json     size and SHA-256 of every other file; `Manifest`
     signature.json    Ed25519 over the bytes of manifest.json, if the submitter has a key
 
-A submission is data from a stranger. `opened` runs and unpickles nothing, writes nothing outside
-a folder of its own, and turns all that is wrong into sentences that name the file.
+A submission is untrusted. `open_submission` runs and unpickles nothing, writes only into a
+temporary folder, and reports each problem with the name of the file.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
+from ai500.pipeline.programs import program_of
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -44,75 +45,77 @@ from ai500.records import (
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
-from ai500.submission import archive, file_type, signing, untrusted
+from ai500.submission import archive, signing, untrusted
 from ai500.submission.archive import Digest, Unpacked, printable
 
 T = TypeVar("T")
 FORMAT = 1
 SUFFIX = ".ai500"
 MADE_BY = "`ai500 submit RUN --level LEVEL --out FILE` makes one"
+EXPECTED = (
+    "Expected: a file that `ai500 submit RUN --level hardware --out FILE.ai500` wrote; "
+    "`ai500 check RUN` judges a run folder."
+)
 INFO = "submission.json"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
 SCRIPT = "run.sh"
 NOTES = "notes.md"
-NEEDED = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json", "system.json",
-          "events.jsonl", "score.json", "findings.json", "judgement.json")  # fmt: skip
-TRIAL_NEEDS = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
+REQUIRED_FILES = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json", "system.json",
+                  "events.jsonl", "score.json", "findings.json", "judgement.json")  # fmt: skip
+TRIAL_FILES = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
-MEMBER_NEEDS = ("task.json", "events.jsonl", "record.json")
-HISTORY = "history.jsonl"
-"""Of each worker of a search besides: its score is computed from it."""
+MEMBER_FILES = ("task.json", "events.jsonl", "record.json")
 MAX_TEXT = 200
 
 
 class SubmissionError(InputError):
-    """What a submission says can't be true, or can't be read."""
+    """Records of a submission are impossible, contradict each other, or can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which source code it was (SPEC §5: a submission carries the identity of the source)."""
+    """Identity of the source code of a run (SPEC §5)."""
 
     sha256: str | None
-    """Over the package's files, told by the workers of all members; None: they did not tell."""
+    """Digest of the package's files, as all workers recorded it; None: not recorded."""
     commit: str | None
-    """Of the checkout with just these files; None: not packed from a checkout with these."""
+    """Commit of the checkout that has these files; None: there was no such checkout."""
     dirty: bool | None
-    """Whether that checkout had changes that are in no commit."""
+    """True if that checkout had uncommitted changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """Who submits which run, at which level."""
+    """Submitter, run and level of a submission."""
 
     format: int = FORMAT
     level: Level
     rule_set: str
-    """Version of the rules it was checked by."""
+    """Version of the rule set that it was checked by."""
     edition: str
-    """Of the list: year and month."""
+    """Edition of the list: year and month."""
     name: str
-    """Of the submitter."""
+    """Name of the submitter."""
     organization: str
     system_name: str
     contact: str
     created: str
     """End of the run, UTC."""
     ai500_version: str
-    """That made the run."""
+    """Version that made the run."""
     workload: str
     problem_class: str
     source: Source
     data_sha256: tuple[str, ...]
     """Identities of the stores that the trials read."""
     script: str = SCRIPT
-    """The file that repeats the run."""
+    """Name of the script that repeats the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Every file of the submission but the manifest and its signature."""
+    """Every file of the submission except the manifest and its signature."""
 
     format: int
     files: dict[str, Digest]
@@ -120,97 +123,94 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Submission:
-    """An opened submission; its files are there as long as the context lasts.
+    """Opened submission; its files exist until the context ends.
 
-    What is wrong stands in `problems`, one sentence each that begins with the file's name; a
-    submission is intact if there are none. A file that would be dangerous or meaningless to read
-    is withheld: to a reader of `run` it is missing.
+    A problem is a sentence that begins with the file's name. A file that is unsafe or invalid is
+    deleted from `run`.
     """
 
     path: Path
     run: RunFolder
-    """A private copy: whoever recomputes may write into it."""
+    """Temporary copy, which may be changed."""
     info: Info | None
-    """None: submission.json is missing or not valid, which is one of the problems."""
+    """Content of submission.json; None: missing or invalid, which is one of the problems."""
     manifest: Manifest | None
     problems: list[str] = field(default_factory=list)
     signature: str = ""
-    """What is known about the signer, as a sentence."""
+    """Sentence about the signature."""
     signed: bool = False
-    """There is a signature, and it is of this very manifest."""
+    """True if the signature is valid for this manifest."""
     fingerprint: str | None = None
     """SHA-256 of the public key that signed; None: not signed, or not checked."""
     signer: str | None = None
-    """The name under which that key is trusted; None: nobody vouches for it."""
-    foreign: bool = False
-    """It never was a submission: its only problem says what it is."""
+    """Name under which that key is trusted; None: the key is not among the trusted ones."""
+    is_submission: bool = True
+    """False: the file is of another type, which is the only problem."""
 
     @property
     def intact(self) -> bool:
-        """Nothing is wrong with it as a file; what the rules say is another matter."""
+        """True if the file has no problem; the rules are checked separately."""
         return not self.problems
 
-    def known(self) -> Info:
-        """`info`, or an error that says why there is none."""
+    def require_info(self) -> Info:
+        """Return `info`, or raise an error that lists the first problems."""
         if self.info is None:
             raise SubmissionError(f"{self.path}: " + "; ".join(self.problems[:3]))
         return self.info
 
-    def refuse_foreign(self) -> None:
-        """Who gave another file made a mistake; a damaged submission is none of theirs."""
-        if self.foreign:
+    def require_submission(self) -> None:
+        """Raise an InputError if the file is of another type."""
+        if not self.is_submission:
             raise InputError(self.problems[0])
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Submission]:
-    """The submission, unpacked into a temporary folder and checked.
+def open_submission(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Submission]:
+    """Unpack a submission into a temporary folder and check it.
 
-    Raises only if there is no such file, or this machine can't hold it; all else is a problem.
-    With `trusted_keys` (a public key, or a folder of them) it has to be signed by one of those.
+    Raises an error only if the file can't be read or unpacked here; all else is a problem.
+    With `trusted_keys` (a public key, or a folder of them), one of them has to have signed it.
     """
-    known = None if trusted_keys is None else signing.trusted(trusted_keys)
+    trusted = None if trusted_keys is None else signing.load_trusted_keys(trusted_keys)
     if path.is_dir():
-        raise InputError(f"{path} is a folder. {MADE_BY} of a run folder.")
+        raise InputError(f"{path} is a folder. {MADE_BY} of a run folder.", path=path)
     if not path.is_file():
-        raise InputError(f"{path}: no such file. {MADE_BY}.")
+        raise InputError(f"{path}: no such file. {MADE_BY}.", path=path)
     with tempfile.TemporaryDirectory(prefix="ai500-submission-") as folder:
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
         unpacked = archive.unpack(path, run.path)
-        if not unpacked.files and (kind := file_type.kind_of(path)):
-            problems = [
-                f"{printable(path.name)}: not a submission but {kind}. {file_type.EXPECTED}"
-            ]
-            yield Submission(path, run, None, None, problems, "not signed", foreign=True)
+        if not unpacked.files and (file_type := archive.other_file_type(path)):
+            problems = [f"{printable(path.name)}: not a submission but {file_type}. {EXPECTED}"]
+            yield Submission(path, run, None, None, problems, "not signed", is_submission=False)
             return
-        opening = _Opening(run.path, unpacked)
-        opening.check_contents()
-        manifest = opening.check_manifest()
-        info = opening.check_records()
-        found = Submission(
+        checker = _Checker(run.path, unpacked)
+        checker.check_contents()
+        manifest = checker.check_manifest()
+        info = checker.check_records()
+        submission = Submission(
             path=path, run=run, info=info, manifest=manifest, problems=unpacked.problems
         )
-        yield _with_signature(found, known)
+        yield _with_signature(submission, trusted)
 
 
 @contextlib.contextmanager
-def explaining(what: str) -> Iterator[None]:
-    """Turn what a stranger's records make our code stumble over into a SubmissionError.
+def contradictions_as_errors(name: str) -> Iterator[None]:
+    """Turn exceptions caused by untrusted records into a SubmissionError.
 
-    Types are checked as a file is opened; this is for records that are valid each by itself and
-    contradict each other, or say something that no run can say.
+    Types are checked when a file is opened; this is for records that are valid each by itself but
+    contradict each other, or have impossible values.
     """
     try:
         yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
             RecursionError) as error:  # fmt: skip
         reason = printable(f"{type(error).__name__}: {error}")
-        raise SubmissionError(f"{what}: its records contradict each other ({reason}).") from error
+        raise SubmissionError(f"{name}: its records contradict each other ({reason}).") from error
 
 
-class _Opening:
-    """The files of one submission, and what is wrong with them."""
+class _Checker:
+    """Checks the files of one submission and collects their problems."""
 
     def __init__(self, folder: Path, unpacked: Unpacked) -> None:
         self._folder = folder
@@ -220,48 +220,48 @@ class _Opening:
         self._missing: set[str] = set()
 
     def check_contents(self) -> None:
-        """Withhold what would be dangerous to read."""
+        """Delete files that are unsafe to read."""
         for name in sorted(self._files):
-            if reason := untrusted.objection(self._folder / name):
+            if reason := untrusted.refusal(self._folder / name):
                 self._withhold(name, reason)
 
     def check_manifest(self) -> Manifest | None:
-        """Every file against its hash."""
+        """Compare every file with its digest in the manifest."""
         manifest = self._decoded(Manifest, MANIFEST)
         if manifest is None:
             return None
         raw = (self._folder / MANIFEST).read_bytes()
         if json_text(schema.encode(manifest)).encode() != raw:
             self._problems.append(f"{MANIFEST}: it is not as `ai500 submit` writes it")
-        listed, there = manifest.files, set(self._files) - {MANIFEST, SIGNATURE}
+        listed, present = manifest.files, set(self._files) - {MANIFEST, SIGNATURE}
         for name in sorted(listed):
             self._require(name)
-        for name in sorted(there - set(listed)):
+        for name in sorted(present - set(listed)):
             self._problems.append(f"{name}: {MANIFEST} does not list it")
-        for name in sorted(there & set(listed)):
+        for name in sorted(present & set(listed)):
             if listed[name] != self._files[name]:
                 self._problems.append(f"{name}: {_difference(listed[name], self._files[name])}")
         return manifest
 
     def check_records(self) -> Info | None:
-        """The records that everything else is read by, and whether all files are there."""
-        for name in NEEDED:
+        """Decode the records, and require every file that the plan implies."""
+        for name in REQUIRED_FILES:
             self._require(name)
         info = self._info()
         plan = self._decoded(Plan, "plan.json")
         if plan is not None and (reason := self._implausible(plan)):
             self._withhold("plan.json", reason)
         elif plan is not None:
-            for name in needed_files(plan):
+            for name in required_files(plan):
                 self._require(name)
         for name in sorted(self._readable):
             if (kind := _record_kind(name)) is not None:
                 self._decoded(kind, name)
         if plan is not None and info is not None:
-            ours = (info.workload, info.problem_class)
-            if ours != (plan.workload, plan.problem_class):
+            names = (info.workload, info.problem_class)
+            if names != (plan.workload, plan.problem_class):
                 self._problems.append(
-                    f"{INFO}: it says {printable(' '.join(ours))}, plan.json "
+                    f"{INFO}: it says {printable(' '.join(names))}, plan.json "
                     f"{printable(plan.workload)} {printable(plan.problem_class)}"
                 )
         return info
@@ -280,20 +280,20 @@ class _Opening:
         return info
 
     def _implausible(self, plan: Plan) -> str | None:
-        """Counts that no file bears out; to loop over them would never end."""
+        """Return why the files can't contain the plan's counts, which bound loops, or None."""
         members = plan.trials * plan.ensemble_size
         if plan.trials < 1 or plan.ensemble_size < 1 or members > len(self._files):
             return (
-                f"it speaks of {plan.trials} trials of {plan.ensemble_size} members, which "
-                f"{len(self._files)} files can't hold"
+                f"it plans {plan.trials} trials of {plan.ensemble_size} members, which "
+                f"{len(self._files)} files can't contain"
             )
         epochs, events = plan.hyperparameters.epochs, self._files.get("events.jsonl")
         if epochs > (events.bytes if events else 0):
-            return f"it speaks of {epochs} epochs, which events.jsonl can't hold"
+            return f"it plans {epochs} epochs, which events.jsonl can't contain"
         return None
 
     def _decoded(self, kind: type[T], name: str) -> T | None:
-        """The file as a record (or a list of them); withheld where it is none."""
+        """Decode a record, or a list of records; withhold the file if it is not one."""
         if name not in self._readable:
             return None
         try:
@@ -314,17 +314,17 @@ class _Opening:
         (self._folder / name).unlink()
 
 
-def needed_files(plan: Plan) -> Iterator[str]:
-    """What the trials and members of a plan leave behind, and a submission must hold."""
+def required_files(plan: Plan) -> Iterator[str]:
+    """Yield the files that a submission must contain for the trials and members of a plan."""
     for trial in range(1, plan.trials + 1):
-        yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_NEEDS)
+        yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_FILES)
         for member in range(plan.ensemble_size):
-            needs = MEMBER_NEEDS if plan.search is None else (*MEMBER_NEEDS, HISTORY)
-            yield from (f"trials/{trial:02d}/members/{member:03d}/{n}" for n in needs)
+            names = (*MEMBER_FILES, *program_of(plan).member_files)
+            yield from (f"trials/{trial:02d}/members/{member:03d}/{name}" for name in names)
 
 
 def info_problems(info: Info) -> Iterator[tuple[str, str]]:
-    """What of a person's own words does not fit on a list."""
+    """Yield the submitter's fields that the list can't show, with the reason."""
     for key in ("name", "organization", "system_name", "contact", "rule_set", "ai500_version"):
         text = getattr(info, key)
         if len(text) > MAX_TEXT:
@@ -362,42 +362,44 @@ def _record_kind(name: str) -> Any:
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), None)
 
 
-def _difference(listed: Digest, found: Digest) -> str:
-    if listed.bytes != found.bytes:
-        return f"it has {found.bytes} bytes, {MANIFEST} says {listed.bytes}"
+def _difference(listed: Digest, actual: Digest) -> str:
+    if listed.bytes != actual.bytes:
+        return f"it has {actual.bytes} bytes, {MANIFEST} says {listed.bytes}"
     return (
-        f"its SHA-256 is {found.sha256[:16]}…, {MANIFEST} says {printable(listed.sha256[:16])}…: "
+        f"its SHA-256 is {actual.sha256[:16]}…, {MANIFEST} says {printable(listed.sha256[:16])}…: "
         "one of the two was changed"
     )
 
 
-def _with_signature(found: Submission, known: dict[str, str] | None) -> Submission:
-    """Who signed it, if anybody did."""
-    path, problems = found.run.path / SIGNATURE, found.problems
+def _with_signature(submission: Submission, trusted: dict[str, str] | None) -> Submission:
+    """Verify the signature, if there is one."""
+    path, problems = submission.run.path / SIGNATURE, submission.problems
     if not path.exists():
-        if known is not None:
-            problems.append(f"{SIGNATURE}: missing; a known signer was asked for")
-        return replace(found, signature="not signed: only accidents are detected, not intent")
+        if trusted is not None:
+            problems.append(f"{SIGNATURE}: missing; --trusted-keys requires a signature")
+        return replace(
+            submission, signature="not signed: only accidents are detected, not manipulation"
+        )
     if not signing.available():
         return replace(
-            found, signature="signed, but not checked: that needs the package `cryptography`"
+            submission, signature="signed, but not checked: that needs the package `cryptography`"
         )
-    manifest = found.run.path / MANIFEST
+    manifest = submission.run.path / MANIFEST
     try:
-        fingerprint = signing.verified(
+        fingerprint = signing.verify(
             path.read_bytes(), manifest=manifest.read_bytes() if manifest.exists() else b""
         )
     except signing.BadSignatureError as error:
         problems.append(f"{SIGNATURE}: {error}")
-        return replace(found, signature="the signature is not valid")
-    signer = (known or {}).get(fingerprint)
-    if known is not None and signer is None:
+        return replace(submission, signature="the signature is not valid")
+    signer = (trusted or {}).get(fingerprint)
+    if trusted is not None and signer is None:
         problems.append(f"{SIGNATURE}: key {fingerprint} is not among the trusted ones")
     key = f"key sha256:{fingerprint}"
-    said = f"{key}; whose it is, only a comparison of fingerprints tells"
+    unknown = f"signed by {key}; compare the fingerprint to know whose key it is"
     return replace(
-        found,
-        signature=f"signed by {signer} ({key})" if signer else f"signed by {said}",
+        submission,
+        signature=f"signed by {signer} ({key})" if signer else unknown,
         signed=True,
         fingerprint=fingerprint,
         signer=signer,

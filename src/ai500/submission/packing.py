@@ -1,4 +1,4 @@
-"""From a run folder to a submission, or to all the reasons why it can't be one.
+"""Pack a run folder into a submission, or list all the reasons why that is not possible.
 
 The same run gives the same bytes: the time of a submission is the end of its run.
 """
@@ -14,84 +14,98 @@ from ai500.core import schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, signing, untrusted
 from ai500.submission import manifest as submission
 from ai500.submission.archive import Digest
-from ai500.submission.description import Wish, describe, run_script
+from ai500.submission.description import SubmitOptions, describe, run_script
 from ai500.submission.manifest import Info, Manifest
-from ai500.submission.verify import judged_files, recompute
+from ai500.submission.verify import recompute, result_files
 
 PATTERNS = (
     "run.json", "config.toml", "plan.json", "system.json", "events.jsonl",
-    *(f"trials/*/{name}" for name in submission.TRIAL_NEEDS),
+    *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
-    *(f"trials/*/members/*/{name}" for name in submission.MEMBER_NEEDS),
-    "trials/*/members/*/log.txt", f"trials/*/members/*/{submission.HISTORY}",
+    *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
+    "trials/*/members/*/log.txt",
+    *(f"trials/*/members/*/{name}" for program in PROGRAMS for name in program.member_files),
 )  # fmt: skip
-"""What of a run folder is submitted. Not: data, checkpoints, predictions, the barrier server's
-secret; bootstraps are in it by their hashes, and follow from the seeds."""
+"""Files of a run folder that are submitted: not data, checkpoints, predictions, nor the secret of
+the barrier server. Bootstraps are submitted as digests; they follow from the seeds."""
 LOG_HEAD_BYTES = 16_384
 LOG_TAIL_BYTES = 49_152
 
 
-def submit(run: RunFolder, out: Path, *, wish: Wish, key: Path | None = None) -> Info:
-    """Check the run by the rules of the level, pack it, and verify what was packed."""
+def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | None = None) -> Info:
+    """Check the run by the rules of the level, pack it, and verify the result."""
     if run.holder() is not None:
-        raise RuleError(f"{run.path} is still running ({run.owner()}). Submit it when it is done.")
+        raise RuleError(
+            f"{run.path} is still running ({run.owner()}).",
+            path=run.path,
+            remedy="Submit it when it has ended.",
+        )
     if out.suffix != submission.SUFFIX:
-        raise InputError(f"--out {out}: a submission's name ends in {submission.SUFFIX}.")
+        raise InputError(
+            f"--out {out}: the name of a submission ends in {submission.SUFFIX}.",
+            key="--out",
+            value=str(out),
+        )
     if out.exists():
-        raise InputError(f"{out} exists. Name another file, or remove it.")
+        raise InputError(f"{out} exists.", path=out, remedy="Name another file, or remove it.")
     plan = run_folder.read(Plan, run.plan)
-    reasons = list(unfinished(run, plan))
+    reasons = list(unfinished_trials(run, plan))
     try:
-        score, judgement = scoring.judge_run(run, level=wish.level)
-        reasons += [_said(one) for one in judgement.findings if one.severity == "violation"]
-        info = describe(run, plan, wish)
-        files = collect(run) | judged_files(score, judgement)
-        files |= added_files(info, plan, notes=wish.notes)
+        score, judgement = scoring.judge_run(run, level=options.level)
+        reasons += [
+            _reason(finding) for finding in judgement.findings if finding.severity == "violation"
+        ]
+        info = describe(run, plan, options)
+        files = collect(run) | result_files(score, judgement)
+        files |= added_files(info, plan, notes=options.notes)
     except AI500Error as error:
-        raise _refusal(run, wish, [*reasons, str(error)]) from error
+        raise _refusal(run, options, [*reasons, str(error)]) from error
     seal(files, key=key)
     with tempfile.TemporaryDirectory(prefix="ai500-submit-") as folder:
         draft = Path(folder) / out.name
         archive.pack(draft, files)
-        with submission.opened(draft) as packed:
+        with submission.open_submission(draft) as packed:
             reasons += recompute(packed).problems
     if reasons:
-        raise _refusal(run, wish, reasons)
+        raise _refusal(run, options, reasons)
     archive.pack(out, files)
     return info
 
 
-def _refusal(run: RunFolder, wish: Wish, reasons: list[str]) -> RuleError:
-    different = list(dict.fromkeys(reasons))
-    listed = "".join(f"\n  - {reason}" for reason in different)
+def _refusal(run: RunFolder, options: SubmitOptions, reasons: list[str]) -> RuleError:
+    unique = list(dict.fromkeys(reasons))
+    listed = "".join(f"\n  - {reason}" for reason in unique)
     return RuleError(
-        f"{run.path} can't be submitted at level {wish.level}; {len(different)} reason(s):{listed}"
+        f"{run.path} can't be submitted at level {options.level}; {len(unique)} reason(s):{listed}",
+        path=run.path,
+        value=options.level,
     )
 
 
-def unfinished(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Trials that are not whole."""
+def unfinished_trials(run: RunFolder, plan: Plan) -> Iterator[str]:
+    """Yield a reason for each trial that has no score."""
     for trial in range(1, plan.trials + 1):
         if not run.trial(trial).score.exists():
             yield (
                 f"trial {trial} of {plan.trials} is not finished. "
-                f"`ai500 resume {run.path}` goes on with it."
+                f"`ai500 resume {run.path}` continues it."
             )
 
 
-def _said(one: Finding) -> str:
-    layer = "" if one.layer is None else f"layer {one.layer}, "
-    return f"{one.message} ({layer}{one.source})"
+def _reason(finding: Finding) -> str:
+    layer = "" if finding.layer is None else f"layer {finding.layer}, "
+    return f"{finding.message} ({layer}{finding.source})"
 
 
 def collect(run: RunFolder) -> dict[str, bytes]:
-    """The files of the run that are submitted; logs cut and without control characters."""
+    """Read the files of the run that are submitted; shorten logs and remove control characters."""
     files: dict[str, bytes] = {}
     for pattern in PATTERNS:
         for path in sorted(run.path.glob(pattern)):
@@ -99,13 +113,13 @@ def collect(run: RunFolder) -> dict[str, bytes]:
             try:
                 data = path.read_bytes()
             except OSError as error:
-                raise InputError(f"{path}: can't be read: {error.strerror}.") from error
-            files[name] = _text(data) if path.suffix in (".txt", ".sh") else data
+                raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
+            files[name] = _shorten_log(data) if path.suffix in (".txt", ".sh") else data
     return files
 
 
 def added_files(info: Info, plan: Plan, *, notes: str | None) -> dict[str, bytes]:
-    """What is in a submission and in no run folder, but for the manifest."""
+    """Return the files that a run folder does not have, except the manifest."""
     files = {
         submission.INFO: json_text(schema.encode(info)).encode(),
         submission.SCRIPT: run_script(info, plan).encode(),
@@ -128,10 +142,10 @@ def seal(files: dict[str, bytes], *, key: Path | None) -> None:
         files[submission.SIGNATURE] = json_text(schema.encode(signature)).encode()
 
 
-def _text(data: bytes) -> bytes:
-    """A log's beginning and end: what a person looks for is there."""
+def _shorten_log(data: bytes) -> bytes:
+    """Keep the beginning and the end of a log, where errors and settings are."""
     if len(data) > LOG_HEAD_BYTES + LOG_TAIL_BYTES:
-        left_out = len(data) - LOG_HEAD_BYTES - LOG_TAIL_BYTES
-        gap = f"\n… {left_out} bytes are left out here …\n".encode()
+        omitted = len(data) - LOG_HEAD_BYTES - LOG_TAIL_BYTES
+        gap = f"\n… {omitted} bytes are omitted here …\n".encode()
         data = data[:LOG_HEAD_BYTES] + gap + data[-LOG_TAIL_BYTES:]
     return untrusted.without_control_characters(data)

@@ -1,17 +1,18 @@
-"""Replicability (V2 §3.3): another team repeats a result; do both sets of raw runs agree?
+"""Replicability (V2 §3.3): does a rerun by another team agree with the claimed result?
 
-Stated before anybody looks at numbers, for VFLOPS and for the ensemble's quality:
+The procedure, fixed in advance, for VFLOPS and for the ensemble's quality:
 
-- the values are those of all complete trials, none dropped, at least two on each side;
+- values: those of all complete trials, none dropped, at least two on each side;
 - replicated: TOST shows at α = 5 % that the means differ by less than the margin;
-- differs: not so, and Welch's test finds a difference, at α / 2 since two figures are tried;
+- differs: not replicated, and Welch's test finds a difference at α / 2, since two figures are
+  tested;
 - too few runs to tell: neither, or fewer than two runs on a side.
 
-A repetition that breaks rules of the claim's level repeats nothing, whatever its figures.
+A rerun that breaks rules of the claim's level is not a replication, whatever its figures.
 
 The margin is 5 % of the claimed mean for VFLOPS. Quality enters VFLOPS by its n-th power (V3
-Eq. 8), so its margin is 5 % / n. A run repeats the result only if both figures do. Where quality
-does not enter it (a search: n = 0), a rule bounds it, and FLOPS alone is compared.
+Eq. 8), so its margin is 5 % / n. A result is replicated only if both figures are. Where quality
+does not enter VFLOPS (a search: n = 0), a rule bounds it, and FLOPS alone is compared.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Literal
 
 from ai500.core.errors import InputError
 from ai500.metrics.equations import Direction
+from ai500.metrics.quality import is_better
 from ai500.metrics.statistics import Welch, equivalence_p_value, student_quantile, welch
 from ai500.metrics.trials import variation
 from ai500.records import Score
@@ -34,23 +36,23 @@ Verdict = Literal["replicated", "differs", "too few runs to tell", "the rerun br
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One figure of two sets of runs."""
+    """Comparison of one figure of two sets of runs."""
 
     figure: str
     claimed: tuple[float, ...]
     repeated: tuple[float, ...]
     claimed_mean: float | None
-    """None: no complete trial."""
+    """Mean of the claimed values; None: no complete trial."""
     repeated_mean: float | None
     claimed_variation: float | None
     """Standard deviation / mean; None: fewer than two runs."""
     repeated_variation: float | None
     margin: float
-    """Relative to the claimed mean."""
+    """Margin as a share of the claimed mean."""
     difference: float | None
-    """(Repeated − claimed) / claimed; None: one side has no run."""
+    """(Repeated − claimed) / claimed mean; None: one side has no run."""
     interval: tuple[float, float] | None
-    """90 % confidence interval of it: inside ± margin is what TOST asks for at 5 %."""
+    """90 % confidence interval of the difference; TOST at 5 % requires it inside ± margin."""
     equivalence_p: float | None
     difference_p: float | None
     verdict: Verdict
@@ -59,14 +61,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What the repetition says of the claim."""
+    """Verdict on a claimed result after a rerun."""
 
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
     other_system: tuple[str, ...] = ()
-    """What is not the same here: then a difference may be the system's."""
+    """Differences between the two systems, which may explain a difference of figures."""
     broken: tuple[str, ...] = ()
-    """Rules of the level that the repetition breaks: then it repeats nothing."""
+    """Rules of the level that the rerun breaks."""
 
 
 def judge(
@@ -74,10 +76,13 @@ def judge(
     direction: Direction = "higher", other_system: Sequence[str] = (),
     broken: Sequence[str] = (),
 ) -> Replication:  # fmt: skip
-    """Both figures, and what follows."""
+    """Compare both figures and decide if the claimed result is replicated."""
     check_margin(margin)
     if penalty_exponent < 0:
-        raise InputError(f"a penalty exponent of {penalty_exponent:g} gives quality no margin.")
+        raise InputError(
+            f"penalty exponent {penalty_exponent:g}: quality has no margin.",
+            value=penalty_exponent,
+        )
     comparisons = [compare("VFLOPS", *_both(claimed, repeated, "vflops"), margin=margin)]
     if penalty_exponent:
         comparisons.append(
@@ -86,19 +91,24 @@ def judge(
                 margin=margin / penalty_exponent, direction=direction,
             )
         )  # fmt: skip
-    verdicts = [one.verdict for one in comparisons]
+    verdicts = [comparison.verdict for comparison in comparisons]
     verdict = "the rerun breaks rules" if broken else overall(verdicts)
     return Replication(verdict, tuple(comparisons), tuple(other_system), tuple(broken))
 
 
 def check_margin(margin: float) -> None:
-    """A share, or nothing can be within it."""
+    """Raise an error unless the margin is a share between 0 and 1."""
     if not 0 < margin < 1:
-        raise InputError(f"--margin {margin:g}: a share between 0 and 1, such as {MARGIN:g}.")
+        raise InputError(
+            f"--margin {margin:g}: not a share between 0 and 1.",
+            key="--margin",
+            value=margin,
+            remedy=f"Set a share such as {MARGIN:g}.",
+        )
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """One difference is enough to differ; to replicate, all figures have to."""
+    """Combine verdicts: any difference differs, and all figures have to be replicated."""
     if "differs" in verdicts:
         return "differs"
     return "replicated" if set(verdicts) == {"replicated"} else "too few runs to tell"
@@ -108,14 +118,14 @@ def compare(
     figure: str, claimed: Sequence[float], repeated: Sequence[float], *, margin: float,
     direction: Direction = "higher",
 ) -> Comparison:  # fmt: skip
-    """One figure by both tests."""
+    """Compare one figure by both tests."""
     test, verdict, reason = None, _UNDECIDED, "a test needs two complete trials on each side"
     equivalence = None
     if min(len(claimed), len(repeated)) >= 2 and fmean(claimed):
         test = welch(claimed, repeated)
         equivalence = equivalence_p_value(test, margin=margin * abs(fmean(claimed)))
         verdict, reason = _decide(test, equivalence, margin=margin, direction=direction)
-    known = bool(claimed and repeated and fmean(claimed))
+    comparable = bool(claimed and repeated and fmean(claimed))
     return Comparison(
         figure=figure,
         claimed=tuple(claimed),
@@ -125,8 +135,8 @@ def compare(
         claimed_variation=variation(claimed),
         repeated_variation=variation(repeated),
         margin=margin,
-        difference=fmean(repeated) / fmean(claimed) - 1 if known else None,
-        interval=None if test is None else _interval(test, of=fmean(claimed)),
+        difference=fmean(repeated) / fmean(claimed) - 1 if comparable else None,
+        interval=None if test is None else _interval(test, mean=fmean(claimed)),
         equivalence_p=equivalence,
         difference_p=None if test is None else test.p_value,
         verdict=verdict,
@@ -144,22 +154,22 @@ def _decide(
         return "replicated", (
             f"the means differ by less than {margin:.2%} (TOST p = {equivalence:.2g} < {ALPHA:g})"
         )
-    better = (test.difference > 0) == (direction == "higher")
+    better = is_better(test.difference, 0.0, direction=direction)
     if test.p_value < ALPHA / 2:
         return "differs", (
             f"the repeated runs are {'better' if better else 'worse'} "
             f"(Welch p = {test.p_value:.2g} < {ALPHA / 2:g}), "
-            f"and not surely within {margin:.2%} (TOST p = {equivalence:.2g})"
+            f"and not shown to be within {margin:.2%} (TOST p = {equivalence:.2g})"
         )
     return _UNDECIDED, (
-        f"neither shown equal within {margin:.2%} (TOST p = {equivalence:.2g}) nor different "
+        f"neither shown to be equal within {margin:.2%} (TOST p = {equivalence:.2g}) nor different "
         f"(Welch p = {test.p_value:.2g}): repeat with more --runs"
     )
 
 
-def _interval(test: Welch, *, of: float) -> tuple[float, float]:
+def _interval(test: Welch, *, mean: float) -> tuple[float, float]:
     half = student_quantile(1 - ALPHA, degrees=test.degrees) * test.standard_error
-    low, high = sorted(((test.difference - half) / of, (test.difference + half) / of))
+    low, high = sorted(((test.difference - half) / mean, (test.difference + half) / mean))
     return low, high
 
 

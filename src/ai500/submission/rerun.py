@@ -1,4 +1,4 @@
-"""What a rerun takes from a submission, and where this system is another one."""
+"""Configuration of a rerun, from a submission and from this system; differences of systems."""
 
 from __future__ import annotations
 
@@ -17,64 +17,63 @@ from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
 from ai500.submission.manifest import MANIFEST, Submission, SubmissionError
 
-TAKEN = ("run", "ensemble", "parallel", "communication", "system", "automl")
-"""Sections of a stranger's configuration that a rerun takes; hyper-parameters are the plan's, which
-the rules hold against what trained."""
-OWN = ("data", "scheduler", "slurm", "container")
-"""Sections that name files and programs of this system, or hand lines to its shell: never a
-stranger's."""
+# Sections taken from the submission's configuration. Hyper-parameters are taken from the plan,
+# which the rules compare with the records.
+SUBMITTED_SECTIONS = ("run", "ensemble", "parallel", "communication", "system", "automl")
+# Sections that name files and programs of this system, or contain lines for its shell: never taken
+# from a submission, which is untrusted.
+LOCAL_SECTIONS = ("data", "scheduler", "slurm", "container")
 
 
 def rerun_config(
-    submission: Submission, *, local: Path | None, runs: int | None, own: dict[str, Any]
+    submission: Submission, *, local: Path | None, runs: int | None, overrides: dict[str, Any]
 ) -> Config:
-    """The submission's configuration, with this system's own way to its data and nodes."""
+    """Return the submission's configuration with the local sections of this system."""
     plan = run_folder.read(Plan, submission.run.plan)
-    wanted: dict[str, Any] = {"workload": plan.workload, "problem_class": plan.problem_class}
-    wanted |= dict(_taken(submission.run.config))
-    wanted |= dict(_trained(plan))
-    # What was left out there followed from that system; here it must not follow from this one.
-    wanted |= {
+    settings: dict[str, Any] = {"workload": plan.workload, "problem_class": plan.problem_class}
+    settings |= dict(_submitted_settings(submission.run.config))
+    settings |= dict(_hyperparameters(plan))
+    # Defaults follow from the system: those of the submission's system are set explicitly here.
+    settings |= {
         "ensemble.size": plan.ensemble_size,
         "parallel.degree": plan.parallel_degree,
         "system.scale": plan.system_scale,
         "run.trials": runs or _least_runs(plan),
         "run.seed": _seed(submission),
     }
-    for key in own:
-        _refuse_foreign(key, "--set")
-    for key in _keys(local) if local is not None else ():
-        _refuse_foreign(key, str(local))
-    return configuration.load(local, overrides=wanted | own)
+    for key in overrides:
+        _require_local(key, "--set")
+    for key in _sections(local) if local is not None else ():
+        _require_local(key, str(local))
+    return configuration.load(local, overrides=settings | overrides)
 
 
-def differences_between(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:
-    """What of the two systems is not the same, as far as both tell."""
-    first, second = (run_folder.read(System, run.system) for run in (claimed, repeated))
-    for name in ("cpu", "cores", "memory_bytes", "accelerators", "operating_system", "kernel"):
-        ours, theirs = getattr(second, name), getattr(first, name)
-        if ours != theirs:
-            yield f"{name.replace('_', ' ')}: {_shown(theirs)} there, {_shown(ours)} here"
-    for name in sorted({*first.libraries, *second.libraries}):
-        ours, theirs = second.libraries.get(name), first.libraries.get(name)
-        if ours != theirs:
-            yield f"{name}: {_shown(theirs)} there, {_shown(ours)} here"
-    there, here = (len(run_folder.read(Plan, run.plan).nodes) for run in (claimed, repeated))
-    if there != here:
-        yield f"nodes: {there} there, {here} here"
+def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:
+    """Yield the recorded values in which the systems of two runs differ."""
+    systems = [run_folder.read(System, run.system) for run in (claimed, repeated)]
+    values = {
+        name.replace("_", " "): [getattr(system, name) for system in systems]
+        for name in ("cpu", "cores", "memory_bytes", "accelerators", "operating_system", "kernel")
+    }
+    for name in sorted({name for system in systems for name in system.libraries}):
+        values[name] = [system.libraries.get(name) for system in systems]
+    values["nodes"] = [len(run_folder.read(Plan, run.plan).nodes) for run in (claimed, repeated)]
+    for name, (submitted, local) in values.items():
+        if submitted != local:
+            yield f"{name}: {_format(submitted)} there, {_format(local)} here"
 
 
-def _taken(path: Path) -> Iterator[tuple[str, Any]]:
+def _submitted_settings(path: Path) -> Iterator[tuple[str, Any]]:
     for section, content in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        if section not in TAKEN:
+        if section not in SUBMITTED_SECTIONS:
             continue
         if not isinstance(content, dict):
             raise SubmissionError(f"{path.name}: {section} is not a section.")
         yield from ((f"{section}.{key}", value) for key, value in content.items())
 
 
-def _trained(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """The plan's hyper-parameters; what the class has is left out, as nobody can set it all."""
+def _hyperparameters(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """Yield the plan's hyper-parameters that differ from the class's; not all can be set."""
     reference = reference_class(plan).reference_at(plan.parallel_degree)
     settable = {field.name for field in fields(TrainConfig)}
     for field in fields(Hyperparameters):
@@ -86,32 +85,33 @@ def _trained(plan: Plan) -> Iterator[tuple[str, Any]]:
         yield f"train.{field.name}", value
 
 
-def _keys(path: Path) -> Iterator[str]:
+def _sections(path: Path) -> Iterator[str]:
     try:
         yield from tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return  # `configuration.load` says it better
+        return  # `configuration.load` reports the error
 
 
-def _refuse_foreign(key: str, where: str) -> None:
-    if key.partition(".")[0] not in OWN:
+def _require_local(key: str, source: str) -> None:
+    if key.partition(".")[0] not in LOCAL_SECTIONS:
         raise ConfigError(
-            f"{where}: {key} of a rerun is the submission's own, or it would repeat something "
-            f"else. Of this system are only {', '.join(OWN)}."
+            f"{source}: {key} of a rerun is taken from the submission.",
+            key=key,
+            remedy=f"Set only keys of {', '.join(LOCAL_SECTIONS)}.",
         )
 
 
 def _least_runs(plan: Plan) -> int:
-    return reference_class(plan).least_runs
+    return reference_class(plan).required_runs
 
 
 def _seed(submission: Submission) -> int:
-    """Trials of its own, or quality would repeat by construction; and not for anyone to choose."""
+    """Derive a seed from the manifest: other trials than the claimed ones, and not selectable."""
     digest = hashlib.sha256((submission.run.path / MANIFEST).read_bytes())
     return int.from_bytes(digest.digest()[:4], "big")
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     return "not known" if value is None else str(value)

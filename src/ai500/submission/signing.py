@@ -25,32 +25,33 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MAX_KEY_BYTES = 16_384
+MAKE_KEY = "`ai500 keygen FILE` makes one."
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """signature.json"""
+    """Content of signature.json."""
 
     algorithm: Literal["ed25519"]
     public_key: str
-    """PEM."""
+    """Public key in PEM form."""
     fingerprint: str
     signature: str
-    """Base64."""
+    """Signature of manifest.json in Base64."""
 
 
 class BadSignatureError(Exception):
-    """Why a signature is none; the caller says of which file."""
+    """Reason why a signature or key is not valid; the caller names the file."""
 
 
 def available() -> bool:
-    """Whether this Python can check signatures."""
+    """Return True if the package `cryptography` is installed."""
     return importlib.util.find_spec("cryptography") is not None
 
 
 def make_key(path: Path) -> str:
-    """A new private key, readable by its owner alone, its public half beside it; fingerprint."""
-    _require()
+    """Write a new private key (mode 0600) and its public key; return the fingerprint."""
+    _require_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -63,7 +64,11 @@ def make_key(path: Path) -> str:
     public = public_path(path)
     for file in (path, public):
         if file.exists():
-            raise InputError(f"{file} exists. A key is never overwritten: name another file.")
+            raise InputError(
+                f"{file} exists; ai500 does not overwrite a key.",
+                path=file,
+                remedy="Name another file.",
+            )
     with explaining_write_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as out:
@@ -74,13 +79,13 @@ def make_key(path: Path) -> str:
 
 
 def public_path(path: Path) -> Path:
-    """Where `make_key` puts the public half."""
+    """Return the path of the public key that belongs to a private key's path."""
     return path.with_name(f"{path.stem}.pub.pem")
 
 
 def sign(manifest: bytes, key: Path) -> Signature:
-    """The signature of a manifest by the private key in a PEM file."""
-    _require()
+    """Sign a manifest by the private key in a PEM file."""
+    _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -89,15 +94,17 @@ def sign(manifest: bytes, key: Path) -> Signature:
         secret = load_pem_private_key(_key_bytes(key), password=None)
     except TypeError as error:
         raise InputError(
-            f"{key}: it has a passphrase, which ai500 can't ask for. Write it without one "
-            f"(openssl pkey -in {key.name} -out plain.pem), sign, and delete that."
+            f"{key}: the key has a passphrase, which ai500 does not support.",
+            path=key,
+            remedy=f"Write a copy without one (openssl pkey -in {key.name} -out plain.pem), sign "
+            "with it, and delete it.",
         ) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         raise InputError(
-            f"{key}: not a private key in PEM form. `ai500 keygen FILE` makes one."
+            f"{key}: not a private key in PEM form.", path=key, remedy=MAKE_KEY
         ) from error
     if not isinstance(secret, Ed25519PrivateKey):
-        raise InputError(f"{key}: not an Ed25519 key. `ai500 keygen FILE` makes one.")
+        raise InputError(f"{key}: not an Ed25519 key.", path=key, remedy=MAKE_KEY)
     public = secret.public_key()
     return Signature(
         algorithm="ed25519",
@@ -107,61 +114,64 @@ def sign(manifest: bytes, key: Path) -> Signature:
     )
 
 
-def verified(text: bytes, *, manifest: bytes) -> str:
-    """The fingerprint of the key that signed this manifest, or a BadSignatureError."""
+def verify(text: bytes, *, manifest: bytes) -> str:
+    """Return the fingerprint of the key that signed a manifest, or raise BadSignatureError.
+
+    `text` is the content of signature.json.
+    """
     from cryptography.exceptions import InvalidSignature
 
     try:
-        found = schema.decode(Signature, untrusted.parse(text.decode("utf-8")))
-        sealed = base64.b64decode(found.signature, validate=True)
-    except (ValueError, schema.SchemaError, untrusted.Objection, RecursionError) as error:
+        signature = schema.decode(Signature, untrusted.parse(text.decode("utf-8")))
+        signature_bytes = base64.b64decode(signature.signature, validate=True)
+    except (ValueError, schema.SchemaError, untrusted.UnsafeFileError, RecursionError) as error:
         raise BadSignatureError(f"it is not a signature ({error})") from error
-    public = _public(found.public_key.encode("utf-8", errors="replace"))
+    public = _public_key(signature.public_key.encode("utf-8", errors="replace"))
     expected = Signature(
         algorithm="ed25519",
         public_key=_pem(public),
         fingerprint=_fingerprint(public),
-        signature=base64.b64encode(sealed).decode(),
+        signature=base64.b64encode(signature_bytes).decode(),
     )
     if json_text(schema.encode(expected)).encode() != text:
         raise BadSignatureError("it is not as `ai500 submit` writes it: it was changed")
     try:
-        public.verify(sealed, manifest)
+        public.verify(signature_bytes, manifest)
     except InvalidSignature as error:
         raise BadSignatureError(
-            f"it is not the signature of this manifest.json by key {found.fingerprint}: one of "
+            f"it is not the signature of this manifest.json by key {signature.fingerprint}: one of "
             "the two was changed after signing"
         ) from error
-    return found.fingerprint
+    return signature.fingerprint
 
 
-def trusted(path: Path) -> dict[str, str]:
-    """Fingerprint → name (of the file) of the public keys in a file or a folder."""
-    _require()
+def load_trusted_keys(path: Path) -> dict[str, str]:
+    """Load public keys from a file or a folder; return fingerprint → name of the file."""
+    _require_cryptography()
     files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
     if not files:
-        raise InputError(f"{path}: no public keys (*.pem) in it.")
+        raise InputError(f"{path}: the folder has no public keys (*.pem).", path=path)
     keys: dict[str, str] = {}
     for file in files:
         try:
-            keys[_fingerprint(_public(_key_bytes(file)))] = file.name.removesuffix(".pem")
+            keys[_fingerprint(_public_key(_key_bytes(file)))] = file.name.removesuffix(".pem")
         except BadSignatureError as error:
-            raise InputError(f"{file}: {error}.") from error
+            raise InputError(f"{file}: {error}.", path=file) from error
     return keys
 
 
-def _public(pem: bytes) -> Ed25519PublicKey:
+def _public_key(pem: bytes) -> Ed25519PublicKey:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        found = load_pem_public_key(pem)
+        key = load_pem_public_key(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadSignatureError("not a public key in PEM form") from error
-    if not isinstance(found, Ed25519PublicKey):
+    if not isinstance(key, Ed25519PublicKey):
         raise BadSignatureError("not an Ed25519 key")
-    return found
+    return key
 
 
 def _pem(key: Ed25519PublicKey) -> str:
@@ -186,12 +196,12 @@ def _key_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_KEY_BYTES)
     except OSError as error:
-        raise InputError(f"{path}: can't be read: {error.strerror}.") from error
+        raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
 
 
-def _require() -> None:
+def _require_cryptography() -> None:
     if not available():
         raise EnvironmentLacksError(
-            "keys and signatures need the Python package `cryptography`. "
-            "Install it with: pip install cryptography"
+            "keys and signatures need the Python package `cryptography`.",
+            remedy="Install it with: pip install cryptography",
         )

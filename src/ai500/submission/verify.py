@@ -1,8 +1,8 @@
-"""Does a submission's score follow from its raw events, and do its records tell one story?
+"""Verify that a submission's score follows from its raw events, and that its records agree.
 
-Nothing that a submission says of its own score is believed: it is computed again from the events,
-and every figure is compared. The same is done with the findings, the aggregated results and the
-events of each member, which are there twice: in the member's own log and in the run's.
+The score is computed again from the events, and every figure is compared with the submitted one.
+So are the findings, the aggregated results, and the events of each member, which are recorded
+twice: in the member's own log and in the run's.
 """
 
 from __future__ import annotations
@@ -27,20 +27,27 @@ from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
 from ai500.submission.archive import printable
-from ai500.submission.description import Wish, describe, run_script
-from ai500.submission.manifest import INFO, SCRIPT, Info, Submission, explaining, info_problems
+from ai500.submission.description import SubmitOptions, describe, run_script
+from ai500.submission.manifest import (
+    INFO,
+    SCRIPT,
+    Info,
+    Submission,
+    contradictions_as_errors,
+    info_problems,
+)
 
+# Relative. The equations are a few operations on doubles: the rounding of another machine is far
+# below it, a manipulation that improves a rank far above.
 TOLERANCE = 1e-9
-"""Relative. The equations are a few operations on doubles: another machine's rounding is far
-below it, and a change that anybody would make for a better place far above."""
-LATEST_EDITION_MONTHS = 24
-"""After the run's end."""
-MEMBERS_OWN = TRAINING_EVENTS | {"operations"}
+# Months between the run's end and the edition of the list.
+MAX_EDITION_MONTHS = 24
+MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that does not follow from the raw events."""
+    """Value that does not follow from the raw events."""
 
     file: str
     key: str
@@ -50,66 +57,66 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came out."""
+    """Result of recomputing a submission."""
 
     problems: tuple[str, ...]
-    """Of the file itself, and of records that contradict each other."""
+    """Problems of the file, and records that contradict each other."""
     differences: tuple[Difference, ...]
     compared: int
-    """Values that were compared."""
+    """Number of values that were compared."""
     score: Score | None
-    """Recomputed; None: the records don't allow it."""
+    """Recomputed score; None: it could not be computed from the records."""
 
     @property
     def confirmed(self) -> bool:
-        """The score is what it says it is."""
+        """True if the submitted score follows from the events."""
         return self.score is not None and not self.problems and not self.differences
 
 
 def recompute(submission: Submission) -> Verification:
-    """Compute everything again from the raw events, and compare. Nothing is written."""
+    """Compute everything again from the raw events, and compare; write nothing."""
     problems = list(submission.problems)
     try:
-        with explaining(submission.path.name):
-            return _compared(submission.run, submission.known(), problems)
+        with contradictions_as_errors(submission.path.name):
+            return _compare(submission.run, submission.require_info(), problems)
     except AI500Error as error:
-        if not problems:  # otherwise they say already why, and better
-            # Where it was unpacked is of no use to anybody, and differs each time.
+        if not problems:  # otherwise the problems explain the error
+            # The temporary folder is meaningless to a reader, and differs each time.
             problems = [printable(str(error).replace(f"{submission.run.path}/", ""))]
         return Verification(tuple(problems), (), 0, None)
 
 
-def _compared(run: RunFolder, info: Info, problems: list[str]) -> Verification:
+def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
     problems += contradictions(run, run_folder.read(Plan, run.plan))
     compared, differences = 0, []
-    for name, content in judged_files(score, judgement).items():
+    for name, content in result_files(score, judgement).items():
         path = run.path / name
-        ours = dict(_leaves(json.loads(content)))
-        theirs = dict(_leaves(run_folder.read_json(path))) if path.exists() else {}
-        keys = dict.fromkeys([*ours, *theirs])
+        recomputed = dict(_leaves(json.loads(content)))
+        claimed = dict(_leaves(run_folder.read_json(path))) if path.exists() else {}
+        keys = dict.fromkeys([*recomputed, *claimed])
         compared += len(keys)
         differences += [
-            Difference(name, key, _shown(theirs, key), _shown(ours, key))
+            Difference(name, key, _format(claimed, key), _format(recomputed, key))
             for key in keys
-            if not _same(theirs.get(key, _ABSENT), ours.get(key, _ABSENT))
+            if not _equal(claimed.get(key, _ABSENT), recomputed.get(key, _ABSENT))
         ]
     return Verification(tuple(problems), tuple(differences), compared, score)
 
 
-def judged_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
-    """Scores as they follow from the events now, and the findings of the level submitted to."""
+def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
+    """Return the files with the scores and the findings of the submission's level."""
     records: dict[str, object] = {
         "score.json": score,
         "judgement.json": judgement,
         "findings.json": judgement.findings,
     }
-    records |= {f"trials/{one.trial:02d}/score.json": one for one in score.trials}
-    return {name: json_text(schema.encode(one)).encode() for name, one in records.items()}
+    records |= {f"trials/{trial.trial:02d}/score.json": trial for trial in score.trials}
+    return {name: json_text(schema.encode(record)).encode() for name, record in records.items()}
 
 
 def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Records of one thing that don't agree."""
+    """Yield the records that don't agree with each other."""
     yield from _contradicting_events(run, plan)
     for trial in range(1, plan.trials + 1):
         yield from _contradicting_bootstraps(run, plan, trial)
@@ -124,15 +131,19 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:
-            of = collected.setdefault((event.get("trial"), event.get("member")), {})
+            member_log = collected.setdefault((event.get("trial"), event.get("member")), {})
             number = event["member_sequence"]
-            if number in of:
+            if number in member_log:
                 kind = printable(event["event"])
-                yield f"events.jsonl: an event {kind!r} of a member is there twice"
-            of[number] = {key: event[key] for key in event if key != "member_sequence"}
-        elif event["event"] in MEMBERS_OWN:
-            yield f"events.jsonl: an event {event['event']!r} that no member's log accounts for"
-    planned = {(t, m) for t in range(1, plan.trials + 1) for m in range(plan.ensemble_size)}
+                yield f"events.jsonl: duplicate event {kind!r} of a member"
+            member_log[number] = {key: event[key] for key in event if key != "member_sequence"}
+        elif event["event"] in MEMBER_EVENTS:
+            yield f"events.jsonl: event {event['event']!r} is in no member's log"
+    planned = {
+        (trial, member)
+        for trial in range(1, plan.trials + 1)
+        for member in range(plan.ensemble_size)
+    }
     for trial, member in sorted(set(collected) - planned, key=repr):
         yield (
             f"events.jsonl: events of member {printable(str(member))} of trial "
@@ -140,37 +151,40 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
         )
     for trial in range(1, plan.trials + 1):
         folder = run.trial(trial)
-        told = schema.encode(run_folder.read(EnsembleResult, folder.ensemble))
-        if results.get(trial) != told:
-            yield f"{_name(run, folder.ensemble)}: not what events.jsonl says of trial {trial}"
+        result = schema.encode(run_folder.read(EnsembleResult, folder.ensemble))
+        if results.get(trial) != result:
+            yield f"{_name(run, folder.ensemble)}: differs from events.jsonl on trial {trial}"
         for member in range(plan.ensemble_size):
             path = folder.member(member).events
-            told_by_it = {event.get("sequence"): event for event in events.read(path)}
-            if told_by_it != collected.get((trial, member), {}):
-                yield f"{_name(run, path)}: not the events that events.jsonl has of this member"
+            member_log = {event.get("sequence"): event for event in events.read(path)}
+            if member_log != collected.get((trial, member), {}):
+                yield f"{_name(run, path)}: differs from events.jsonl on this member"
 
 
 def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterator[str]:
-    """Bootstraps that do not follow from the trial's seed; they are drawn again."""
+    """Draw the bootstraps again, and yield those that don't follow from the trial's seed."""
     path = run.trial(trial).bootstraps
     records = run_folder.read_all(BootstrapRecord, path)
     samples = reference_class(plan).train_samples
-    if sorted(one.member for one in records) != list(range(plan.ensemble_size)):
+    if sorted(record.member for record in records) != list(range(plan.ensemble_size)):
         yield f"{_name(run, path)}: not one bootstrap of each of {plan.ensemble_size} members"
     if plan.sampler not in SAMPLERS or plan.definition.train_samples != samples:
-        return  # the rules about bagging and data say what is wrong with it
+        return  # the rules "own bootstraps" and "same data" report it
     seed = derive(plan.seed, Stream.TRIAL, trial)
-    for one in records:
-        drawn = described(SAMPLERS[plan.sampler], samples, seed=seed, member=one.member)
-        ours = (drawn.samples, drawn.drawn, drawn.distinct, drawn.sha256)
-        if ours != (one.samples, one.drawn, one.distinct, one.sha256):
-            yield f"{_name(run, path)}: member {one.member}'s does not follow from the seed"
+    for record in records:
+        drawn = described(SAMPLERS[plan.sampler], samples, seed=seed, member=record.member)
+        if any(
+            getattr(drawn, name) != getattr(record, name)
+            for name in ("samples", "drawn", "distinct", "sha256")
+        ):
+            yield f"{_name(run, path)}: member {record.member}'s does not follow from the seed"
 
 
 def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """What submission.json and run.sh say otherwise than the run; a person's words are theirs."""
+    """Yield what submission.json and run.sh state in contradiction to the run."""
     claimed = schema.decode(Info, run_folder.read_json(run.path / INFO))
-    wish = Wish(
+    # The fields that only the submitter knows are not checked.
+    options = SubmitOptions(
         level=claimed.level,
         name=claimed.name,
         organization=claimed.organization,
@@ -178,23 +192,24 @@ def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
         contact=claimed.contact,
         edition=claimed.edition,
     )
-    ours = describe(run, plan, wish, checkout=lambda: (None, None))
-    source = replace(claimed.source, sha256=ours.source.sha256)  # its commit is a person's word
-    ours = replace(ours, source=source, rule_set=claimed.rule_set)
+    derived = describe(run, plan, options, checkout=lambda: (None, None))
+    # The commit can't be derived from the run.
+    source = replace(claimed.source, sha256=derived.source.sha256)
+    derived = replace(derived, source=source, rule_set=claimed.rule_set)
     for field in fields(Info):
-        said, found = getattr(claimed, field.name), getattr(ours, field.name)
-        if said != found:
+        claimed_value, value = getattr(claimed, field.name), getattr(derived, field.name)
+        if claimed_value != value:
             yield (
-                f"{INFO}: {field.name} is {printable(str(said))}, the run says "
-                f"{printable(str(found))}"
+                f"{INFO}: {field.name} is {printable(str(claimed_value))}, the run has "
+                f"{printable(str(value))}"
             )
-    if [key for key, _ in info_problems(claimed)]:
-        return  # which are told as it is opened
-    later = _months(claimed.edition) - _months(ours.created)
-    if not 0 <= later <= LATEST_EDITION_MONTHS:
+    if any(info_problems(claimed)):
+        return  # reported when the submission was opened
+    months = _months(claimed.edition) - _months(derived.created)
+    if not 0 <= months <= MAX_EDITION_MONTHS:
         yield (
             f"{INFO}: edition {printable(claimed.edition)} of a run that ended "
-            f"{ours.created[:7]}: of that month, or up to {LATEST_EDITION_MONTHS} later"
+            f"{derived.created[:7]}; allowed is that month, or up to {MAX_EDITION_MONTHS} later"
         )
     script = run.path / SCRIPT
     if script.exists() and script.read_bytes() != run_script(claimed, plan).encode():
@@ -213,24 +228,24 @@ def _name(run: RunFolder, path: Path) -> str:
 _ABSENT = object()
 
 
-def _leaves(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Every single value of a JSON document with its path; an empty list or table is one, too."""
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every scalar, empty list and empty object of a JSON document with its path."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{at}.{key}" if at else str(key))
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and value:
-        for number, item in enumerate(value):
-            yield from _leaves(item, f"{at}[{number}]")
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
     else:
-        yield at, value
+        yield path, value
 
 
-def _same(claimed: Any, recomputed: Any) -> bool:
+def _equal(claimed: Any, recomputed: Any) -> bool:
     numbers = [type(value) in (int, float) for value in (claimed, recomputed)]
     if all(numbers):
         return math.isclose(claimed, recomputed, rel_tol=TOLERANCE, abs_tol=0.0)
     return bool(claimed == recomputed) and type(claimed) is type(recomputed)
 
 
-def _shown(values: dict[str, Any], key: str) -> str:
-    return printable(str(values[key])) if key in values else "not there"
+def _format(values: dict[str, Any], key: str) -> str:
+    return printable(str(values[key])) if key in values else "missing"

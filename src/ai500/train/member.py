@@ -216,10 +216,4 @@ def _count_operations(member: Member) -> Operations:
         convention=member.task.convention,
         loss=member.workload.loss_operator,
     )
-    return Operations(
-        convention=counted.convention,
-        forward_per_image=counted.forward_per_image,
-        backward_per_image=counted.backward_per_image,
-        update_per_step=counted.update,
-        parameters=counted.parameters,
-    )
+    return counted.per_image

@@ -27,7 +27,7 @@ from ai500.operations import count
 from ai500.parallel import spans
 from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
-    UNKEPT_STEPS,
+    DISCARDED_STEPS,
     WARM_UP_STEPS,
     RankCapture,
     captured_trace,
@@ -76,12 +76,12 @@ class Tracing:
         # First step of each phase.
         self._timed = WARM_UP_STEPS
         self._profiled = self._timed + steps
-        self._kept = self._profiled + UNKEPT_STEPS
+        self._kept = self._profiled + DISCARDED_STEPS
         self._end = self._kept + steps
         self._began = 0.0
         self._profiler = profile(
             activities=_activities(device),
-            schedule=schedule(wait=0, warmup=UNKEPT_STEPS, active=steps, repeat=1),
+            schedule=schedule(wait=0, warmup=DISCARDED_STEPS, active=steps, repeat=1),
             on_trace_ready=self._save,
             experimental_config=_all_threads(),
         )
@@ -135,7 +135,7 @@ def profile_steps(member: Member, request: Profiling, *, rank: Rank) -> None:
     folder, device = member.folder.path, member.feed.device
     profiling: Tracing | Counting = (
         Tracing(request.steps, device=device, trace=captured_trace(folder, rank.rank))
-        if request.how == "trace"
+        if request.mode == "trace"
         else Counting(request.steps, device=device)
     )
     same = {field.name: getattr(member.feed, field.name) for field in fields(Feed)}

@@ -30,7 +30,6 @@ from ai500.parallel import sharing
 from ai500.records import Initial, Search
 from ai500.train.learning_rate import inverse_time
 from ai500.workloads.automl import CLASSES, WORKLOAD
-from ai500.workloads.image_classification import CLASSES as IMAGES
 from tests.support.synthetic_search import candidate
 
 SEARCH = Search(
@@ -179,7 +178,7 @@ def test_workers_that_share_an_accelerator_are_processes() -> None:
         "auto", WORKLOAD, members_per_accelerator=2, parallel_degree=1, device="cuda",
         precision="fp32",
     )  # fmt: skip
-    assert (how.how, "automl has no fixed shapes" in how.reason) == ("processes", True)
+    assert (how.mode, "automl has no fixed shapes" in how.reason) == ("processes", True)
 
 
 def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,12 +267,6 @@ def test_full_needs_an_accelerator() -> None:
     with pytest.raises(EnvironmentLacksError, match=r"needs accelerators.*\"smoke\""):
         planned("full")
     assert planned("full", device="cuda").minutes == 60
-
-
-def test_settings_of_a_search_mean_nothing_to_an_ensemble() -> None:
-    config, ensemble = configuration.load(overrides={"automl.minutes": 1}), IMAGES["smoke"]
-    with pytest.raises(ConfigError, match=r"automl\.minutes has no effect"):
-        planned_search(config, ensemble, ensemble.reference, device="cpu", degree=1)
 
 
 def test_the_whole_data_set_is_drawn() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ai500.submission import archive, packing
-from ai500.submission.manifest import MANIFEST, opened
+from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.rerun import rerun_config
 from ai500.submission.verify import Verification, recompute
-from tests.support.submitted import WISH, contents, with_members_logs
+from tests.support.submitted import OPTIONS, contents, with_members_logs
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
 FIRST = "trials/01/members/000/history.jsonl"
@@ -22,7 +22,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Of a search that keeps all rules."""
     folder = tmp_path_factory.mktemp("search")
     run = write_synthetic_search(folder / "run", SearchShape(trials=3, epoch_seconds=6.0))
-    packing.submit(with_members_logs(run), folder / "s.ai500", wish=WISH)
+    packing.submit(with_members_logs(run), folder / "s.ai500", options=OPTIONS)
     return contents(folder / "s.ai500")
 
 
@@ -31,7 +31,7 @@ def verified(files: dict[str, bytes], folder: Path) -> Verification:
     forged = {name: content for name, content in files.items() if name != MANIFEST}
     packing.seal(forged, key=None)
     archive.pack(folder / "s.ai500", forged)
-    with opened(folder / "s.ai500") as submission:
+    with open_submission(folder / "s.ai500") as submission:
         return recompute(submission)
 
 
@@ -76,7 +76,7 @@ def test_a_rerun_takes_the_search_s_settings(files: dict[str, bytes], tmp_path: 
     forged = {name: c for name, c in files.items() if name != MANIFEST} | {"config.toml": changed}
     packing.seal(forged, key=None)
     archive.pack(tmp_path / "s.ai500", forged)
-    with opened(tmp_path / "s.ai500") as submission:
-        config = rerun_config(submission, local=None, runs=1, own={})
+    with open_submission(tmp_path / "s.ai500") as submission:
+        config = rerun_config(submission, local=None, runs=1, overrides={})
     assert config.automl.minutes == 7.0
     assert config.workload == "automl"

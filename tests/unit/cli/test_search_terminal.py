@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from ai500.automl.history import History, Work
-from ai500.automl.progress import Watch, WorkerView
+from ai500.automl.program import SEARCH
+from ai500.automl.progress import Watch, WorkerView, worker_view
 from ai500.automl.trial_score import clocked
 from ai500.bagging.member_views import Collector, MemberView, show
 from ai500.cli import score_view, terminal
@@ -40,12 +41,14 @@ def printed(what: object) -> str:
 
 def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     views = {worker: MemberView(worker, state="running") for worker in range(3)}
-    Collector(run, trial=1, members=list(views)).show_all(views)
+    Collector(
+        run, trial=1, members=list(views), read_details=SEARCH.details_reader(run.trial(1))
+    ).show_all(views)
     text = printed(terminal.members_table(list(views.values())))
     history = History(run.trial(1).members)
     last = max(name for name in clocked(history, []).history.models if name.startswith("001"))
     assert last in text
-    worker = views[1].worker
+    worker = worker_view(views[1])
     assert worker is not None
     assert worker.models == worker.round == int(last[-4:])
     assert f"{worker.best_error:.4f}" in text
@@ -56,7 +59,7 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
 
 
 def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
-    view = MemberView(12, state="running", worker=WorkerView(10, "012-0010", 1, 5, 10, 0.4, 9e9))
+    view = MemberView(12, state="running", details=WorkerView(10, "012-0010", 1, 5, 10, 0.4, 9e9))
     view.epoch, view.epochs = 2, 60  # of the model that it trains now
     assert view.seconds_left is None
     show(view, {"event": "first_batch", "wall": time.time() - 30, "search_seconds": 120.0})

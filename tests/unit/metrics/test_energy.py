@@ -289,7 +289,7 @@ def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Tri
         score_trial(plan, told, trial=one, meters=read_meters(run.trial(one).meters))
         for one in range(1, trials + 1)
     ]
-    return scores[0], mean_of_trials(scores, least_runs=plan.definition.least_runs)
+    return scores[0], mean_of_trials(scores, required_runs=plan.definition.required_runs)
 
 
 def test_the_score_has_speed_per_watt_with_what_the_meters_cover(tmp_path: Path) -> None:
@@ -313,7 +313,10 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
 ) -> None:
     _, measured = metered_run(tmp_path / "measured", trials=1, metered=(1,))
     _, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
-    for score, words in ((measured, "300 W of accelerators; "), (run, "not measured (the report")):
+    for score, words in (
+        (measured, "300 W of accelerators; "),
+        (run, "not measured (see the report"),
+    ):
         narrow = Console(width=80, record=True, file=io.StringIO())
         monkeypatch.setattr(terminal, "console", narrow)
         score_view.show_score(score, [])

@@ -36,7 +36,7 @@ def test_one_process_where_steps_can_be_captured(
         "precision": "mixed-bf16",
     }  # fmt: skip
     sharing = decide(requested, workload, **(defaults | settings))
-    assert (sharing.how, reason in sharing.reason) == (how, True)
+    assert (sharing.mode, reason in sharing.reason) == (how, True)
     assert reason in describe_sharing(sharing, 4)
 
 

@@ -23,7 +23,7 @@ from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.submission import archive, packing, signing
 from ai500.submission.description import describe
-from tests.support.submitted import WISH, packed, small_run, submittable_run
+from tests.support.submitted import OPTIONS, packed, small_run, submittable_run
 from tests.support.synthetic_list import TITLE, snapshot, submission
 
 pytestmark = pytest.mark.xdist_group("ranking")  # one folder of submissions
@@ -58,8 +58,8 @@ def forged(path: Path) -> None:
         plan = run_folder.read(Plan, run.plan)
         score, judgement = scoring.judge_run(run, level="hardware")
         better = dataclasses.replace(score, vflops=2 * score.vflops)
-        files = packing.collect(run) | packing.judged_files(better, judgement)
-        files |= packing.added_files(describe(run, plan, WISH), plan, notes=None)
+        files = packing.collect(run) | packing.result_files(better, judgement)
+        files |= packing.added_files(describe(run, plan, OPTIONS), plan, notes=None)
         packing.seal(files, key=None)
         archive.pack(path, files)
 
@@ -70,7 +70,7 @@ def disguised(path: Path) -> None:
         run = submittable_run(Path(scratch) / "run")
         with run.events.open("a", encoding="utf-8") as file:
             file.write("torn\n")
-        packed(run, path, wish=dataclasses.replace(WISH, system_name="Somebody else"))
+        packed(run, path, options=dataclasses.replace(OPTIONS, system_name="Somebody else"))
 
 
 Submitted = tuple[Score, Judgement]
@@ -158,7 +158,7 @@ def test_an_entry_shows_all_of_its_submission(submissions: Path, tmp_path: Path)
     )
     (one,) = built.entries
     page = (tmp_path / "entries" / f"{one.id}.html").read_text()
-    for heading in ("Score", "Every trial, raw", "The nine layers", "Training", "System",
+    for heading in ("Score", "Trials", "The nine layers", "Training", "System",
                     "Hyper-parameters", "Members", "Identity"):  # fmt: skip
         assert f">{heading}</h" in page
     assert page.count("<svg") >= 5

@@ -1,4 +1,4 @@
-"""The archive of a submission: every byte prescribed, nothing outside its folder."""
+"""The archive of a submission: every byte is prescribed, nothing is written outside its folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = {"b.json": b"{}\n", "a/c.txt": b"x" * 700, "a/b/d.jsonl": b"", "a-b.md":
 
 
 def unpacked(data: bytes, folder: Path) -> tuple[archive.Unpacked, dict[str, bytes]]:
-    """What comes out of these bytes; nothing may appear beside the target."""
+    """Unpack bytes; return the result and the files, and check that nothing else was written."""
     folder.mkdir(parents=True)
     source, target = folder / "in.ai500", folder / "target"
     source.write_bytes(data)
@@ -26,28 +26,30 @@ def unpacked(data: bytes, folder: Path) -> tuple[archive.Unpacked, dict[str, byt
     result = archive.unpack(source, target)
     assert {path.name for path in folder.iterdir()} == {"in.ai500", "target"}
     assert not any(path.is_symlink() for path in target.rglob("*"))
-    found = {p.relative_to(target).as_posix(): p.read_bytes() for p in target.rglob("*.*")}
-    return result, found
+    files = {p.relative_to(target).as_posix(): p.read_bytes() for p in target.rglob("*.*")}
+    return result, files
 
 
-def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    result, found = unpacked(b"".join(archive.blocks(FILES)), tmp_path / "x")
+def test_packed_files_are_unpacked(tmp_path: Path) -> None:
+    result, files = unpacked(b"".join(archive.blocks(FILES)), tmp_path / "x")
     assert result.problems == []
-    assert found == FILES
+    assert files == FILES
     assert {name: digest.bytes for name, digest in result.files.items()} == {
         name: len(content) for name, content in FILES.items()
     }
 
 
-def test_events_have_a_bound_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"a/events.jsonl": b"x" * 60, "b.txt": b"y" * 90, "events.jsonl": b"z" * 60}
-    data = b"".join(archive.blocks(files))
+def test_events_have_a_separate_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = {"a/events.jsonl": b"x" * 60, "b.txt": b"y" * 90, "events.jsonl": b"z" * 60}
+    data = b"".join(archive.blocks(packed))
     monkeypatch.setattr(archive, "MAX_EVENT_BYTES", 100)
-    result, found = unpacked(data, tmp_path / "x")
-    assert result.problems == ["events.jsonl: with it, the events have more than 100 bytes"]
-    assert sorted(found) == ["a/events.jsonl", "b.txt"]
-    with pytest.raises(InputError, match="events of a submission"):
-        b"".join(archive.blocks(files))
+    result, files = unpacked(data, tmp_path / "x")
+    [problem] = result.problems
+    assert problem.startswith("events.jsonl: ")
+    assert "100 bytes" in problem
+    assert sorted(files) == ["a/events.jsonl", "b.txt"]
+    with pytest.raises(InputError, match="events"):
+        b"".join(archive.blocks(packed))
 
 
 def test_other_programs_read_it(tmp_path: Path) -> None:
@@ -62,8 +64,8 @@ def test_other_programs_read_it(tmp_path: Path) -> None:
 
 
 def test_the_order_of_insertion_does_not_matter() -> None:
-    turned = dict(reversed(FILES.items()))
-    assert b"".join(archive.blocks(FILES)) == b"".join(archive.blocks(turned))
+    reversed_files = dict(reversed(FILES.items()))
+    assert b"".join(archive.blocks(FILES)) == b"".join(archive.blocks(reversed_files))
 
 
 @pytest.mark.parametrize(
@@ -75,16 +77,16 @@ def test_the_order_of_insertion_does_not_matter() -> None:
     ],
 )  # fmt: skip
 def test_evil_names(name: str, tmp_path: Path) -> None:
-    """They can't be packed, and are not unpacked where another program packed them."""
+    """Unsafe names can't be packed, and are not unpacked from another program's archive."""
     with pytest.raises(InputError):
         list(archive.blocks({name: b""}))
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as file:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as file:
         entry = tarfile.TarInfo(name)
         entry.size = 4
         file.addfile(entry, io.BytesIO(b"evil"))
-    result, found = unpacked(made.getvalue(), tmp_path / "x")
-    assert found == {}
+    result, files = unpacked(buffer.getvalue(), tmp_path / "x")
+    assert files == {}
     assert result.problems
     assert all(problem.isprintable() for problem in result.problems)
 
@@ -92,42 +94,42 @@ def test_evil_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE,
                                   tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])  # fmt: skip
 def test_links_and_devices(kind: bytes, tmp_path: Path) -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as file:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as file:
         entry = tarfile.TarInfo("x.txt")
         entry.type, entry.linkname = kind, "/etc/passwd"
         file.addfile(entry)
-    result, found = unpacked(made.getvalue(), tmp_path / "x")
-    assert found == {}
+    result, files = unpacked(buffer.getvalue(), tmp_path / "x")
+    assert files == {}
     assert any(problem.startswith("x.txt") for problem in result.problems)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        ("a.txt", "a.txt", "twice"),
-        ("A.txt", "a.txt", "twice"),
-        ("a.txt", "a.txt/b.txt", "as a file"),
-        ("b.txt", "a.txt", "order"),
+        ("a.txt", "a.txt", "duplicate"),
+        ("A.txt", "a.txt", "duplicate"),
+        ("a.txt", "a.txt/b.txt", "folder"),
+        ("b.txt", "a.txt", "sorted"),
     ],
 )
 def test_clashes(first: str, second: str, reason: str, tmp_path: Path) -> None:
-    one, other = (b"".join(archive.blocks({name: b"x"})) for name in (first, second))
-    joined = one[: -2 * archive.BLOCK] + other
-    result, found = unpacked(joined, tmp_path / "x")
-    assert found == {first: b"x"}
+    archives = [b"".join(archive.blocks({name: b"x"})) for name in (first, second)]
+    joined = archives[0][: -2 * archive.BLOCK] + archives[1]
+    result, files = unpacked(joined, tmp_path / "x")
+    assert files == {first: b"x"}
     assert [second in problem and reason in problem for problem in result.problems] == [True]
 
 
 @given(data=st.data())
-def test_every_changed_byte_is_seen(
+def test_every_changed_byte_is_detected(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """In a header, in the padding, at the end: seen. In a content: another digest."""
+    """In a header, in padding or at the end it is a problem, in a file another digest."""
     good = b"".join(archive.blocks(FILES))
-    at = data.draw(st.integers(0, len(good) - 1))
+    position = data.draw(st.integers(0, len(good) - 1))
     bad = bytearray(good)
-    bad[at] ^= data.draw(st.integers(1, 255))
+    bad[position] ^= data.draw(st.integers(1, 255))
     result, _ = unpacked(bytes(bad), tmp_path_factory.mktemp("changed") / "x")
     clean, _ = unpacked(good, tmp_path_factory.mktemp("clean") / "x")
     assert result.problems or result.files != clean.files
@@ -144,26 +146,26 @@ def test_cut_and_lengthened(
 
 
 def test_a_compressed_bomb_is_no_archive(tmp_path: Path) -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as file:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as file:
         entry = tarfile.TarInfo("bomb.txt")
         entry.size = 50_000_000
         file.addfile(entry, io.BytesIO(bytes(entry.size)))
-    result, found = unpacked(made.getvalue(), tmp_path / "x")
-    assert found == {}
+    result, files = unpacked(buffer.getvalue(), tmp_path / "x")
+    assert files == {}
     assert result.problems
 
 
-def test_a_size_that_is_not_there(tmp_path: Path) -> None:
-    """The header promises gigabytes: nothing is written."""
+def test_a_header_with_a_size_beyond_the_file(tmp_path: Path) -> None:
+    """The header says gigabytes: nothing is written."""
     lying = archive.header("a.txt", 3 << 30) + b"x" * archive.BLOCK
-    result, found = unpacked(lying, tmp_path / "x")
-    assert found == {}
+    result, files = unpacked(lying, tmp_path / "x")
+    assert files == {}
     assert "a.txt" in result.problems[0]
 
 
 def test_a_flood_of_bad_files_ends_early(tmp_path: Path) -> None:
     flood = archive.header("a.txt", 0) * 5000
-    result, found = unpacked(flood, tmp_path / "x")
-    assert found == {"a.txt": b""}
+    result, files = unpacked(flood, tmp_path / "x")
+    assert files == {"a.txt": b""}
     assert len(result.problems) == archive.MAX_PROBLEMS + 1

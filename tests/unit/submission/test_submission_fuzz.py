@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ai500.submission import archive, packing
-from ai500.submission.manifest import MANIFEST, opened
+from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.verify import recompute
 from tests.support.submitted import contents, packed, small_run
 
@@ -44,8 +44,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture
 def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """All that a case may write lies below; what is beside it is looked at."""
-    # Thousands of small folders are quick in memory, where there is such a place.
+    """Folder for everything that a case may write; nothing may appear beside it."""
+    # Thousands of small folders are faster in memory.
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else tmp_path) as outer:
         folder = Path(outer) / "arena"
         (folder / "tmp").mkdir(parents=True)
@@ -55,10 +55,10 @@ def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def survives(data: bytes, arena: Path) -> list[str]:
-    """Opened and verified without an exception of any kind; the problems it has."""
+    """Open and verify bytes; return the problems. An exception fails the test."""
     path = arena / "s.ai500"
     path.write_bytes(data)
-    with opened(path) as submission:
+    with open_submission(path) as submission:
         result = recompute(submission)
         assert all(problem.isprintable() for problem in submission.problems)
         assert result.confirmed <= submission.intact
@@ -68,7 +68,7 @@ def survives(data: bytes, arena: Path) -> list[str]:
 
 
 def sealed(files: dict[str, bytes]) -> bytes:
-    """An archive whose manifest goes with its files, so that no hash stops a case early."""
+    """Pack files with a matching manifest, so that no digest ends a case early."""
     fresh = {name: content for name, content in files.items() if name != MANIFEST}
     packing.seal(fresh, key=None)
     return b"".join(archive.blocks(fresh))
@@ -76,26 +76,26 @@ def sealed(files: dict[str, bytes]) -> bytes:
 
 @st.composite
 def spliced(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Bytes with a few pieces changed, cut out, or put in twice."""
+    """Change, cut or repeat a few pieces of bytes."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, max(0, len(data) - 1)))
+        start = draw(st.integers(0, max(0, len(data) - 1)))
         length = draw(st.sampled_from([1, 2, 12, 512, 1024]))
         kind = draw(st.sampled_from(["change", "cut", "repeat", "token"]))
         if kind == "change":
-            data[at : at + length] = draw(st.binary(min_size=1, max_size=length))
+            data[start : start + length] = draw(st.binary(min_size=1, max_size=length))
         elif kind == "cut":
-            del data[at : at + length]
+            del data[start : start + length]
         elif kind == "repeat":
-            data[at:at] = data[at : at + length]
+            data[start:start] = data[start : start + length]
         else:
-            data[at : at + draw(st.integers(0, 8))] = draw(st.sampled_from(EVIL_TOKENS))
+            data[start : start + draw(st.integers(0, 8))] = draw(st.sampled_from(EVIL_TOKENS))
     return bytes(data)
 
 
 @st.composite
 def with_another_value(draw: st.DrawFn, content: bytes, *, lines: bool) -> bytes:
-    """JSON with values replaced or keys taken out, at any depth."""
+    """Replace values or remove keys of JSON at any depth."""
     documents = [json.loads(line) for line in (content.splitlines() if lines else [content])]
     for _ in range(draw(st.integers(1, 3))):
         inner: Any = documents
@@ -132,8 +132,7 @@ def fuzz_contents(files: dict[str, bytes], arena: Path, data: st.DataObject) -> 
     survives(sealed(files | {name: changed}), arena)
     if changed != files[name]:
         plain = b"".join(archive.blocks(files | {name: changed}))
-        told = survives(plain, arena)
-        assert any(name in problem for problem in told)
+        assert any(name in problem for problem in survives(plain, arena))
 
 
 def fuzz_archives(files: dict[str, bytes], arena: Path, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""What a stranger's file may not hold."""
+"""Untrusted files are refused if their content is unsafe or of another type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EVIL = {
     "overflow": '{"a": 1e999}',
     "huge": '{"a": 1' + "0" * 100 + "}",
     "very huge": '{"a": 1' + "0" * 10_000 + "}",
-    "twice": '{"a": 1, "a": 2}',
+    "duplicate key": '{"a": 1, "a": 2}',
     "deep": "[" * 40 + "]" * 40,
     "bottomless": "[" * 100_000 + "]" * 100_000,
     "deep tables": '{"a":' * 50_000 + "1" + "}" * 50_000,
-    "half a character": '{"a": "\\ud800"}',
-    "half a key": '{"\\udfff": 1}',
+    "lone surrogate": '{"a": "\\ud800"}',
+    "lone surrogate in a key": '{"\\udfff": 1}',
     "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
     "one-byte escape": '{"a": "\\u009b2J"}',
     "escape in a key": '{"\\u001b[2J": 1}',
@@ -33,28 +33,26 @@ EVIL = {
 def test_evil_json(name: str, tmp_path: Path) -> None:
     document, lines = tmp_path / "x.json", tmp_path / "x.jsonl"
     document.write_text(EVIL[name])
-    assert untrusted.objection(document)
+    assert untrusted.refusal(document)
     lines.write_text('{"event": "fine"}\n' + EVIL[name] + "\n")
-    assert "line 2" in str(untrusted.objection(lines)) or "deeper" in str(
-        untrusted.objection(lines)
-    )
+    assert "line 2" in str(untrusted.refusal(lines)) or "deeper" in str(untrusted.refusal(lines))
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"{\x00}", b"", b'{"a": "\xed\xa0\x80"}', b"{"])
 def test_not_json(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(content)
-    assert untrusted.objection(tmp_path / "x.json")
+    assert untrusted.refusal(tmp_path / "x.json")
 
 
-def test_a_torn_line_is_passed_over_as_the_scorer_does(tmp_path: Path) -> None:
+def test_a_torn_line_is_skipped_as_in_scoring(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"event": "a"}\n{"event": "to\n{"event": "b"}\n')
-    assert untrusted.objection(tmp_path / "x.jsonl") is None
+    assert untrusted.refusal(tmp_path / "x.jsonl") is None
 
 
-def test_lines_end_where_the_scorer_ends_them(tmp_path: Path) -> None:
-    """A carriage return ends a line, too: nothing hides behind one."""
+def test_lines_end_as_in_scoring(tmp_path: Path) -> None:
+    """A carriage return ends a line too."""
     (tmp_path / "x.jsonl").write_bytes(b'{"event": "a"}\r{"event": "end", "wall": NaN}\n')
-    assert "NaN" in str(untrusted.objection(tmp_path / "x.jsonl"))
+    assert "NaN" in str(untrusted.refusal(tmp_path / "x.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -62,26 +60,24 @@ def test_lines_end_where_the_scorer_ends_them(tmp_path: Path) -> None:
 )
 def test_evil_toml(content: str, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(content)
-    assert untrusted.objection(tmp_path / "x.toml")
+    assert untrusted.refusal(tmp_path / "x.toml")
 
 
 @pytest.mark.parametrize("name", ["x.py", "x.pkl", "x.npy", "x", "x.so", "x.html"])
-def test_other_kinds_of_files(name: str, tmp_path: Path) -> None:
+def test_other_types_of_files(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("")
-    assert untrusted.objection(tmp_path / name)
+    assert untrusted.refusal(tmp_path / name)
 
 
 @given(data=st.binary(max_size=300))
-def test_logs_are_cleaned_so_that_they_are_taken(
-    data: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_cleaned_logs_are_accepted(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("log") / "log.txt"
     path.write_bytes(untrusted.without_control_characters(data))
-    assert untrusted.objection(path) is None
+    assert untrusted.refusal(path) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
+    ("name", "limit"),
     [
         ("trials/01/members/000/record.json", "MAX_RECORD_BYTES"),
         ("trials/01/systems/n1-000.json", "MAX_RECORD_BYTES"),
@@ -90,21 +86,21 @@ def test_logs_are_cleaned_so_that_they_are_taken(
         ("events.jsonl", "MAX_LINES_BYTES"),
     ],
 )
-def test_each_kind_of_file_has_its_bound(
-    name: str, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_type_of_file_has_a_limit(
+    name: str, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('{"a": 1}')
-    assert untrusted.objection(path) is None
-    monkeypatch.setattr(untrusted, most, 7)
-    assert "8 bytes, more than 7" in str(untrusted.objection(path))
+    assert untrusted.refusal(path) is None
+    monkeypatch.setattr(untrusted, limit, 7)
+    assert "8 bytes, more than 7" in str(untrusted.refusal(path))
 
 
-def test_many_small_values_are_refused_before_they_are_made(tmp_path: Path) -> None:
+def test_many_small_values_are_refused_before_parsing(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text("[" + "[]," * untrusted.MAX_VALUES + "[]]")
-    assert "values" in str(untrusted.objection(path))
+    assert "values" in str(untrusted.refusal(path))
 
 
 json_values = st.recursive(
@@ -117,5 +113,5 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_what_json_can_say_is_taken_as_it_is(value: object) -> None:
+def test_plain_json_is_parsed_unchanged(value: object) -> None:
     assert untrusted.parse(json.dumps(value)) == value
