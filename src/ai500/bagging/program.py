@@ -136,7 +136,7 @@ class Ensemble:
     member_noun = "member"
     activity = "training the ensemble"
     aggregation = "aggregating predictions and scoring"
-    entry_point = "ai500.train.member:run"
+    entry_point = "ai500.train.member_process:run"
     member_files: Sequence[str] = ()
     rules: Sequence[Rule] = ENSEMBLE_RULES
 

@@ -13,9 +13,11 @@ from ai500.workloads.learnable_images import SMOKE, WORKSTATION
 from ai500.workloads.models.resnet_plan import resnet_plan
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from ai500.data.store import DataSource, Samples
+    from ai500.workloads.protocol import Optimized
 
 # ImageNet's statistics, on the scale of 0 to 255; used for every class.
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
@@ -136,6 +138,14 @@ class ImageClassification:
         build = small_resnet if problem_class.name == "smoke" else resnet50
         model: nn.Module = build(classes=problem_class.classes)
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+    def optimized(
+        self, model: nn.Module, *, precision: str, device: torch.device
+    ) -> Optimized | None:
+        """Convert a ResNet-50 v1.5 to fused kernels where the device runs them."""
+        from ai500.workloads.models.optimized_resnet import use_fused_kernels
+
+        return use_fused_kernels(model, precision=precision, device=device)
 
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
         """Return the plan of the model that `model` builds."""
