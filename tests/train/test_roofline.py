@@ -108,7 +108,7 @@ def machine(*, links: bool = True, cpu: str | None = None) -> RooflineRecord:
 def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
     placement = place_run(RunFolder.open(run_of_two), machine())
     assert placement.convention == "matmul"
-    assert placement.bytes == "counted"
+    assert placement.traffic_source == "counted"
     assert placement.warnings == ()
     (member,) = placement.placed
     (link,) = member.links
@@ -123,9 +123,9 @@ def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
     assert (member.bound, member.limit) == ("communication", "links inside a node")
     first = {advice.change: advice for advice in member.advice}
     assert "FP16 compression" not in first
-    assert first["INT8 compression"].at_most == pytest.approx(2, rel=0.01)
+    assert first["INT8 compression"].gain_at_roof == pytest.approx(2, rel=0.01)
     assert first["INT8 compression"].text.endswith("communication still bounds, at most 1.99×")
-    assert first["training in mixed-bf16"].at_most == 1
+    assert first["training in mixed-bf16"].gain_at_roof == 1
 
 
 def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> None:
@@ -146,7 +146,7 @@ def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Pat
     member = placement.placed[0]
     assert member.bound == "not known"
     told = {advice.change: advice for advice in member.advice}
-    assert told["INT8 compression"].at_most is None
+    assert told["INT8 compression"].gain_at_roof is None
     assert "gain unknown" in told["training in mixed-bf16"].text
 
 
@@ -171,7 +171,7 @@ def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: P
 
 def test_one_rank_sends_nothing(finished_run: Path) -> None:
     placement = place_run(RunFolder.open(finished_run), machine())
-    assert placement.bytes == "none"
+    assert placement.traffic_source == "none"
     member, ensemble = placement.placed
     assert member.links == ensemble.links == ()
     assert member.bound == "computation"

@@ -27,7 +27,7 @@ from ai500.report.section import Table
 from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
-from ai500.roofline.figures import record_chart
+from ai500.roofline.page import record_chart
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
 
 FOLDER = Path("rooflines")
@@ -170,7 +170,7 @@ def _show_point(placement: RunPlacement, one: Placed) -> None:
     table = pages.placement_table(placement)
     column = 1 + placement.placed.index(one)
     pairs = [(row[0], row[column]) for row in table.rows]
-    rows(f"{one.what.capitalize()}, {one.model} model", pairs)
+    rows(f"{one.subject.capitalize()}, {one.model} model", pairs)
     console.print(pages.sentence(one), markup=False)
     rows("What would help", [("", advice.text) for advice in one.advice])
     chosen = best(one.advice)

@@ -11,7 +11,7 @@ from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
@@ -82,7 +82,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         batch_size=hyper.batch_size,
     )
     wanted = config.run.trials
-    trials = problem_class.least_runs if wanted == "valid" else wanted
+    trials = problem_class.required_runs if wanted == "valid" else wanted
     plan = Plan(
         workload=config.workload,
         problem_class=config.problem_class,
@@ -286,17 +286,11 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
 
 def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
     """What ships with the package for a built-in class: no torch needed."""
-    counted = shipped(config.workload, problem_class.name, OFFICIAL_CONVENTION)
+    counted = shipped_operations(config.workload, problem_class.name, OFFICIAL_CONVENTION)
     reference = load_workload(config.workload).problem_classes[problem_class.name]
     if counted is None or reference.classes != problem_class.classes:
         return None
-    return Operations(
-        convention=counted.convention,
-        forward_per_image=counted.forward,
-        backward_per_image=counted.backward,
-        update_per_step=counted.update,
-        parameters=counted.parameters,
-    )
+    return counted
 
 
 def _bytes_per_node(

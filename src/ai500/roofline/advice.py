@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ai500.roofline.model import Standing, at_most, never_more, traffic_factor
+from ai500.roofline.model import Standing, gain_at_roof, gain_limit, traffic_factor
 from ai500.roofline.records import Advice
 
 # A gain below half a percent counts as none.
@@ -55,18 +55,18 @@ def advise(
             coi_factor=factor,
             ceiling_factor=after.ceiling_flops / standing.ceiling_flops,
             bound_after=after.bound if bound_known else "not known",
-            at_most=at_most(standing, after) if bound_known else None,
-            never_more=never_more(attained_flops, after) if bound_known else None,
+            gain_at_roof=gain_at_roof(standing, after) if bound_known else None,
+            gain_limit=gain_limit(attained_flops, after) if bound_known else None,
             text=f"{change}: {_effect(standing, after, factor, bound_known=bound_known)}",
         )
         for change, setting, after, factor in changes
     ]
-    return sorted(advice, key=lambda change: -(change.at_most or 0.0))
+    return sorted(advice, key=lambda change: -(change.gain_at_roof or 0.0))
 
 
 def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known: bool) -> str:
     """Describe an effect, as in 'COI ×2, bound moves to computation, at most 1.42×'."""
-    gain, ceiling_factor = at_most(before, after), after.ceiling_flops / before.ceiling_flops
+    gain, ceiling_factor = gain_at_roof(before, after), after.ceiling_flops / before.ceiling_flops
     parts: list[str] = []
     if coi_factor != 1:
         parts.append(f"COI ×{coi_factor:.3g}")
@@ -84,5 +84,5 @@ def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known
 
 def best(advice: Sequence[Advice]) -> Advice | None:
     """Return the change with the largest gain, if any gains something."""
-    first = max(advice, key=lambda change: change.at_most or 0.0, default=None)
-    return first if first is not None and (first.at_most or 0.0) >= SMALLEST_GAIN else None
+    first = max(advice, key=lambda change: change.gain_at_roof or 0.0, default=None)
+    return first if first is not None and (first.gain_at_roof or 0.0) >= SMALLEST_GAIN else None

@@ -90,16 +90,16 @@ def ridge_coi(ceiling_flops: float, *, bytes_per_second: float) -> float:
     return ceiling_flops / bytes_per_second
 
 
-def at_most(before: Standing, after: Standing) -> float:
+def gain_at_roof(before: Standing, after: Standing) -> float:
     """Return the largest gain of a run at its roof: the roof after over the roof before.
 
     A run below its roof gains this if it reaches the same share of it after the change, and more
-    where the change removes what kept it below (see `never_more`).
+    where the change removes what kept it below (see `gain_limit`).
     """
     return after.attainable_flops / before.attainable_flops
 
 
-def never_more(attained_flops: float, after: Standing) -> float:
+def gain_limit(attained_flops: float, after: Standing) -> float:
     """Return the upper bound of any run's gain: the roof after over the attained FLOPS."""
     return after.attainable_flops / attained_flops
 

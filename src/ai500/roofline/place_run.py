@@ -15,7 +15,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
 from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
 from ai500.records.run_folder import RunFolder
@@ -64,7 +64,7 @@ class RunFacts:
     traffic: Traffic | None
     """Bytes counted per step, mean of the members; None: not counted."""
     analytical: Traffic | None
-    bytes: str
+    traffic_source: str
     convention: str
     operations_per_step: float
     flops_factor: float
@@ -96,7 +96,7 @@ def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         convention=run.convention,
         score_convention=run.score.convention,
         score_flops=run.score.flops,
-        bytes=run.bytes,
+        traffic_source=run.traffic_source,
         warnings=tuple(_warnings(run, record)),
         placed=tuple(placed),
         ceilings=record,
@@ -133,7 +133,7 @@ def read_run(folder: RunFolder) -> RunFacts:
         members=members,
         traffic=_mean(counted) if len(counted) == len(counts) else None,
         analytical=traffic.analytical(plan, parameters=members[0].parameters),
-        bytes=counts[0][1],
+        traffic_source=counts[0][1],
         convention=placed.convention,
         operations_per_step=placed.training(images=images, steps=steps) / steps,
         flops_factor=placed.training(images=images, steps=steps)
@@ -153,12 +153,10 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
     The shipped count applies if it agrees with the members' own; else the model is traced again,
     where torch is installed. None: neither is possible.
     """
-    official = shipped(plan.workload, plan.problem_class, counted.convention)
-    by_matmul = shipped(plan.workload, plan.problem_class, "matmul")
-    if official and by_matmul and official.forward == counted.forward_per_image:
-        return Operations(
-            "matmul", by_matmul.forward, by_matmul.backward, by_matmul.update, by_matmul.parameters
-        )
+    official = shipped_operations(plan.workload, plan.problem_class, counted.convention)
+    by_matmul = shipped_operations(plan.workload, plan.problem_class, "matmul")
+    if official and by_matmul and official.forward_per_image == counted.forward_per_image:
+        return by_matmul
     try:
         from ai500.operations import count
 
@@ -173,13 +171,7 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
         return None
     if traced.parameters != counted.parameters:
         return None
-    return Operations(
-        "matmul",
-        traced.forward_per_image,
-        traced.backward_per_image,
-        traced.update,
-        traced.parameters,
-    )
+    return traced.per_image
 
 
 def _place_point(
@@ -197,7 +189,7 @@ def _place_point(
     bound, limit = _bound(run, record, standing)
     return Placed(
         model="single node" if nodes == 1 else "distributed",
-        what="member" if is_member else "ensemble",
+        subject="member" if is_member else "ensemble",
         nodes=nodes,
         ranks=ranks,
         flops=flops * run.flops_factor,
@@ -365,7 +357,7 @@ def _warnings(run: RunFacts, record: RooflineRecord) -> list[str]:
             f"operations are counted by {run.convention}, ceilings as 2 per multiply-add: no "
             "count by `matmul` is available."
         )
-    if run.bytes == "not counted":
+    if run.traffic_source == "not counted":
         consequence = "the analytical count is used" if run.analytical else "COI is not measured"
         mode = "sharded" if parallel.sharded else parallel.mode
         warnings.append(f"bytes sent are not counted in this mode ({mode}): {consequence}.")

@@ -79,11 +79,11 @@ class LinkTime:
 class Peak:
     """A theoretical peak, or the reason why it cannot be derived."""
 
-    what: str
+    quantity: str
     """A precision, or `memory`."""
     value: float | None
     """FLOPS, or bytes per second, of all units together."""
-    how: str
+    derivation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ def memory_bandwidth(record: RooflineRecord) -> float | None:
     return max((time.bytes_per_second for time in record.memory), default=None)
 
 
-def peak_of(record: RooflineRecord, what: str) -> float | None:
+def peak_of(record: RooflineRecord, quantity: str) -> float | None:
     """Return the theoretical peak of a precision [D10] or of `memory`; None: not derivable."""
-    values = (peak.value for peak in record.peaks if peak.what == what)
+    values = (peak.value for peak in record.peaks if peak.quantity == quantity)
     return next(values, None)
 
 
@@ -205,9 +205,9 @@ class Advice:
     coi_factor: float
     ceiling_factor: float
     bound_after: str
-    at_most: float | None
+    gain_at_roof: float | None
     """Roof after over roof before: gain of a run at its roof; None: roofs are missing."""
-    never_more: float | None
+    gain_limit: float | None
     """Roof after over the attained FLOPS; None: roofs are missing."""
     text: str
 
@@ -232,7 +232,7 @@ class Placed:
     """A point under the roofline."""
 
     model: Literal["single node", "distributed"]
-    what: Literal["member", "ensemble"]
+    subject: Literal["member", "ensemble"]
     nodes: int
     ranks: int
     flops: float
@@ -261,7 +261,7 @@ class RunPlacement:
     """Counting convention of the attained FLOPS; ceilings count 2 per multiply-add."""
     score_convention: str
     score_flops: float
-    bytes: str
+    traffic_source: str
     """counted, analytical (a ring's, where the library decides), not counted, or none."""
     warnings: tuple[str, ...]
     placed: tuple[Placed, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ai500.metrics.quality import improvement
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
@@ -125,11 +126,17 @@ def sentences(
             if gain > 1
             else "By VFLOPS the best is the baseline."
         )
-    sign = 1 if load_workload(workload).quality_direction == "higher" else -1
-    worst = min(compared, key=lambda one: sign * one.score.ensemble_quality)
-    lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
+    direction = load_workload(workload).quality_direction
+    losses = {
+        one.label: improvement(
+            baseline.score.ensemble_quality, over=one.score.ensemble_quality, direction=direction
+        )
+        for one in compared
+    }
+    worst = max(losses, key=losses.__getitem__)
+    lost = losses[worst]
     said.append(
-        f"The worst quality is that of {worst.label}: {100 * lost:.2f} points worse than the "
+        f"The worst quality is that of {worst}: {100 * lost:.2f} points worse than the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
         else "None has a worse quality than the baseline."
@@ -259,7 +266,9 @@ def _rates(one: PointResult) -> list[Value]:
         momentum=0.0, weight_decay=0.0, decay_epochs=one.decay_epochs,
         decay_power=one.decay_power,
     )  # fmt: skip
-    rate = learning_rate.planned(hyper, peak=one.learning_rate, steps_per_epoch=one.steps_per_epoch)
+    rate = learning_rate.learning_rate_of(
+        hyper, peak=one.learning_rate, steps_per_epoch=one.steps_per_epoch
+    )
     total = one.epochs * one.steps_per_epoch
     steps = sorted({round(at * (total - 1) / 200) for at in range(201)})
     return [Value(step / one.steps_per_epoch, rate(step)) for step in steps]

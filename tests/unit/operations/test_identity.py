@@ -34,7 +34,7 @@ def test_it_is_the_one_that_ships(reference: str) -> None:
     shipped = shipped_model("image_classification", "smoke")
     assert shipped is not None
     assert shipped.graph_sha256 == reference
-    assert shipped_model("somebody_elses", "smoke") is None
+    assert shipped_model("other_workload", "smoke") is None
 
 
 @pytest.mark.parametrize("change", ["classes", "width", "dropout", "activation", "no norm"])

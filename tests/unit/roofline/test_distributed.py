@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ai500.operations.shipped import shipped
-from ai500.records import Operations, Plan, TrainRecord, run_folder
+from ai500.operations.shipped import shipped_operations
+from ai500.records import Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as pages
 from ai500.roofline.place_run import place_run
@@ -22,11 +22,11 @@ from ai500.roofline.traffic import nodes_of_ranks
 from tests.support.synthetic_run import Shape, write_synthetic_run
 from tests.unit.roofline.test_roofline import made
 
-SCORED, PLACED = (shipped("image_classification", "smoke", name) for name in ("aiperf", "matmul"))
-assert SCORED is not None
+OPERATIONS = shipped_operations("image_classification", "smoke", "aiperf")
+PLACED = shipped_operations("image_classification", "smoke", "matmul")
+assert OPERATIONS is not None
 assert PLACED is not None
-OPERATIONS = Operations("aiperf", SCORED.forward, SCORED.backward, SCORED.update, SCORED.parameters)
-STEP_OPERATIONS = 4 * 32 * (PLACED.forward + PLACED.backward)
+STEP_OPERATIONS = 4 * 32 * PLACED.per_image
 """Four ranks of 32 images, by the convention that ceilings have."""
 SENT = STEP_OPERATIONS / 5200
 """Bytes of a step on each class of links."""
@@ -71,7 +71,7 @@ def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFold
     (member,) = placement.placed
     assert placement.convention == "matmul"
     assert (member.model, member.nodes, member.ranks) == ("distributed", 2, 4)
-    assert placement.bytes == "counted"
+    assert placement.traffic_source == "counted"
     between, inside = member.links
     assert (between.scope, inside.scope) == ("between_nodes", "inside_node")
     assert between.bytes_per_step == inside.bytes_per_step == pytest.approx(SENT)
@@ -104,8 +104,8 @@ def test_what_would_help_over_two_nodes(run: RunFolder) -> None:
     (member,) = placement.placed
     advice = next(one for one in member.advice if one.change == "hierarchical all-reduce")
     assert advice.setting == 'communication.mode = "hierarchical"'
-    assert advice.at_most == pytest.approx(1.5)
-    assert advice.never_more == pytest.approx(1.5 * member.attainable_flops / member.flops)
+    assert advice.gain_at_roof == pytest.approx(1.5)
+    assert advice.gain_limit == pytest.approx(1.5 * member.attainable_flops / member.flops)
 
 
 def test_more_traffic_inside_nodes_takes_back_what_hierarchy_gains(run: RunFolder) -> None:

@@ -107,10 +107,10 @@ def test_advice_names_the_bound_it_moves_to() -> None:
     assert "FP16 compression: COI ×2, bound moves to computation, at most 1.42×" in texts
     assert "training in mixed-bf16: ceiling ×2.82, nothing to gain: communication bounds" in texts
     fp16 = next(change for change in changes if change.change == "FP16 compression")
-    assert fp16.never_more == pytest.approx(2.84)
+    assert fp16.gain_limit == pytest.approx(2.84)
     chosen = best(changes)
     assert chosen is not None
-    assert chosen.at_most == pytest.approx(1.42)
+    assert chosen.gain_at_roof == pytest.approx(1.42)
 
 
 def test_advice_without_all_roofs_promises_nothing() -> None:
@@ -119,7 +119,7 @@ def test_advice_without_all_roofs_promises_nothing() -> None:
         other_ceilings={"mixed-bf16": 3e12}, hierarchical=None, bound_known=False,
     )  # fmt: skip
     assert {change.change for change in changes} >= {"FP16 compression", "INT8 compression"}
-    assert all(change.at_most is None and "gain unknown" in change.text for change in changes)
+    assert all(change.gain_at_roof is None and "gain unknown" in change.text for change in changes)
     assert not any(
         "bounds" in change.text or change.bound_after != "not known" for change in changes
     )
@@ -215,24 +215,26 @@ def test_no_advice_on_what_is_done_already() -> None:
 def test_theoretical_peaks() -> None:
     """H100 SXM: 132 multiprocessors at 1.83 GHz are the 989 TFLOPS of its data sheet."""
     h100 = {
-        one.what: one.value for one in peaks.nvidia_peaks((9, 0), multiprocessors=132, hertz=1.83e9)
+        one.quantity: one.value
+        for one in peaks.nvidia_peaks((9, 0), multiprocessors=132, hertz=1.83e9)
     }
     assert h100["bf16"] == pytest.approx(989.4e12, rel=1e-3)
     assert h100["fp8"] == pytest.approx(1979e12, rel=1e-3)
     a100 = {
-        one.what: one.value for one in peaks.nvidia_peaks((8, 0), multiprocessors=108, hertz=1.41e9)
+        one.quantity: one.value
+        for one in peaks.nvidia_peaks((8, 0), multiprocessors=108, hertz=1.41e9)
     }
     assert (a100["fp32"], a100["bf16"]) == pytest.approx((19.5e12, 312e12), rel=1e-2)
     assert all(
         one.value is None for one in peaks.nvidia_peaks((12, 0), multiprocessors=1, hertz=1e9)
     )
     xeon = peaks.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
-    cpu = {one.what: one for one in peaks.cpu_peaks(xeon, cores=10)}
+    cpu = {one.quantity: one for one in peaks.cpu_peaks(xeon, cores=10)}
     assert cpu["fp32"].value == 10 * 2e9 * 64
     assert cpu["bf16"].value == 10 * 2e9 * 1024
     assert cpu["int8"].value is None
     silent = peaks.cpu_peaks(replace(xeon, hertz=None), cores=10)
-    assert all("not derivable" in one.how for one in silent)
+    assert all("not derivable" in one.derivation for one in silent)
 
 
 def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
