@@ -83,7 +83,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
-    trials = problem_class.least_runs if config.run.trials == "valid" else config.run.trials
+    trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
         problem_class=config.problem_class,

@@ -176,7 +176,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         poll_seconds=config.scheduler.poll_seconds,
     )
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
-    if plan.sharing.how != "alone":
+    if plan.sharing.mode != "alone":
         session.observer.stage(sharing.describe_sharing(plan.sharing, plan.members_per_accelerator))
     which = f", trial {number} of {plan.trials}" if plan.trials > 1 else ""
     session.observer.stage(session.program.activity + which)
