@@ -286,12 +286,8 @@ def require_same(store: ImageStore, plan: Plan) -> int:
     missing = Counter(entry["split"] for entry in listed)
     counts = {name: split.count + missing[name] for name, split in store.splits.items()}
     shapes = {split.shape for split in store.splits.values()}
-    if (store.name, store.classes, counts, shapes) != (
-        plan.name,
-        plan.classes,
-        plan.counts,
-        {plan.shape},
-    ):
+    contents = (store.name, store.classes, counts, shapes)
+    if contents != (plan.name, plan.classes, plan.counts, {plan.shape}):
         raise DataError(
             f"{store.path}: holds another store: {store.name!r}, {len(store.classes)} classes, "
             f"{counts}, images {shapes}; expected {plan.name!r}, {len(plan.classes)} classes, "
