@@ -40,7 +40,7 @@ from ai500.profile.record import FORMAT, PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
 from ai500.records import Plan, Profiling, Task, run_folder
-from ai500.records.profiling import RankCapture, captured_trace, rank_file, steps_in_all
+from ai500.records.profiling import RankCapture, captured_trace, rank_file, total_steps
 from ai500.records.run_folder import MemberFolder
 from ai500.workloads.class_data import class_source
 
@@ -237,7 +237,7 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) ->
     job = _Job(alone, work, observer)
     try:
         job.run(
-            Profiling(steps=counters.STEPS, how="counters"),
+            Profiling(steps=counters.STEPS, mode="counters"),
             LocalScheduler(Wrap(before=counters.command(log))),
             longest_seconds=counters.LONGEST_SECONDS,
         )
@@ -327,7 +327,7 @@ class _Job:
             program=ENSEMBLE,
         )
         hyper = task.hyperparameters
-        needed = -(-steps_in_all(profiling.steps) // task.steps_per_epoch)
+        needed = -(-total_steps(profiling.steps) // task.steps_per_epoch)
         return replace(
             task,
             profile=profiling,

@@ -82,7 +82,7 @@ class StudyFolder:
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Only one process at a time carries the study out."""
         return run_folder.locked(
-            self.path / LOCK, advice="Wait for it, or choose another --out for another study."
+            self.path / LOCK, remedy="Wait for it, or choose another --out for another study."
         )
 
     def named(self, run: Path) -> str:

@@ -266,7 +266,9 @@ def _rates(one: PointResult) -> list[Value]:
         momentum=0.0, weight_decay=0.0, decay_epochs=one.decay_epochs,
         decay_power=one.decay_power,
     )  # fmt: skip
-    rate = learning_rate.planned(hyper, peak=one.learning_rate, steps_per_epoch=one.steps_per_epoch)
+    rate = learning_rate.learning_rate_of(
+        hyper, peak=one.learning_rate, steps_per_epoch=one.steps_per_epoch
+    )
     total = one.epochs * one.steps_per_epoch
     steps = sorted({round(at * (total - 1) / 200) for at in range(201)})
     return [Value(step / one.steps_per_epoch, rate(step)) for step in steps]

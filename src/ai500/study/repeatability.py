@@ -77,7 +77,7 @@ def _epochs(one: PointResult) -> Value:
 
 def points(ground: Ground, choices: Choices) -> list[Point]:
     """The same work from several seeds."""
-    count = choices.seeds or ground.plan.definition.least_runs
+    count = choices.seeds or ground.plan.definition.required_runs
     if count < 2:
         raise InputError(f"--seeds {count}: a variation needs at least 2.")
     first = ground.config.run.seed
