@@ -18,7 +18,7 @@ from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.support.synthetic_detections import climate_store, write_illustrated_run
 from tests.support.synthetic_run import Shape
 
-SECTION = "section:has(> h2:text-is('What the ensemble finds'))"
+SECTION = "section:has(> h2:text-is('Detections of the ensemble'))"
 
 
 @pytest.fixture(scope="module")

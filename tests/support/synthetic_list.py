@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ai500.ranking.entries import ID_LENGTH, Entry, Ranked, quality_ratio
+from ai500.metrics.quality import quality_ratio
+from ai500.ranking.entries import ID_LENGTH, Entry, Ranked
 from ai500.records.findings import LayerVerdict
 from tests.support import synthetic_run
-from tests.support.submitted import WISH, packed, submittable_run
+from tests.support.submitted import OPTIONS, packed, submittable_run
 
 ACCELERATORS = ("Synthetic A100", "Synthetic MI300", "CPU: Synthetic Xeon", "Synthetic TPU")
 ORGANIZATIONS = ("Example University", "Sample Laboratory", "Test Centre", "Demo Institute")
@@ -99,7 +100,7 @@ def synthetic_list(count: int) -> Iterator[Ranked]:
 
 
 def submission(
-    folder: Path, name: str, *, epoch_seconds: float = 2.0, host: str = "host", **wish: Any
+    folder: Path, name: str, *, epoch_seconds: float = 2.0, host: str = "host", **options: Any
 ) -> Path:
     """A submission in a file: a valid run of class smoke, as fast as wanted."""
     with (
@@ -107,7 +108,9 @@ def submission(
         patch.object(synthetic_run, "EPOCH_SECONDS", epoch_seconds),
     ):
         run = submittable_run(Path(scratch) / "run", host=host)
-        return packed(run, folder / f"{name}.ai500", wish=dataclasses.replace(WISH, **wish))
+        return packed(
+            run, folder / f"{name}.ai500", options=dataclasses.replace(OPTIONS, **options)
+        )
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -201,7 +201,7 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
         for operations, error in steps
     )
     search = TrialSearchScore(
-        at_seconds=10.0, least_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
+        at_seconds=10.0, min_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
         regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
         tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
         operations_to_target=None, improvements=found,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from ai500.metrics.quality import quality_ratio
 from ai500.records import Score
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.report.run_data import RunData
@@ -163,12 +163,6 @@ def make_entry(contents: RunData, info: Info, *, sha256: str, signed: bool) -> E
         trials=len(score.trials),
         score_variation=score.score_variation,
     )
-
-
-def quality_ratio(quality: float, *, target: float, direction: Literal["higher", "lower"]) -> float:
-    """Quality against target so that more is better, whichever way the quality counts [D15]."""
-    above, below = (quality, target) if direction == "higher" else (target, quality)
-    return above / below if below else 0.0
 
 
 def accelerator(contents: RunData) -> str:

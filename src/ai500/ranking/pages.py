@@ -31,7 +31,11 @@ from ai500.submission.manifest import NOTES, Info
 @cache
 def _environment() -> Environment:
     return templating.environment(
-        decisions=DECISIONS, flops=flops, human_seconds=human_seconds, list_name=list_name
+        "ai500.ranking",
+        decisions=DECISIONS,
+        flops=flops,
+        human_seconds=human_seconds,
+        list_name=list_name,
     )
 
 
@@ -51,8 +55,7 @@ class Site:
 
     def page(self, template: str, *, root: str = "", **values: Any) -> str:
         """A page; `root` leads from it to the site's front page."""
-        found = _environment().get_template(f"ranking/{template}")
-        return found.render(site=self, root=root, **values)
+        return _environment().get_template(template).render(site=self, root=root, **values)
 
     def entry(self, entry: Entry, standing: Standing, same: Sequence[Entry], body: str) -> str:
         """An entry's page: its places, its system's other entries, and the body."""
@@ -113,7 +116,7 @@ def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin
     if notes.is_file():
         text = Listing(notes.read_text(encoding="utf-8"), wrapped=True)
         sections.append(Section("Notes of the submitter", [text]))
-    template = _environment().get_template("ranking/body.html")
+    template = _environment().get_template("entry_body.html")
     return template.render(summary=program.summary, sections=sections)
 
 

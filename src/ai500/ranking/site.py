@@ -127,8 +127,9 @@ def _pages(
     drafts: Path,
 ) -> Iterator[tuple[str, str]]:
     """Name and text of every file; the front page last, when all it leads to is there."""
-    yield "static/ranking.css", _text("design.css") + _text("ranking/ranking.css")
-    yield "static/ranking.js", _text("ranking/ranking.js")
+    design = _template("ai500.report", "design.css")
+    yield "static/ranking.css", design + _template("ai500.ranking", "ranking.css")
+    yield "static/ranking.js", _template("ai500.ranking", "ranking.js")
     same: dict[object, list[Entry]] = {}
     for one in entries:
         same.setdefault((one.list_key, one.system_key), []).append(one)
@@ -164,8 +165,8 @@ def list_script(entries: Sequence[Entry], places: Mapping[str, Standing]) -> str
     return script("ai500.list", {"columns": columns, "rows": rows})
 
 
-def _text(name: str) -> str:
-    return resources.files("ai500.report").joinpath("templates", name).read_text(encoding="utf-8")
+def _template(package: str, name: str) -> str:
+    return resources.files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _mark(out: Path, names: set[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from ai500.core.clocks import host_of
 from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
+from ai500.metrics.quality import is_better
 from ai500.operations.shipped import shipped_operations
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
@@ -34,7 +35,7 @@ START_SKEW_SHARE, IDLE_SHARE = 0.02, 0.1
 def enough_trials(evidence: Evidence) -> Iterator[Observation]:
     """Run at least the minimum number of trials of the class."""
     complete = sum(trial.complete for trial in evidence.score.trials)
-    least = evidence.reference.least_runs
+    least = evidence.reference.required_runs
     if complete < least:
         yield Observation(
             f"{complete} of at least {least} trials: shown, but not a valid result",
@@ -324,7 +325,7 @@ def target_reached(evidence: Evidence) -> Iterator[Observation]:
     target = evidence.score.target_quality
     for trial in evidence.score.trials:
         quality = trial.ensemble_quality
-        if quality > target if evidence.lower_is_better else quality < target:
+        if is_better(target, quality, direction=evidence.quality_direction):
             yield Observation(
                 f"trial {trial.trial}: the ensemble's {trial.quality_name} of {quality:.4f} "
                 f"misses the target of {target:g}; its FLOPS are multiplied by "

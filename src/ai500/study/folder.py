@@ -84,7 +84,7 @@ class StudyFolder:
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the study: one process at a time runs it."""
         return run_folder.locked(
-            self.path / LOCK, advice="Wait for it, or choose another --out for another study."
+            self.path / LOCK, remedy="Wait for it, or choose another --out for another study."
         )
 
     def relative_name(self, run: Path) -> str:

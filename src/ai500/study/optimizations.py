@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ai500.metrics.quality import improvement
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
@@ -135,11 +136,17 @@ def sentences(
             if gain > 1
             else "By VFLOPS the best is the baseline."
         )
-    sign = 1 if load_workload(workload).quality_direction == "higher" else -1
-    worst = min(compared, key=lambda point: sign * point.score.ensemble_quality)
-    lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
+    direction = load_workload(workload).quality_direction
+    losses = {
+        point.label: improvement(
+            baseline.score.ensemble_quality, over=point.score.ensemble_quality, direction=direction
+        )
+        for point in compared
+    }
+    worst = max(losses, key=losses.__getitem__)
+    lost = losses[worst]
     lines.append(
-        f"The worst quality is that of {worst.label}: {100 * lost:.2f} points worse than the "
+        f"The worst quality is that of {worst}: {100 * lost:.2f} points worse than the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
         else "None has a worse quality than the baseline."
@@ -272,7 +279,7 @@ def _rates(point: PointResult) -> list[Value]:
         momentum=0.0, weight_decay=0.0, decay_epochs=point.decay_epochs,
         decay_power=point.decay_power,
     )  # fmt: skip
-    rate = learning_rate.planned(
+    rate = learning_rate.learning_rate_of(
         hyper, peak=point.learning_rate, steps_per_epoch=point.steps_per_epoch
     )
     total = point.epochs * point.steps_per_epoch

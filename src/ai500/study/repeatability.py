@@ -81,7 +81,7 @@ def _epochs(point: PointResult) -> Value:
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
     """Return the same work with several seeds."""
-    count = options.seeds or context.plan.definition.least_runs
+    count = options.seeds or context.plan.definition.required_runs
     if count < 2:
         raise InputError(
             f"--seeds {count}: a variation needs at least 2.", key="--seeds", value=count

@@ -289,7 +289,7 @@ def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Tri
         score_trial(plan, told, trial=one, meters=read_meters(run.trial(one).meters))
         for one in range(1, trials + 1)
     ]
-    return scores[0], mean_of_trials(scores, least_runs=plan.definition.least_runs)
+    return scores[0], mean_of_trials(scores, required_runs=plan.definition.required_runs)
 
 
 def test_the_score_has_speed_per_watt_with_what_the_meters_cover(tmp_path: Path) -> None:

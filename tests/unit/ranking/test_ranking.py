@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ai500.core.errors import InputError, RuleError
+from ai500.metrics.quality import quality_ratio
 from ai500.ranking import editions
-from ai500.ranking.entries import Entry, Ranked, Rejected, implausible, quality_ratio
+from ai500.ranking.entries import Entry, Ranked, Rejected, implausible
 from ai500.ranking.pages import script
 from ai500.ranking.site import MARK, build
 from ai500.ranking.standings import by_list, standings

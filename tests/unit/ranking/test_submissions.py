@@ -158,7 +158,7 @@ def test_an_entry_shows_all_of_its_submission(submissions: Path, tmp_path: Path)
     )
     (one,) = built.entries
     page = (tmp_path / "entries" / f"{one.id}.html").read_text()
-    for heading in ("Score", "Every trial, raw", "The nine layers", "Training", "System",
+    for heading in ("Score", "Trials", "The nine layers", "Training", "System",
                     "Hyper-parameters", "Members", "Identity"):  # fmt: skip
         assert f">{heading}</h" in page
     assert page.count("<svg") >= 5

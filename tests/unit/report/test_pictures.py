@@ -19,7 +19,7 @@ from ai500.pipeline.reporting import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import RunFolder
-from ai500.workloads.climate import painting
+from ai500.workloads.climate import illustrations as drawing
 from ai500.workloads.climate.illustrations import KINDS
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 from ai500.workloads.detection.pictures import apply_threshold, choose_frames, picture_boxes
@@ -103,26 +103,26 @@ def test_south_is_at_the_bottom() -> None:
     assert (box.left, box.top, box.right, box.bottom) == (0.5, 0.75, 1.0, 1.0)
     assert (box.role, box.label, box.tip) == ("truth", "AR", "true: atmospheric river")
     frame = np.zeros((len(CHANNELS), 48, 72), np.float32)
-    frame[CHANNELS.index("TMQ"), :12] = painting.MOST_VAPOUR
-    png, width, height = painting.painted(frame)
+    frame[CHANNELS.index("TMQ"), :12] = drawing.MOST_VAPOUR
+    png, width, height = drawing.map_png(frame)
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("L"))
-    assert picture.shape == (height, width) == (384, painting.WIDTH)
+    assert picture.shape == (height, width) == (384, drawing.WIDTH)
     assert picture[-1].min() > 180 > 90 > picture[0].max()
 
 
 def test_isobars_follow_the_pressure_and_nothing_else() -> None:
     frame = np.zeros((len(CHANNELS), 48, 72), np.float32)
-    flat, _, _ = painting.painted(frame)
+    flat, _, _ = drawing.map_png(frame)
     assert np.unique(np.asarray(Image.open(io.BytesIO(flat)))).tolist() == [0]
-    slope = np.linspace(99_000, 99_000 + 3 * painting.ISOBAR_STEP, 72, dtype=np.float32)
+    slope = np.linspace(99_000, 99_000 + 3 * drawing.ISOBAR_STEP, 72, dtype=np.float32)
     frame[CHANNELS.index("PSL")] = slope
-    sloping, _, height = painting.painted(frame)
+    sloping, _, height = drawing.map_png(frame)
     indices = np.asarray(Image.open(io.BytesIO(sloping)))
-    assert np.sum(indices[height // 2] == painting.SHADES) == 3  # one pixel for each line crossed
+    assert np.sum(indices[height // 2] == drawing.SHADES) == 3  # one pixel for each line crossed
 
 
 def test_shades_grow_evenly_lighter() -> None:
-    colours = painting.palette()[: painting.SHADES].astype(np.float64) / 255
+    colours = drawing.palette()[: drawing.SHADES].astype(np.float64) / 255
     linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
     luminance = linear @ (0.2126, 0.7152, 0.0722)
     steps = np.diff(np.cbrt(luminance))  # CIE's lightness, but for its scale
@@ -162,7 +162,12 @@ def test_the_report_shows_them_without_the_data(store: ClimateStore, tmp_path: P
     images = [attributes for tag, attributes in page.tags if tag == "image"]
     assert len(images) == 6  # each picture, and its shades
     assert all((one["href"] or "").startswith("data:image/png;base64,") for one in images)
-    for words in ("What the ensemble finds", "Most events: frame", "raises", "TC tropical cyclone"):
+    for words in (
+        "Detections of the ensemble",
+        "Most events: frame",
+        "raises",
+        "TC tropical cyclone",
+    ):
         assert words in page.text
     assert all(name in page.text for row in drawn(run).rows for name in row)
     assert run.report.stat().st_size < 2_000_000
@@ -198,7 +203,7 @@ def test_a_workload_without_pictures_leaves_no_folder(tmp_path: Path, store: Cli
     plan = run_folder.read(Plan, run.plan)
     illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
     assert not run.trial(1).pictures.exists()
-    assert "What the ensemble finds" not in page_of(run).text  # nor in runs of older versions
+    assert "Detections of the ensemble" not in page_of(run).text  # nor in runs of older versions
 
 
 def test_hostile_texts_stay_texts(store: ClimateStore, tmp_path: Path) -> None:

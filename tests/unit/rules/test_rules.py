@@ -150,7 +150,7 @@ def test_v2_section_5_4_is_allowed_at_the_free_level_only(clean: Evidence) -> No
 
 
 def test_d15_where_lower_is_better_a_higher_quality_misses_the_target(clean: Evidence) -> None:
-    lower = replace(clean, lower_is_better=True)
+    lower = replace(clean, quality_direction="lower")
     above = judge(on_every_score(lower, ensemble_quality=0.9))
     below = judge(on_every_score(lower, ensemble_quality=0.8))
     assert rule_names(above) == {"target reached"}

@@ -30,7 +30,7 @@ from ai500.parallel.engines.pipeline import (
 )
 from ai500.parallel.engines.replicas import (
     broadcast_action,
-    described,
+    describe,
     evaluating,
     in_single_precision,
     without_weights,
@@ -206,7 +206,7 @@ class MixedParallel:
 
     def describe(self) -> dict[str, Any]:
         """What really runs."""
-        told = described(self._setting.parallel, self.mesh, self.module)
+        told = describe(self._setting.parallel, self.mesh, self.module)
         if self._pipeline is not None:
             told["pipeline_schedule"] = self._setting.parallel.pipeline_schedule
             told["microbatches"] = self._setting.parallel.microbatches

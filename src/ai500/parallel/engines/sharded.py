@@ -16,7 +16,7 @@ from ai500.parallel.engines import CheckpointAction, Setting
 from ai500.parallel.engines.batch_norm import synchronize
 from ai500.parallel.engines.replicas import (
     broadcast_action,
-    described,
+    describe,
     evaluating,
     in_single_precision,
     without_weights,
@@ -111,6 +111,6 @@ class ShardedDataParallel:
     def describe(self) -> dict[str, Any]:
         """What really runs."""
         communication = {"mode": "all_reduce", "precision": "fp32", "bytes": "not counted"}
-        return described(self._setting.parallel, self.mesh, self.module) | {
+        return describe(self._setting.parallel, self.mesh, self.module) | {
             "communication": communication
         }
