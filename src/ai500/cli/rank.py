@@ -66,7 +66,7 @@ def _counted(
 def _plain(built: Built, out: Path) -> dict[str, object]:
     places = [
         {
-            "rank": built.standings[one.id].place,
+            "rank": built.standings[one.id].rank,
             "id": one.id,
             "workload": one.workload,
             "problem_class": one.problem_class,
@@ -91,8 +91,8 @@ def _plain(built: Built, out: Path) -> dict[str, object]:
 
 def _show(built: Built, out: Path) -> None:
     for key, members in by_list(built.entries).items():
-        best = [one for one in members if built.standings[one.id].place is not None]
-        lines = [(f"{built.standings[one.id].place}", _line(one)) for one in best[:SHOWN]]
+        best = [one for one in members if built.standings[one.id].rank is not None]
+        lines = [(f"{built.standings[one.id].rank}", _line(one)) for one in best[:SHOWN]]
         more = len(best) - SHOWN
         rows(list_name(key), [*lines, *([("…", f"{more:,} more")] if more > 0 else [])])
     if built.rejected:
