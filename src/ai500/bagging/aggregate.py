@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError, JobError
-from ai500.data.bootstrap import Counts, judged_samples
+from ai500.data.bootstrap import Counts, out_of_bag_candidates
 from ai500.records import EnsembleResult
 from ai500.workloads.protocol import Workload
 
@@ -80,7 +80,7 @@ def _out_of_bag(
     limit: int,
 ) -> tuple[float | None, int]:
     """Evaluate each sample by the members that never saw it; skip samples that all have seen."""
-    candidates = judged_samples(len(train_labels), limit=limit)
+    candidates = out_of_bag_candidates(len(train_labels), limit=limit)
     voters = np.stack([member.counts[candidates] == 0 for member in members])
     evaluated = voters.any(axis=0)
     if not evaluated.any():
