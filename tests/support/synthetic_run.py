@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.bagging.score import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
@@ -308,7 +308,7 @@ def _seed(trial: int) -> int:
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    drawn = described(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
     return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 

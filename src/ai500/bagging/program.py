@@ -63,7 +63,7 @@ class TrialCost:
 
 
 class Program(Protocol):
-    """What the members of a run do: to plan, run, aggregate and score them."""
+    """Everything about a run that depends on what its members do."""
 
     name: str
     member_noun: str

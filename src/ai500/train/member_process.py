@@ -148,7 +148,7 @@ class TrialBarrier:
 def node_description(task: Task) -> Path:
     """Return the file that describes this node as the member sees it."""
     trial = RunFolder(Path(task.run)).trial(task.trial)
-    return trial.system_of(platform.node(), task.member)
+    return trial.node_description(platform.node(), task.member)
 
 
 def _backends(device: torch.device) -> str:

@@ -167,10 +167,10 @@ def test_a_folder_of_runs_names_some_of_them(ai500: Run, clean: Path, tmp_path: 
     code, _, err = ai500("check", runs)
     assert code == 2
     first = ", ".join(str(runs / name) for name in ("a", "b", "study-x/runs/m1"))
-    assert f"there are run folders in it: {first}, and 1 more. Name one." in err
-    assert f"in it: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
+    assert f"It contains run folders: {first}, and 1 more." in err
+    assert f"folders: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
     (tmp_path / "empty").mkdir()
-    assert "`ai500 run --out FOLDER` makes one" in ai500("status", tmp_path / "empty")[2]
+    assert "`ai500 run --out FOLDER` creates one" in ai500("status", tmp_path / "empty")[2]
     assert "it is a file" in ai500("status", clean / "run.json")[2]
 
 
