@@ -34,7 +34,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     plan, meters = run_folder.read(Plan, run.plan), read_meters(run.trial(1).meters)
     score = score_trial(plan, told, trial=1, meters=meters)
     assert score.watts == pytest.approx(4 * 660, rel=0.03)
-    run_folder.write(run.score, mean_of_trials([score], least_runs=3))
+    run_folder.write(run.score, mean_of_trials([score], required_runs=3))
     write_report(run)
     return run
 

@@ -15,4 +15,4 @@ def test_every_node_describes_itself(cluster: Cluster) -> None:
     jobs = {node["software"]["scheduler"]["SLURM_JOB_ID"] for node in told["nodes"]}
     assert len(jobs) == 1  # one step over all of them
     shown = cluster.run(*command)
-    assert "nodes alike" in shown or ", ".join(cluster.names) in shown
+    assert "identical nodes" in shown or ", ".join(cluster.names) in shown

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.bagging.score import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
@@ -53,7 +53,7 @@ CLASS = ProblemClass(
     ensemble_size=2,
     target_quality=0.8,
     penalty_exponent=5,
-    least_runs=3,
+    required_runs=3,
     input_shape=(3, 24, 24),
     stored_shape=(24, 24, 3),
     classes=10,
@@ -114,7 +114,7 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
         _write_trial(run, shape, plan, trial)
     told = list(events.read(run.events))
     trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
-    score = mean_of_trials(trials, least_runs=plan.definition.least_runs)
+    score = mean_of_trials(trials, required_runs=plan.definition.required_runs)
     run_folder.write(run.score, score)
     judgement = _judgement(run, plan, score)
     run_folder.write(run.findings, judgement.findings)
@@ -132,7 +132,7 @@ def official_shape() -> Shape:
     return Shape(
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
-        trials=definition.least_runs,
+        trials=definition.required_runs,
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
         definition=definition,
@@ -308,7 +308,7 @@ def _seed(trial: int) -> int:
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    drawn = described(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
     return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 

@@ -14,7 +14,7 @@ from ai500.automl import history
 from ai500.automl.counting import count_architecture
 from ai500.automl.history import Candidate, Ended, Entry, Epoch, History, Present, Work
 from ai500.automl.search_score import search_result
-from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.pipeline import scoring
@@ -220,7 +220,7 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
     store = plan.definition.store_sha256 or "0" * 64
     run_folder.write(folder.trial, TrialRecord(trial, seed, store))
     samples = plan.definition.train_samples
-    drawn = described(SAMPLERS["whole"], samples, seed=seed, member=0)
+    drawn = bootstrap_header(SAMPLERS["whole"], samples, seed=seed, member=0)
     run_folder.write(
         folder.bootstraps,
         [

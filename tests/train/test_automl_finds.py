@@ -15,7 +15,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.train.loop import epochs
+from ai500.train.loop import train
 from ai500.train.member import build_member, open_splits
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
@@ -71,9 +71,8 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
         )
         member.folder.checkpoint = folder / f"{start.model}-{number}.pt"
         member.folder.progress = folder / "progress.json"
-        for done in epochs(member):
-            if done == len(model.epochs):
-                break
+        member.on_epoch = len(model.epochs).__eq__
+        train(member)
         weights = {name: value.clone() for name, value in member.engine.module.state_dict().items()}
         best = min(best, *told.errors)
     return best

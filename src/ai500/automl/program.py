@@ -101,13 +101,13 @@ class ArchitectureSearch:
         history, meters = History(trial.members), read_meters(trial.meters)
         return score_search(plan, events, history=history, trial=number, meters=meters)
 
-    def score_run(self, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
+    def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
         """Average the kept trials, and the figures of their searches."""
-        kept = kept_trials(trials, least_runs=least_runs)
+        kept = kept_trials(trials, required_runs=required_runs)
         searches = [trial.search for trial in kept if trial.search]
         spent = [trial.search.operations_to_target for trial in trials if trial.search]
         return dataclasses.replace(
-            mean_of_trials(trials, least_runs=least_runs),
+            mean_of_trials(trials, required_runs=required_runs),
             search=mean_of_searches(searches, variation=variation(spent)),
         )
 

@@ -18,7 +18,7 @@ from ai500.parallel.engines.state import gather_objects
 from ai500.records import Task, TrainRecord, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
-from ai500.train.loop import Member
+from ai500.train.member import Member
 
 
 def leave_record(task: Task, member: Member, head: Head | None, *, told: Sequence[Event]) -> None:
@@ -30,7 +30,7 @@ def leave_record(task: Task, member: Member, head: Head | None, *, told: Sequenc
     best = best_model(head, worker=task.member)
     weights = head.weights_of(best.id)
     images, steps, epochs = _totals(Path(task.folder))
-    effective = provenance.effective(member, groups=groups, described=described or [], told=told)
+    effective = provenance.effective(member, groups=groups, described=described or [], events=told)
     # Epochs of a model are a limit, and its own seed follows from the worker's.
     effective["hyperparameters"]["epochs"] = task.hyperparameters.epochs
     record = TrainRecord(

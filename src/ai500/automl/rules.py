@@ -96,8 +96,8 @@ def least_time(evidence: Evidence) -> Iterator[Observation]:
     for trial in evidence.score.trials:
         # Clocks of several hosts are known to so much.
         longest = trial.seconds + (trial.clock_uncertainty_seconds or 0.0)
-        if trial.search is not None and longest < trial.search.least_seconds:
-            least, took = human_seconds(trial.search.least_seconds), human_seconds(trial.seconds)
+        if trial.search is not None and longest < trial.search.min_seconds:
+            least, took = human_seconds(trial.search.min_seconds), human_seconds(trial.seconds)
             yield Observation(
                 f"trial {trial.trial} searched for {took}, the least time of the class is {least}",
                 advice=_how_to_search_longer(evidence, trial.trial),

@@ -308,13 +308,13 @@ def best_errors(history: History) -> dict[int, float]:
 
 
 def figures_of(
-    search: Search, history: History, *, least_seconds: float, target: float
+    search: Search, history: History, *, min_seconds: float, target: float
 ) -> TrialSearchScore:
     """All but the final FLOPS, which is the score's own."""
-    _, at_seconds = search.curve.highest(least=least_seconds)
+    _, at_seconds = search.curve.highest(least=min_seconds)
     models = history.models.values()
     lost = idle(search.chunks)
-    regulated, regulated_at = highest_regulated(search, least=least_seconds)
+    regulated, regulated_at = highest_regulated(search, least=min_seconds)
     reached = search.to_error(target)
     initial = [
         1 - model.accuracy
@@ -323,7 +323,7 @@ def figures_of(
     ]
     return TrialSearchScore(
         at_seconds=at_seconds,
-        least_seconds=least_seconds,
+        min_seconds=min_seconds,
         mean_flops=search.curve.flops(search.seconds),
         regulated_score=regulated,
         regulated_at_seconds=regulated_at,

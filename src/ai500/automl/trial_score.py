@@ -100,7 +100,7 @@ def score_search(
         search=figures_of(
             search,
             history,
-            least_seconds=60 * terms.minutes,
+            min_seconds=60 * terms.minutes,
             target=definition.target_quality,
         ),
     )

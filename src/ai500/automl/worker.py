@@ -26,8 +26,8 @@ from ai500.automl.tuning import imported_optuna
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_weights
 from ai500.records import Task
-from ai500.train.loop import Member
-from ai500.train.member import build_member, event_log, open_splits, timed_window, worker_context
+from ai500.train.member import Member, build_member, event_log, open_splits
+from ai500.train.member_process import timed_window, worker_context
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network

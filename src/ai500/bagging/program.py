@@ -63,7 +63,7 @@ class TrialCost:
 
 
 class Program(Protocol):
-    """What the members of a run do: to plan, run, aggregate and score them."""
+    """Everything about a run that depends on what its members do."""
 
     name: str
     member_noun: str
@@ -116,7 +116,7 @@ class Program(Protocol):
     ) -> TrialScore:
         """Compute a trial's score from its records."""
 
-    def score_run(self, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
+    def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
         """Combine the scores of the trials."""
 
     def evidence(self, run: RunFolder, trial: int) -> object | None:
@@ -136,7 +136,7 @@ class Ensemble:
     member_noun = "member"
     activity = "training the ensemble"
     aggregation = "aggregating predictions and scoring"
-    entry_point = "ai500.train.member:run"
+    entry_point = "ai500.train.member_process:run"
     member_files: Sequence[str] = ()
     rules: Sequence[Rule] = ENSEMBLE_RULES
 
@@ -226,9 +226,9 @@ class Ensemble:
         """Compute a trial's score from its events."""
         return score_trial(plan, events, trial=number, meters=read_meters(trial.meters))
 
-    def score_run(self, trials: Sequence[TrialScore], *, least_runs: int) -> Score:
+    def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
         """Average the kept trials."""
-        return mean_of_trials(trials, least_runs=least_runs)
+        return mean_of_trials(trials, required_runs=required_runs)
 
     def evidence(self, run: RunFolder, trial: int) -> None:
         """Read nothing: the members' records suffice."""

@@ -1,4 +1,4 @@
-"""What each member's worker is told: all it needs to know, in one record."""
+"""Tasks: one record for each member with everything that its worker needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def member_tasks(
     config: Config,
     program: Program,
 ) -> list[Task]:
-    """The tasks of all members of one trial, in their order."""
+    """Return the tasks of all members of one trial, in order."""
     root = run.path.resolve()
     placed = {placement.node: placement for placement in placements}
     on_node = _node_members(plan, start=config.slurm.start)
@@ -66,31 +66,34 @@ def member_tasks(
 
 
 def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
-    """Whole batches of what the member drew (a poisson bootstrap varies in size)."""
+    """Count the whole batches of a member's bootstrap (a poisson one varies in size)."""
     steps = bootstrap.drawn // plan.global_batch_size
     if steps == 0:
         raise DataError(
             f"member {bootstrap.member} drew {bootstrap.drawn} samples, less than one step of "
-            f"{plan.global_batch_size}. Set a smaller train.batch_size."
+            f"{plan.global_batch_size}.",
+            key="train.batch_size",
+            value=plan.global_batch_size,
+            remedy="Set a smaller train.batch_size.",
         )
     return steps
 
 
 def _node_members(plan: Plan, *, start: str) -> list[tuple[int, ...]]:
-    """For each member those mapped to its node; of an array nobody knows who will be there."""
+    """Return for each member those mapped to its node; a job array does not fix the nodes."""
     if plan.cluster is not None and start == "array":
-        return [(one.member,) for one in plan.mapping]
-    together = {node: tuple(members) for node, members in members_by_node(plan.mapping).items()}
-    return [together[one.shares[0].node] for one in plan.mapping]
+        return [(mapping.member,) for mapping in plan.mapping]
+    by_node = members_by_node(plan.mapping)
+    return [tuple(by_node[mapping.shares[0].node]) for mapping in plan.mapping]
 
 
 def _slots(plan: Plan, member: int, slots: Mapping[tuple[str, int], Slot]) -> tuple[Slot, ...]:
-    """On a cluster each job sees its own accelerators alone, numbered from 0."""
+    """Return a member's slots; on a cluster a job sees only its own, numbered from 0."""
     shares = plan.mapping[member].shares
     if plan.cluster is not None:
-        kind, mine = plan.device, shares[0].slots
+        kind, indices = plan.device, shares[0].slots
         # Members that share accelerators see all of the node's.
-        seen = mine if plan.members_per_accelerator > 1 else range(len(mine))
-        names = [kind if kind == "cpu" else f"{kind}:{index}" for index in seen]
+        visible = indices if plan.members_per_accelerator > 1 else range(len(indices))
+        names = [kind if kind == "cpu" else f"{kind}:{index}" for index in visible]
         return tuple(Slot(index, name, cores=()) for index, name in enumerate(names))
     return tuple(slots[share.node, index] for share in shares for index in share.slots)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500.automl.progress import WorkerView, worker_view
-from ai500.bagging.member_views import MemberView, seconds_to_the_end
+from ai500.bagging.member_views import MemberView, seconds_to_completion
 from ai500.core.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)
@@ -178,7 +178,7 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     done = sum(view.state == "done" for view in views)
     reasons = {view.reason for view in views if view.state == "pending" and view.reason}
     waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
-    left = seconds_to_the_end(views)
+    left = seconds_to_completion(views)
     when = "" if left is None else f", about {human_seconds(left)} left"
     return Group(table, Text(f"{done} of {len(views)} members done{when}{waiting}", style="dim"))
 

@@ -80,7 +80,7 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
             for number in _numbers(results, planned=plan.trials)
         ]
         _check_finite(trials)
-        score = program.score_run(trials, least_runs=reference_class(plan).least_runs)
+        score = program.score_run(trials, required_runs=reference_class(plan).required_runs)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(
             f"{run.events} is damaged: {error!r}.",

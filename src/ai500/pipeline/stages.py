@@ -1,10 +1,10 @@
-"""The stages in order. This is the only file that knows it.
+"""The stages of a run in order. This is the only file that knows it.
 
     Config → Plan → Bootstrap[M] → Placement → Job[M] → TrainRecord[M] → EnsembleResult → Score
            → Finding[] → Report
 
-Each stage takes records and leaves a record in the run folder; one whose record is there is not
-run again. Those that bring the data are in `data_stages.py`.
+Each stage takes records and leaves a record in the run folder; a stage whose record exists is not
+run again. The stages that prepare the data are in `data_stages.py`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def prepare(config: Config, path: Path) -> RunFolder:
     """Plan a configuration in a new run folder. A plan that can't run leaves no folder behind."""
     machine, plan = make_plan(config)
     _check_local(plan, machine)
-    preview(RunFolder(path), config, plan)  # a container that can't be started is refused here
+    preview(RunFolder(path), config, plan)  # refuses a container that can't be started
     if config.data.path is None:
         class_source(plan.workload, plan.problem_class)
     run = RunFolder.create(path)
@@ -159,7 +159,7 @@ def run_trial(session: Session, number: int) -> list[str]:
 
 
 def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
-    """Job Controller: run all members of a trial to their ends. Return the members that failed."""
+    """Run all members of a trial to their ends (Job Controller). Return those that failed."""
     plan, run, config = session.plan, session.run, session.config
     kind = load_scheduler(plan.scheduler)
     store = Path(tasks[0].store)
@@ -176,7 +176,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         poll_seconds=config.scheduler.poll_seconds,
     )
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
-    if plan.sharing.how != "alone":
+    if plan.sharing.mode != "alone":
         session.observer.stage(sharing.describe_sharing(plan.sharing, plan.members_per_accelerator))
     which = f", trial {number} of {plan.trials}" if plan.trials > 1 else ""
     session.observer.stage(session.program.activity + which)
@@ -197,21 +197,22 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
 
 
 def _leave(session: Session, controller: JobController, error: BaseException) -> None:
-    """Say that the jobs go on; a folder that can't be written now must not hide why."""
-    controller.leave()
+    """Detach from jobs that outlive this process; a failing log must not hide the reason."""
+    controller.detach()
     with contextlib.suppress(AI500Error):
         session.log.emit("controller_detached", reason=type(error).__name__)
     if isinstance(error, Disconnected):
         raise RunDetachedError(
-            f"the members' jobs go on by themselves. Follow them with: ai500 resume "
-            f"{session.run.path}"
+            "the members' jobs are still running; no controller is attached.",
+            path=session.run.path,
+            remedy=f"Follow them with: ai500 resume {session.run.path}",
         ) from None
 
 
 def aggregate(
     session: Session, number: int, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> None:
-    """Aggregation: combine the results of the members that finished, and record them."""
+    """Combine the results of the members that finished, and record them (Aggregation)."""
     run, plan, program = session.run, session.plan, session.program
     trial = run.trial(number)
     members = range(plan.ensemble_size)
@@ -229,12 +230,15 @@ def aggregate(
 
 
 def _check_local(plan: Plan, machine: System) -> None:
-    """The local scheduler has this machine and no other."""
+    """Refuse a plan with other nodes than this machine for the local scheduler."""
     foreign = [node.name for node in plan.nodes if node.name != machine.hostname]
     if plan.scheduler == "local" and foreign:
         raise EnvironmentLacksError(
-            f"scheduler.kind = 'local' runs on this machine alone; the plan has {len(plan.nodes)} "
-            f"nodes ({foreign[0]}, …). Leave system.nodes out, or use `ai500 plan` only."
+            f"scheduler.kind = 'local' runs on this machine only; the plan has {len(plan.nodes)} "
+            f"nodes ({foreign[0]}, …).",
+            key="scheduler.kind",
+            value="local",
+            remedy="Leave system.nodes out, or use `ai500 plan` only.",
         )
 
 

@@ -110,6 +110,7 @@ def _chart(series: Sequence[Series], editions: Sequence[str]) -> LineChart:
         y_ticks=logarithmic_ticks(10 ** min(exponents), 10 ** max(exponents)),
         x_start=0,
         x_end=max(1, len(editions) - 1),
+        joined_labels=True,
     )
 
 

@@ -84,12 +84,12 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How the members that share an accelerator train [D11]."""
+    """Processes of the members that share an accelerator [D11]."""
 
-    how: Literal["alone", "process", "processes"]
-    """`process`: one for all of them; `processes`: one for each."""
+    mode: Literal["alone", "process", "processes"]
+    """`process`: one for all members; `processes`: one each; `alone`: nothing is shared."""
     reason: str = ""
-    """Why they have processes of their own."""
+    """Why one process for all is not possible; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

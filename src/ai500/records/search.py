@@ -66,7 +66,7 @@ class SearchFigures:
 
     at_seconds: float
     """End of the time, from the first batch, whose FLOPS is the final score."""
-    least_seconds: float
+    min_seconds: float
     """Least length of a time that competes (AIPerf §IV-E: 1 hour)."""
     mean_flops: float
     """FLOPS over the whole search."""

@@ -80,7 +80,7 @@ class Task:
     process_members: tuple[int, ...] = ()
     """Members that one process trains, this one among them; empty: this one alone."""
     search: Search | None = None
-    entry_point: str = "ai500.train.member:run"
+    entry_point: str = "ai500.train.member_process:run"
     """`module:function` that the worker calls for this task."""
 
 

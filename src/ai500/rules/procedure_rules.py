@@ -35,7 +35,7 @@ START_SKEW_SHARE, IDLE_SHARE = 0.02, 0.1
 def enough_trials(evidence: Evidence) -> Iterator[Observation]:
     """Run at least the minimum number of trials of the class."""
     complete = sum(trial.complete for trial in evidence.score.trials)
-    least = evidence.reference.least_runs
+    least = evidence.reference.required_runs
     if complete < least:
         yield Observation(
             f"{complete} of at least {least} trials: shown, but not a valid result",

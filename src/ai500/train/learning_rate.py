@@ -29,7 +29,7 @@ class LearningRate(Protocol):
     ) -> float: ...
 
 
-def planned(
+def learning_rate_of(
     hyperparameters: Hyperparameters, *, peak: float, steps_per_epoch: int
 ) -> Callable[[int], float]:
     """The rate over the steps of a whole training."""

@@ -31,7 +31,7 @@ CLASSES = {
         # (0.6826, 0.6869, 0.7411; members' means 0.610, 0.575, 0.670), cut to two digits.
         target_quality=0.63,
         penalty_exponent=10,
-        least_runs=3,
+        required_runs=3,
         input_shape=(len(CHANNELS), SMOKE.height, SMOKE.width),
         stored_shape=(SMOKE.height, SMOKE.width, len(CHANNELS)),
         stored_value_bytes=4,
@@ -63,7 +63,7 @@ CLASSES = {
         # what the least of these members reached.
         target_quality=0.7,
         penalty_exponent=10,
-        least_runs=5,
+        required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
         stored_value_bytes=4,
@@ -92,7 +92,7 @@ CLASSES = {
         ensemble_size=1,
         target_quality=0.35,
         penalty_exponent=10,
-        least_runs=5,
+        required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
         stored_value_bytes=4,

@@ -8,6 +8,7 @@ not installed: import torch inside the functions that use it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -17,10 +18,20 @@ from ai500.core import plugins
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from ai500.data.store import DataSource, Samples
     from ai500.records.illustrations import Drawn
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A faster form of a model: the same parameters and buffers under the same names."""
+
+    model: nn.Module
+    kernels: str
+    """Kernels that it runs on, and the errors of those that failed here; for the record."""
 
 
 class Workload(Protocol):
@@ -54,6 +65,12 @@ class Workload(Protocol):
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """Build a model; its weights come from torch's generator, seeded by the caller."""
+
+    def optimized(
+        self, model: nn.Module, *, precision: str, device: torch.device
+    ) -> Optimized | None:
+        """Return a faster form of `model` for a rank that holds all of it, converted in place or
+        anew; None, or left out by an outside workload: there is none."""
 
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
         """Return how the class's model can be divided; None: data parallelism only."""

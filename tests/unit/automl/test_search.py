@@ -178,7 +178,7 @@ def test_workers_that_share_an_accelerator_are_processes() -> None:
         "auto", WORKLOAD, members_per_accelerator=2, parallel_degree=1, device="cuda",
         precision="fp32",
     )  # fmt: skip
-    assert (how.how, "automl has no fixed shapes" in how.reason) == ("processes", True)
+    assert (how.mode, "automl has no fixed shapes" in how.reason) == ("processes", True)
 
 
 def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

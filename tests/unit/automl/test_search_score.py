@@ -67,7 +67,7 @@ def test_the_final_score_is_the_highest_of_the_times_that_are_long_enough(tmp_pa
     assert search.curve.highest(least=99) == pytest.approx((search.curve.flops(99), 99))
     # A search shorter than the class's least time has only its end to show.
     assert search.curve.highest(least=3600) == pytest.approx((late, 100))
-    figures = figures_of(search, history, least_seconds=60, target=0.3)
+    figures = figures_of(search, history, min_seconds=60, target=0.3)
     assert figures.at_seconds >= 60
     assert figures.mean_flops == pytest.approx(late)
     # The regulated score may be highest later: the error falls meanwhile.
@@ -182,7 +182,7 @@ def test_the_best_model_of_a_run_is_that_of_its_best_trial(tmp_path: Path) -> No
     for name, accuracy in (("a", 0.5), ("b", 0.8), ("c", 0.6)):
         write_history(tmp_path / name, 0, trained(candidate(name), at=0, accuracies=[accuracy]))
         search, history = searched(tmp_path / name)
-        scores.append(figures_of(search, history, least_seconds=1, target=0.3))
+        scores.append(figures_of(search, history, min_seconds=1, target=0.3))
     assert mean_of_searches(scores, variation=None).best_model == "b"
 
 
@@ -239,7 +239,7 @@ def test_a_search_without_a_validated_model_says_so(tmp_path: Path) -> None:
     write_history(tmp_path, 0, [(0, candidate("a")), (5, Work("a", "train", 1, 0, 3, 5.0))])
     search, history = searched(tmp_path)
     with pytest.raises(JobError, match="no model was validated"):
-        figures_of(search, history, least_seconds=1, target=0.3)
+        figures_of(search, history, min_seconds=1, target=0.3)
     with pytest.raises(JobError, match="histories are empty"):
         searched(tmp_path / "nobody")
 
@@ -250,5 +250,5 @@ def test_corrupt_lines_are_in_the_score(tmp_path: Path) -> None:
         file.write("{torn\n")
     write_history(tmp_path, 0, [(11, Epoch("a", 2, None, 0.6))])
     search, history = searched(tmp_path)
-    assert figures_of(search, history, least_seconds=1, target=0.3).unreadable_lines == 1
+    assert figures_of(search, history, min_seconds=1, target=0.3).unreadable_lines == 1
     assert search.improvements[-1].error == pytest.approx(0.4)

@@ -102,7 +102,7 @@ def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
     assert [one["layer"] for one in told["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     [layer] = [one for one in told["layers"] if one["layer"] == 8]
     assert layer["verdict"] == "allowed"
-    assert {"what": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
+    assert {"aspect": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
     assert "fixed hyperparameters" in [one["rule"] for one in told["findings"]]
 
 
@@ -167,10 +167,10 @@ def test_a_folder_of_runs_names_some_of_them(ai500: Run, clean: Path, tmp_path: 
     code, _, err = ai500("check", runs)
     assert code == 2
     first = ", ".join(str(runs / name) for name in ("a", "b", "study-x/runs/m1"))
-    assert f"there are run folders in it: {first}, and 1 more. Name one." in err
-    assert f"in it: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
+    assert f"It contains run folders: {first}, and 1 more." in err
+    assert f"folders: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
     (tmp_path / "empty").mkdir()
-    assert "`ai500 run --out FOLDER` makes one" in ai500("status", tmp_path / "empty")[2]
+    assert "`ai500 run --out FOLDER` creates one" in ai500("status", tmp_path / "empty")[2]
     assert "it is a file" in ai500("status", clean / "run.json")[2]
 
 
@@ -202,7 +202,7 @@ def test_a_difference_where_a_layer_is_fixed_does_not_compare(
     assert (code, told["comparable"]) == (1, False)
     [layer] = [one for one in told["layers"] if one["layer"] == 8]
     [difference] = layer["differences"]
-    assert (difference["what"], difference["first"], difference["second"]) == (
+    assert (difference["aspect"], difference["first"], difference["second"]) == (
         "momentum", "0.9", "0.8",
     )  # fmt: skip
     assert difference["allowed"] is False

@@ -144,7 +144,7 @@ def test_every_total_names_its_convention() -> None:
     data = flops_json(*small, "--compare")["conventions"]
     printed = flops(*small, "--compare", "--convention", "v3").stdout
     for name in ("v3", "aiperf", "matmul"):
-        assert f"total in {name}: {data[name]['total']:,} operations a step" in printed
+        assert f"total in {name}: {data[name]['total']:,} operations per step" in printed
     alone = flops(*small, "--convention", "v3").stdout
     assert "total in v3: " in alone
     assert "total in aiperf" not in alone

@@ -381,5 +381,5 @@ def test_counters_that_may_not_be_read_say_why() -> None:
     assert "ERR_NVGPUCTRPERM" in str(counters.refusal(denied))
     assert "no kernel" in str(counters.refusal("==PROF== Connected"))
     assert "==" not in str(counters.refusal("==ERROR== Unknown metric"))
-    assert "cpu" in str(counters.what_is_missing(device="cpu", scheduler="local"))
-    assert "slurm" in str(counters.what_is_missing(device="cuda", scheduler="slurm"))
+    assert "cpu" in str(counters.missing_requirement(device="cpu", scheduler="local"))
+    assert "slurm" in str(counters.missing_requirement(device="cuda", scheduler="slurm"))

@@ -254,7 +254,7 @@ def test_another_script_is_a_problem_and_another_organization_is_not(
 
 def test_the_plan_does_not_decide_which_trials_count(tmp_path: Path) -> None:
     """A plan that requires 100 trials must not prevent that trials are dropped."""
-    changed = replace(CLASS, least_runs=100)
+    changed = replace(CLASS, required_runs=100)
     run = write_synthetic_run(tmp_path / "run", Shape(trials=3, epochs=1, definition=changed))
     _, _, score = score_from_events(run)
     assert len(score.kept_trials) == 1

@@ -102,6 +102,8 @@ class LineChart:
     verticals: Sequence[float] = ()
     """x values of dashed vertical lines."""
     legend: Sequence[Legend] = ()
+    joined_labels: bool = False
+    """True: a thin line joins the last point of each series with its label."""
 
     def svg(self, title: str) -> str:
         """Draw the chart."""
@@ -119,8 +121,9 @@ class LineChart:
         for series in drawn:
             parts += _series(frame, series)
             if series.name:
-                edge = (frame.right, frame.y(series.values[-1].y))
-                labels.append((edge, series.name, series.style))
+                last = series.values[-1]
+                x = frame.x(last.x) if self.joined_labels else frame.right
+                labels.append(((x, frame.y(last.y)), series.name, series.style))
         for x in self.verticals:
             parts.append(svg.line((frame.x(x), frame.top), (frame.x(x), frame.bottom), "target"))
         for mark in self.marks:
