@@ -71,4 +71,4 @@ def _is_of_jobs(cluster: Cluster, folder: Path, point: dict[str, Any]) -> None:
     assert point["busy_share"] is None
     # But their events tell that the nodes are one host.
     if score["system_scale"] > 1:
-        assert any("2 nodes are parts of 1 host" in doubt for doubt in point["doubts"])
+        assert any("2 nodes are parts of 1 host" in issue for issue in point["timing_issues"])

@@ -102,7 +102,7 @@ def test_aiperf_section_4e_hpo_starts_at_the_fifth_round(search: Search) -> None
 @pytest.mark.parametrize("search", SEARCHES)
 def test_aiperf_section_4e_earlier_rounds_train_less(search: Search) -> None:
     """ "since the earlier rounds are trained insufficiently": a predicted accuracy ranks them."""
-    epochs = [search.epochs_of(number, most=60) for number in range(1, 7)]
+    epochs = [search.epochs_of(number, epochs=60) for number in range(1, 7)]
     assert epochs == sorted(epochs)
     assert epochs[3] < 60
     assert epochs[4:] == [60, 60]

@@ -280,7 +280,7 @@ def _rounds(
         grown[name] = made
         tuned = search.tunes(number)
         batch = random.choice(search.batch_sizes) if tuned else definition.reference.batch_size
-        epochs = search.epochs_of(number, most=definition.reference.epochs)
+        epochs = search.epochs_of(number, epochs=definition.reference.epochs)
         taken = candidate(
             name,
             parent,

@@ -236,7 +236,7 @@ class Candidates:
             operations=self.operations(architecture),
             steps_per_epoch=task.definition.train_samples // images,
             validation_images=task.definition.validation_samples,
-            epochs=self._search.epochs_of(number, most=task.hyperparameters.epochs),
+            epochs=self._search.epochs_of(number, epochs=task.hyperparameters.epochs),
         )
 
 

@@ -29,11 +29,11 @@ from ai500.core.errors import Disconnected, InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.units import human_seconds, human_si
 from ai500.report.formats import flops
-from ai500.study.definition import Choices, Study
+from ai500.study.definition import Study, StudyOptions
 from ai500.study.folder import StudyFolder, finished_runs
-from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare
+from ai500.study.planning import NOT_MEASURED_YET, PreparedStudy, check_same_study, prepare
 from ai500.study.records import StudyResult
-from ai500.study.run_study import conduct, draw
+from ai500.study.run_study import run_study, write_results
 from ai500.study.studies import STUDIES, study_named
 
 app = typer.Typer(
@@ -121,7 +121,7 @@ def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
         keys = [key for key in (*CONFIGURING, "runs") if key in options and key != "config"]
         config = load_config(options["config"], **{key: options[key] for key in keys})
         choices = {key: options[key] for key in ("max_members", "seeds") if key in options}
-        _study(name, config, Choices(**choices), **{key: options[key] for key in CONDUCTING})
+        _study(name, config, StudyOptions(**choices), **{key: options[key] for key in CONDUCTING})
 
     kinds = CONFIGURING | own | CONDUCTING
     # Typer reads a command's options from its signature: this saves five functions with twelve
@@ -155,7 +155,7 @@ def report(
     Example: ai500 study report runs/study-scaling-image_classification-smoke
     """
     folder = StudyFolder.open(path)
-    draw(folder, study_named(folder.read_plan().study))
+    write_results(folder, study_named(folder.read_plan().study))
     report_path = str(folder.report.resolve())
     print(json.dumps({"report": report_path}) if as_json else report_path)
 
@@ -163,7 +163,7 @@ def report(
 def _study(
     name: str,
     config: Config,
-    choices: Choices,
+    choices: StudyOptions,
     *,
     points: str | None,
     out: Path | None,
@@ -197,7 +197,7 @@ def _study(
     signal.signal(signal.SIGTERM, as_interrupt)
     signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
-        result = conduct(folder, prepared, terminal)
+        result = run_study(folder, prepared, terminal)
     _show_result(result, study, folder, as_json=as_json)
 
 
@@ -205,9 +205,9 @@ def _as_disconnection(number: int, frame: object) -> None:
     raise Disconnected
 
 
-def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> None:
+def _show_plan(prepared: PreparedStudy, folder: StudyFolder, *, as_json: bool) -> None:
     """Print the points with the estimated time and energy."""
-    waiting = prepared.waiting()
+    waiting = prepared.pending()
     costs = [prepared.estimates[point.name] for point in waiting]
     if as_json:
         summary = {
@@ -232,7 +232,7 @@ def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> Non
             lines.append((point.label, "not selected"))
         else:
             estimate = prepared.estimates[point.name].seconds
-            about = NOT_YET if estimate is None else f"about {human_seconds(estimate)}"
+            about = NOT_MEASURED_YET if estimate is None else f"about {human_seconds(estimate)}"
             lines.append((point.label, f"to run, {about}"))
     rows(f"Study {study.name} ({study.source}): {plan.workload}, {plan.problem_class}", lines)
     totals = [
@@ -256,10 +256,10 @@ def _total(known: list[float | None], written: Callable[[float], str]) -> str:
     if not known:
         return "none"
     if not values:
-        return NOT_YET
+        return NOT_MEASURED_YET
     unknown = len(known) - len(values)
     return f"about {written(sum(values))}" + (
-        f", and {unknown} points {NOT_YET}" if unknown else ""
+        f", and {unknown} points {NOT_MEASURED_YET}" if unknown else ""
     )
 
 
@@ -273,7 +273,7 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             (
                 point.label,
                 f"VFLOPS {flops(point.score.vflops)}, FLOPS {flops(point.score.flops)}"
-                f"{'' if point.trusted else ' (speed not valid here)'}, "
+                f"{'' if point.timing_valid else ' (speed not valid here)'}, "
                 f"{point.score.quality_name} {point.score.ensemble_quality:.4f}",
             )
             for point in result.points

@@ -21,14 +21,14 @@ from ai500.automl.history import Ended, Epoch, History, Writer
 from ai500.automl.weights import WeightStore
 from ai500.automl.worker import network
 from ai500.operations import count
-from ai500.records import Communication, Initial, Parallelism, Search, Task
+from ai500.records import Communication, InitialNetwork, Parallelism, Search, Task
 from ai500.workloads.automl import CLASSES
 from ai500.workloads.models.architecture import Architecture, initial_architecture
 from ai500.workloads.models.architecture_network import Network
 
 SMALL = Search(
     minutes=1,
-    initial=Initial("basic", (1, 1), 4),
+    initial=InitialNetwork("basic", (1, 1), 4),
     patience=2,
     batch_sizes=(16, 32),
     max_growth=6.0,

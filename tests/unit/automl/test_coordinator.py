@@ -17,7 +17,7 @@ from ai500.automl.morphism import Move, Weights
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
-from ai500.records import Initial, Search
+from ai500.records import InitialNetwork, Search
 from ai500.train import checkpoint
 from tests.unit.automl.test_candidates import SMALL, task
 
@@ -87,7 +87,7 @@ def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
 def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
     """Its widest layer alone has 10^15 bytes: the allocator refuses them on every machine."""
     coordinator = desk.coordinator(
-        dataclasses.replace(SMALL, initial=Initial("basic", (1, 1), 1 << 22))
+        dataclasses.replace(SMALL, initial=InitialNetwork("basic", (1, 1), 1 << 22))
     )
     with pytest.raises(AI500Error, match=r"could not be trained in 3 rounds.*out of memory"):
         coordinator.take()

@@ -78,7 +78,7 @@ def test_a_torn_line_spoils_itself_alone(tmp_path: Path) -> None:
     assert [line.attempt for line in lines] == [1, 1, 1, 1, 2]
     assert lines[-1].event["sequence"] == 5
     assert history.models["000-0001"].accuracy == 0.6
-    assert [str(one) for one in history.unreadable] == [
+    assert [str(line) for line in history.unreadable] == [
         "worker 0: line 5 of history.jsonl is skipped: no JSON"
     ]
 
@@ -118,7 +118,7 @@ def test_bytes_of_anything_are_skipped(tmp_path: Path, spoiled: bytes) -> None:
     path.write_bytes(b"".join([*whole[:2], spoiled, *whole[2:]]))
     history = History(tmp_path)
     assert len(history.refresh()) == 5
-    assert [one.line for one in history.unreadable] == [3]
+    assert [line.line for line in history.unreadable] == [3]
 
 
 @given(damage=st.lists(st.tuples(st.floats(0, 0.999), st.binary(max_size=4)), max_size=6))
@@ -141,8 +141,8 @@ def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) 
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], "{torn", *lines[2:], ""]), encoding="utf-8")
     history = History(tmp_path)
-    assert [type(line.entry) for line in history.refresh()] == [Presence]
-    assert [one.line for one in history.unreadable] == [2, 3, 4, 5]
+    assert [type(line.entry) for line in history.refresh()] == [Present]
+    assert [line.line for line in history.unreadable] == [2, 3, 4, 5]
     assert "'000-0001' was not taken up before" in str(history.unreadable[1])
     assert history.orphans(0) == {"000-0001"}
     assert not history.orphans(1)

@@ -25,13 +25,13 @@ from ai500.automl.tuning import import_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
 from ai500.core.errors import AI500Error, ConfigError, EnvironmentLacksError
 from ai500.parallel import sharing
-from ai500.records import Initial, Search
+from ai500.records import InitialNetwork, Search
 from ai500.train.learning_rate import inverse_time
 from ai500.workloads.automl import CLASSES, WORKLOAD
 from tests.support.synthetic_search import candidate
 
 SEARCH = Search(
-    minutes=1, initial=Initial("basic", (1, 1), 8), patience=2, batch_sizes=(32, 64, 128)
+    minutes=1, initial=InitialNetwork("basic", (1, 1), 8), patience=2, batch_sizes=(32, 64, 128)
 )
 
 
@@ -73,8 +73,8 @@ def test_patience() -> None:
 
 def test_rounds_of_warm_up_are_short_and_untuned() -> None:
     assert [SEARCH.tunes(number) for number in (1, 4, 5, 6)] == [False, False, True, True]
-    assert [SEARCH.epochs_of(n, most=60) for n in range(1, 7)] == [12, 24, 36, 48, 60, 60]
-    assert [SEARCH.epochs_of(n, most=1) for n in range(1, 6)] == [1] * 5
+    assert [SEARCH.epochs_of(n, epochs=60) for n in range(1, 7)] == [12, 24, 36, 48, 60, 60]
+    assert [SEARCH.epochs_of(n, epochs=1) for n in range(1, 6)] == [1] * 5
 
 
 def test_rank_is_by_prediction_in_warm_up_and_by_accuracy_after() -> None:
