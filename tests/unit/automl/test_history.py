@@ -141,7 +141,7 @@ def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) 
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], "{torn", *lines[2:], ""]), encoding="utf-8")
     history = History(tmp_path)
-    assert [type(line.entry) for line in history.refresh()] == [Present]
+    assert [type(line.entry) for line in history.refresh()] == [Presence]
     assert [line.line for line in history.unreadable] == [2, 3, 4, 5]
     assert "'000-0001' was not taken up before" in str(history.unreadable[1])
     assert history.orphans(0) == {"000-0001"}
