@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ai500.automl.counting import count_architecture
 from ai500.automl.rules import AT_LEAST_FP16
-from ai500.automl.search_score import regulated_score
+from ai500.automl.score import regulated_score
 from ai500.meters.recorder import LONGEST_PERIOD_SECONDS
 from ai500.records import ProblemClass, Search
 from ai500.workloads.models.architecture import initial_architecture
