@@ -69,8 +69,8 @@ def placement() -> RunPlacement:
     return RunPlacement(
         run="<img src=x onerror=alert(1)>", workload="image_classification",
         precision="mixed-bf16", kernel_precision="bf16", convention="matmul",
-        score_convention="aiperf", score_flops=4e15, traffic_source="counted", warnings=("a warning",),
-        placed=placed, ceilings=full_record(),
+        score_convention="aiperf", score_flops=4e15, traffic_source="counted",
+        warnings=("a warning",), placed=placed, ceilings=full_record(),
     )  # fmt: skip
 
 
