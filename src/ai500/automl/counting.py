@@ -21,7 +21,7 @@ def count_architecture(
     """Of one image and one optimizer step, softmax included as AIPerf Table I has it."""
     traced = with_loss(trace_of(architecture, input_shape=input_shape), "softmax")
     count = count_trace(traced, convention=convention)
-    return count.per_image
+    return count.as_record()
 
 
 def trace_of(architecture: Architecture, *, input_shape: tuple[int, ...]) -> Trace:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ai500.automl.history import History, Model
-from ai500.automl.search_score import Chunk, Search, idle
-from ai500.automl.trial_score import clocked, spans
+from ai500.automl.score import Chunk, SearchTimeline, idle, spans, timed_search
 from ai500.core.units import human_seconds, human_si, si_prefix
 from ai500.records import Score, SearchScore, TrialSearchScore
 from ai500.report.charts import svg
@@ -50,7 +49,7 @@ class SearchData:
     """A run's records, with the shown trial's search and the figures of its score."""
 
     run: RunData
-    search: Search
+    search: SearchTimeline
     history: History
     score: SearchScore
     """Figures of the run."""
@@ -62,7 +61,7 @@ def read_search_data(run: RunData) -> SearchData:
     """Read the workers' histories of the shown trial."""
     score, trial = run.score.search, run.shown.search
     assert score is not None and trial is not None  # records of a run whose plan is a search
-    timed = clocked(History(run.trial_folder.members), run.events)
+    timed = timed_search(History(run.trial_folder.members), run.events)
     return SearchData(run, timed.search, timed.history, score, trial)
 
 

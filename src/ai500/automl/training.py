@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
-from ai500.automl.memory import OUT_OF_MEMORY, of_memory
-from ai500.automl.prediction import predicted_accuracy, without_progress
+from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
+from ai500.automl.selection import has_stalled, predicted_accuracy
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event, EventLog
 from ai500.parallel.engines import CheckpointAction
@@ -134,7 +134,7 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
 
     def stop_early(epoch: int) -> bool:
         nonlocal stopped_early
-        given_up = log is not None and without_progress(
+        given_up = log is not None and has_stalled(
             [log.accuracies[number] for number in sorted(log.accuracies)],
             patience=limits.search.patience,
         )
@@ -154,7 +154,7 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
     except (RuntimeError, MemoryError) as error:
-        if not of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return out_of_memory(member.feed.global_batch_size, rank=mesh.rank, ranks=mesh.size)
     if stopped_early:
