@@ -25,8 +25,7 @@ from ai500.data.climate.index import digest_of, moments_of
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateSplit, ClimateStore
 from ai500.workloads.climate.background import background
-from ai500.workloads.climate.events import draw_events
-from ai500.workloads.climate.generator import add_grain, draw
+from ai500.workloads.climate.generator import add_grain, draw, draw_events
 from ai500.workloads.climate.noise import Draws, magnified
 from ai500.workloads.climate.patterns import Canvas
 from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe, generate_years

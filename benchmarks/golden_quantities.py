@@ -313,7 +313,7 @@ PLANNED: dict[str, Reader] = {
     ),
     "definition": numbers(
         PLANS, *(f".definition.{name}" for name in (
-            "ensemble_size", "target_quality", "penalty_exponent", "least_runs", "input_shape",
+            "ensemble_size", "target_quality", "penalty_exponent", "required_runs", "input_shape",
             "classes", "train_samples", "validation_samples", "out_of_bag_samples",
         )),
     ),

@@ -16,7 +16,7 @@ import dataclasses
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch, Feed
 from ai500.train.member import member_from_task
+from ai500.train.step import eager_step
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.image_classification import CHANNEL_DEVIATION, CHANNEL_MEAN, WORKLOAD
 from ai500.workloads.learnable_images import SMOKE
@@ -51,12 +52,12 @@ def main() -> int:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder) / "store")
-        feed, epochs = inside_ai500(Path(folder), store, bare=bare_steps(store.splits["train"]))
-        next(epochs)  # warms both up
+        feed, epoch = inside_ai500(Path(folder), store, bare=bare_steps(store.splits["train"]))
+        epoch()  # warms both up
         feed.bare_seconds = 0.0
         began = time.perf_counter()
         for _ in range(options.epochs):
-            next(epochs)
+            epoch()
         total = time.perf_counter() - began
     images = options.epochs * TRAIN
     inside = total - feed.bare_seconds
@@ -100,8 +101,9 @@ def make_store(path: Path) -> ImageStore:
 
 def inside_ai500(
     folder: Path, store: ImageStore, *, bare: Iterator[None]
-) -> tuple[Interleaved, Iterator[int]]:
-    """The real loop, epoch by epoch: feed, steps, schedule, checkpoint, events, progress."""
+) -> tuple[Interleaved, Callable[[], None]]:
+    """Return the feed of the real loop, and a function that trains one epoch: feed, steps,
+    schedule, checkpoint, events, progress."""
     counts = BOOTSTRAP.draw(TRAIN, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
     member_folder = folder / "member"
@@ -122,7 +124,16 @@ def inside_ai500(
     rank = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
     member = member_from_task(task, rank=rank, device=torch.device("cpu"), stop=StopRequest(rank))
     feed = Interleaved(member.feed, bare)
-    return feed, loop.epochs(dataclasses.replace(member, feed=feed))  # type: ignore[arg-type]
+    member = dataclasses.replace(member, feed=feed)  # type: ignore[arg-type]
+    steps = loop.training_steps(member, loop.prepare(member))
+    request = next(steps)
+
+    def epoch() -> None:
+        nonlocal request
+        for _ in range(task.steps_per_epoch):
+            request = steps.send(eager_step(member, request))
+
+    return feed, epoch
 
 
 def bare_steps(split: ImageSplit) -> Iterator[None]:

@@ -28,7 +28,7 @@ from torchvision.ops import MultiScaleRoIAlign, batched_nms, nms
 from torchvision.ops import roi_align as their_roi_align
 
 from ai500.operations import count
-from ai500.parallel.engines.fast_path import GradientGraph
+from ai500.parallel.cuda_graph import GradientGraph
 from ai500.train import precision
 from ai500.workloads.detection.faster_rcnn import RESNET50_FPN, FasterRCNN
 from ai500.workloads.detection.losses import detection_loss

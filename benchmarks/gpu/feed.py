@@ -35,7 +35,7 @@ from ai500.data.resumable_work import available_cores
 from ai500.data.store import Samples
 from ai500.records import ProblemClass
 from ai500.train.feed import Batch, Feed
-from ai500.train.prefetch import read_ahead
+from ai500.train.prefetch import prefetch
 from ai500.workloads.climate.recipe import WORKSTATION
 from ai500.workloads.extreme_weather import WORKLOAD as WEATHER
 from ai500.workloads.image_classification import WORKLOAD as IMAGES
@@ -79,7 +79,7 @@ class Fed:
             arriving = feed.epoch(0, order, first_step=0)
         else:  # the feed itself reads ahead only where there is something to overlap with
             wanted = feed._steps(0, order, 0)
-            arriving = (Batch(*one) for one in read_ahead(wanted, samples=self.samples,
+            arriving = (Batch(*one) for one in prefetch(wanted, samples=self.samples,
                                                           device=DEVICE))  # fmt: skip
         expected = torch.from_numpy(order).to(DEVICE).view(steps, -1)
         yield from zip(arriving, expected, strict=True)

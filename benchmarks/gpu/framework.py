@@ -33,8 +33,8 @@ from ai500.data.store import Store
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch
-from ai500.train.loop import Member
-from ai500.train.member import member_from_task
+from ai500.train.member import Member, member_from_task
+from ai500.train.step import eager_step, sample_batch
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import load_workload
 
@@ -117,16 +117,13 @@ def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
 
 
 def loop_step(member: Member) -> Callable[[], object]:
-    """The real loop, driven a step at a time as `loop.epochs` does it."""
-    training = loop.train(member, loop.prepare(member))
-    wanted = training.send(None)
+    """Drive the real loop a step at a time, as `loop.train` does."""
+    steps = loop.training_steps(member, loop.prepare(member))
+    request = next(steps)
 
     def step() -> None:
-        nonlocal wanted
-        if isinstance(wanted, int):
-            wanted = training.send(None)
-        assert not isinstance(wanted, int)
-        wanted = training.send(loop.take_step(member, wanted))
+        nonlocal request
+        request = steps.send(eager_step(member, request))
 
     return step
 
@@ -146,7 +143,7 @@ def main() -> int:
         task = task_of(options, open_store(options.store), Path(folder))
         member, other = member_of(task, "a"), member_of(task, "b")
         loop.prepare(member)
-        batch = loop.some_batch(member)
+        batch = sample_batch(member)
         ready = dataclasses.replace(other, feed=Ready(other, batch))  # type: ignore[arg-type]
         ways = {
             "synthetic": synthetic_step(member, batch),

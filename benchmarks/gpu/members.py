@@ -24,14 +24,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.gpu.batched import all_strategies
 from benchmarks.gpu.energy import measure_energy
-from benchmarks.gpu.some_members import SHAPES, Shape, make_member, make_tasks, plain
 from benchmarks.gpu.supervisor import Benchmark, make_parser, run_benchmark
+from tests.support.noise_members import SHAPES, Shape, make_member, make_tasks, plain
 from torch import Tensor
 
-from ai500.train.loop import Member, prepare, take_step, train
-from ai500.train.shared_process import Group, feed_from_device
-from ai500.train.step_strategies import InTurn, Way, all_ways
+from ai500.train.loop import prepare, training_steps
+from ai500.train.member import Member
+from ai500.train.shared_process import MemberGroup, feed_from_device
+from ai500.train.step import eager_step
+from ai500.train.step_strategies import Sequential, StepStrategy
 
 DEVICE = torch.device("cuda", 0)
 MEMBERS = 8
@@ -51,25 +54,27 @@ RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "members.json"
 FOLDER = Path(tempfile.gettempdir()) / "ai500-members"
 
 
-def group_of(members: list[Member]) -> Group:
+def group_of(members: list[Member]) -> MemberGroup:
     """Ready for its first step, fed from the device."""
-    group = Group(members)
+    group = MemberGroup(members)
     positions = {number: prepare(member) for number, member in enumerate(members)}
     feed_from_device(members)
-    group.begin(positions)
+    group.start(positions)
     return group
 
 
-def rate(group: Group, way: Way, wanted: Any, shape: Shape) -> tuple[dict[str, Any], Any]:
-    """Images per second of some rounds, and what the members want next."""
+def rate(
+    group: MemberGroup, strategy: StepStrategy, requests: Any, shape: Shape
+) -> tuple[dict[str, Any], Any]:
+    """Measure images per second; return them with the members' next requests."""
     for _ in range(3):
-        wanted = group.then(way.take(wanted), way)
+        requests = group.next_requests(strategy.step(requests), strategy)
     rounds, most = 0, shape.samples // shape.batch_size // 6
     with measure_energy() as spent:
         began = time.perf_counter()
         while time.perf_counter() - began < SECONDS and rounds < most:
             for _ in range(2):
-                wanted = group.then(way.take(wanted), way)
+                requests = group.next_requests(strategy.step(requests), strategy)
             rounds += 2
         launched = time.perf_counter() - began
     seconds, images = spent.seconds, rounds * len(group.members) * shape.batch_size
@@ -77,7 +82,7 @@ def rate(group: Group, way: Way, wanted: Any, shape: Shape) -> tuple[dict[str, A
         "images_per_second": images / seconds, "ms_a_round": 1e3 * seconds / rounds,
         "host_share": launched / seconds, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
-    return row | spent.power(images), wanted
+    return row | spent.power(images), requests
 
 
 def note(key: str, version: str, row: dict[str, Any]) -> None:
@@ -87,29 +92,32 @@ def note(key: str, version: str, row: dict[str, Any]) -> None:
 
 
 def timed(key: str) -> None:
-    """One after another, then every way, with the ordinary model and with the fused one."""
+    """Time sequential steps, then every strategy, with the ordinary model and the fused one."""
     shape = SHAPES[key]
     tasks = make_tasks(shape, FOLDER, members=MEMBERS, precision="mixed-bf16")
     group = group_of([plain(make_member(task, DEVICE)) for task in tasks])
-    in_turn = InTurn(dict(enumerate(group.members)))
-    row, wanted = rate(group, in_turn, group.first(in_turn), shape)
+    sequential = Sequential(dict(enumerate(group.members)))
+    row, requests = rate(group, sequential, group.first_requests(sequential), shape)
     note(key, "sequential, plain", row)
-    _every_way(key, group, wanted, kind="plain")
-    del group, wanted, in_turn
+    _every_strategy(key, group, requests, kind="plain")
+    del group, requests, sequential
     gc.collect()
     torch.cuda.empty_cache()
     group = group_of([make_member(task, DEVICE) for task in tasks])
-    _every_way(key, group, None, kind="fused")
+    _every_strategy(key, group, None, kind="fused")
 
 
-def _every_way(key: str, group: Group, wanted: Any, *, kind: str) -> None:
+def _every_strategy(key: str, group: MemberGroup, requests: Any, *, kind: str) -> None:
     began = time.perf_counter()
-    ways, not_tried = all_ways(dict(enumerate(group.members)))
-    print(f"  recorded in {time.perf_counter() - began:.1f} s; not tried: {not_tried}", flush=True)
-    for way in ways:
-        row, wanted = rate(group, way, wanted or group.first(way), SHAPES[key])
+    strategies, not_tried = all_strategies(dict(enumerate(group.members)))
+    print(f"  captured in {time.perf_counter() - began:.1f} s", flush=True)
+    if not_tried:
+        print(f"  batched weights not tried: {not_tried}", flush=True)
+    for strategy in strategies:
+        first = requests or group.first_requests(strategy)
+        row, requests = rate(group, strategy, first, SHAPES[key])
         torch.cuda.synchronize()
-        note(key, f"{way.name}, {kind}", row)
+        note(key, f"{strategy.name}, {kind}", row)
 
 
 def check() -> None:
@@ -117,7 +125,7 @@ def check() -> None:
     for precision, tolerance in TOLERANCE.items():
         tasks = make_tasks(SHAPES["32"], FOLDER, members=CHECKED_MEMBERS, precision=precision)
         for kind, made in KINDS[precision].items():
-            # Alone, the fused model records its gradients by itself.
+            # Alone, the engine captures the fused model's gradients by itself.
             own = (
                 tasks if kind == "plain" else [replace(task, process_members=()) for task in tasks]
             )
@@ -139,16 +147,16 @@ def _compare(
 ) -> None:
     group = group_of([made(make_member(task, DEVICE)) for task in tasks])
     first = [_flat(member) for member in group.members]
-    way = all_ways(dict(enumerate(group.members)))[0][number]
-    wanted = group.first(way)
+    strategy = all_strategies(dict(enumerate(group.members)))[0][number]
+    requests = group.first_requests(strategy)
     for _ in range(CHECKED_STEPS):
-        wanted = group.then(way.take(wanted), way)
+        requests = group.next_requests(strategy.step(requests), strategy)
     torch.cuda.synchronize()
     found = list(zip(first, map(_flat, group.members), strict=True))
     away = max(map(_distance, found, alone))
     same = sum(torch.equal(one[1], other[1]) for one, other in zip(found, alone, strict=True))
     verdict = "ok" if away <= limit else "FAILED"
-    name = f"{what}, {way.name}"
+    name = f"{what}, {strategy.name}"
     RESULTS.setdefault("check", {})[name] = {"distance": away, "limit": limit, "same_bits": same}
     print(
         f"  {name}: {away:.1e} of the way, {same} of {len(found)} bit by bit, at most {limit:.0e}: "
@@ -159,13 +167,12 @@ def _compare(
 
 def _alone(member: Member) -> Weights:
     """By itself, as it is, from the ordinary feed."""
-    before, training = _flat(member), train(member, prepare(member))
-    wanted = next(training)
+    before, steps = _flat(member), training_steps(member, prepare(member))
+    request = next(steps)
     for _ in range(CHECKED_STEPS):
-        assert not isinstance(wanted, int)
-        wanted = training.send(take_step(member, wanted))
+        request = steps.send(eager_step(member, request))
     after = _flat(member)
-    training.close()
+    steps.close()
     return before, after
 
 
@@ -206,10 +213,10 @@ def process(key: str, number: int) -> None:
     shape = SHAPES[key]
     task = make_tasks(shape, FOLDER, members=MEMBERS, precision="mixed-bf16")[number]
     group = group_of([plain(make_member(task, DEVICE))])
-    way = InTurn({0: group.members[0]})
-    wanted = group.first(way)
+    strategy = Sequential({0: group.members[0]})
+    requests = group.first_requests(strategy)
     for _ in range(3):
-        wanted = group.then(way.take(wanted), way)
+        requests = group.next_requests(strategy.step(requests), strategy)
     torch.cuda.synchronize()
     (FOLDER / f"ready-{number}").touch()
     while not (FOLDER / "go").exists():
@@ -217,7 +224,7 @@ def process(key: str, number: int) -> None:
     rounds, began = 0, time.perf_counter()
     most = shape.samples // shape.batch_size - 4
     while time.perf_counter() - began < SECONDS and rounds < most:
-        wanted = group.then(way.take(wanted), way)
+        requests = group.next_requests(strategy.step(requests), strategy)
         rounds += 1
     torch.cuda.synchronize()
     print(json.dumps(rounds * shape.batch_size / (time.perf_counter() - began)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ai500.report.charts import svg
 from ai500.report.charts.svg import Frame, Scale
-from ai500.train.learning_rate import planned, scaled_peak
+from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.workloads.image_classification import CLASSES
 
 PICTURE = Path(__file__).with_name("learning_rate.svg")
@@ -62,7 +62,7 @@ def drawn() -> str:
     ]
     for one in CURVES:
         hyper = dataclasses.replace(full, **one.settings)  # type: ignore[arg-type]
-        rate = planned(hyper, peak=peak, steps_per_epoch=STEPS_PER_EPOCH)
+        rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=STEPS_PER_EPOCH)
         steps = range(0, full.epochs * STEPS_PER_EPOCH, STEPS_PER_EPOCH // 4)
         points = frame.points((step / STEPS_PER_EPOCH, rate(step)) for step in steps)
         epoch, height = one.place

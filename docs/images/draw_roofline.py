@@ -25,13 +25,13 @@ def pictures() -> dict[str, str]:
     }
 
 
-def recorded(numbers: v2.Recorded, title: str) -> str:
+def recorded(numbers: v2.PublishedRoofline, title: str) -> str:
     """The roofs of one part of Fig. 9."""
     slopes = [Slope(name, rate) for name, rate in numbers.bandwidths.items()]
     return standalone(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
 
 
-def roofs(numbers: v2.Recorded, *, share: float) -> list[Roof]:
+def roofs(numbers: v2.PublishedRoofline, *, share: float) -> list[Roof]:
     """Its ceilings, of a share of its GPUs."""
     return [
         Roof(name.removesuffix(" (theoretical)"), flops * share, "theoretical" in name)

@@ -27,7 +27,7 @@ from tests.support.synthetic_site import (
     INKS,
     LISTS,
     PAGES,
-    PLACES,
+    STANDINGS,
     best,
     cells,
     rows,
@@ -79,7 +79,7 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
     page.goto(f"{root}/index.html")
     expected = best(FIRST)[:50]
     assert rows(page) == expected
-    assert cells(page, "Rank") == [f"{PLACES[one.id].place}" for one in expected]
+    assert cells(page, "Rank") == [f"{STANDINGS[one.id].rank}" for one in expected]
     assert cells(page, "VFLOPS") == [f"{human_si(one.vflops)}FLOPS" for one in expected]
     times = [human_seconds(one.time_to_quality_seconds) for one in expected]
     assert cells(page, "Time to quality") == times
@@ -143,7 +143,7 @@ def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
         if one.edition == "2026-05" and one.organization == "Test Centre"
     ]  # fmt: skip
     assert sorted(one.id for one in shown) == sorted(one.id for one in expected)
-    places = [PLACES[one.id].edition_place for one in shown]
+    places = [STANDINGS[one.id].edition_rank for one in shown]
     assert cells(page, "Rank") == [f"{place}" if place else "—" for place in places]
     known = [place for place in places if place]
     assert known == sorted(known)
@@ -301,7 +301,7 @@ def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> 
 
 
 def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> None:
-    one = next(one for one in ENTRIES if PLACES[one.id].place is None)
+    one = next(one for one in ENTRIES if STANDINGS[one.id].rank is None)
     page.goto(f"{root}/entries/{one.id}.html")
     assert "Not ranked by itself" in page.locator(".verdict").inner_text()
     assert page.locator("svg polyline.ensemble").count() == 1

@@ -88,4 +88,4 @@ def test_every_class_is_in_the_table_of_classes() -> None:
             target, members, trials = told[name, problem_class.name]
             assert target.split()[-1] == f"{problem_class.target_quality:g}"
             assert members == str(problem_class.ensemble_size)
-            assert trials == str(problem_class.least_runs)
+            assert trials == str(problem_class.required_runs)

@@ -133,7 +133,7 @@ def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
     images, labels = torch.randn(4, 16, 96, 144, device=DEVICE), _labels(4)
     for engine in engines:
         engine.warm_up(images, labels)
-    assert [engine.describe().get("recorded") for engine in engines] == [True, None]
+    assert [engine.describe().get("captured") for engine in engines] == [True, None]
     for seed in range(3):
         images = torch.randn(4, 16, 96, 144, device=DEVICE)
         losses, gradients = [], []

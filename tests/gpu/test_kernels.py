@@ -12,7 +12,6 @@ from benchmarks.gpu.kernel_checks import failures
 from ai500.parallel.cuda_graph import Graphed
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
-from ai500.parallel.engines.fast_path import WORKING
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
@@ -20,6 +19,7 @@ from ai500.train.precision.loss_scaling import LossScaling
 from ai500.workloads.kernels.fused import PRODUCT_TILE, FusedKernels, available, fused_kernels
 from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, make_fast
+from ai500.workloads.models.optimized_resnet import COMPUTE_DTYPES, use_fused_kernels
 from ai500.workloads.models.resnet import resnet50
 
 DEVICE = torch.device("cuda", 0)
@@ -74,7 +74,7 @@ def _gradients(model: torch.nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tile", [None, PRODUCT_TILE])
-@pytest.mark.parametrize("working", WORKING.values())
+@pytest.mark.parametrize("working", COMPUTE_DTYPES.values())
 def test_an_evaluation_is_as_near_to_float64_as_torchs(
     tile: Tile | None, working: torch.dtype
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_graph_trains_as_single_steps_do() -> None:
             optimizer.step()  # noqa: B023
             return loss.detach()
 
-        graphed, found = Graphed(step, calls_before=calls_before), []
+        graphed, found = Graphed(step, warm_up_calls=calls_before), []
         for number, batch in enumerate(batches):
             rate.fill_(0.01 / (1 + number))
             found.append(float(graphed(*batch)))
@@ -122,7 +122,7 @@ def test_a_graph_trains_as_single_steps_do() -> None:
     assert losses[3] == pytest.approx(losses[100], rel=0.02)
 
 
-@pytest.mark.parametrize("name, working", WORKING.items())
+@pytest.mark.parametrize("name, working", COMPUTE_DTYPES.items())
 def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
     name: str, working: torch.dtype
 ) -> None:
@@ -137,7 +137,7 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
         Setting(
             module=module, loss=F.cross_entropy, parallel=alone,
             mesh=make_mesh(alone, device=DEVICE), plan=None, input_shape=(16, 3, 64, 64),
-            device=DEVICE, numerics=numerics, collective=None,
+            device=DEVICE, numerics=numerics, collective=None, optimized=use_fused_kernels,
         )
     )  # fmt: skip
     assert isinstance(engine.module, FastResNet)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ai500.records import run_folder
-from ai500.roofline import timing
+from ai500.roofline import kernel_benchmarks
 from ai500.roofline.records import RooflineRecord, ceilings, memory_bandwidth, peak_of
 from tests.support.commands import Command
 
@@ -62,7 +62,7 @@ def test_short_calls_are_timed_without_the_host_that_launches_them() -> None:
     a, out = torch.randn(256, 256, device=device), torch.empty(256, 256, device=device)
     calls = itertools.repeat(lambda: torch.mm(a, a, out=out))
     with torch.inference_mode():
-        replayed = timing.timed(calls, device, seconds=0.2).sustained
+        replayed = kernel_benchmarks.time_calls(calls, device, seconds=0.2).sustained
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         for _ in range(1000):
@@ -70,4 +70,4 @@ def test_short_calls_are_timed_without_the_host_that_launches_them() -> None:
         last.record()
         torch.cuda.synchronize()
     assert sorted(replayed)[len(replayed) // 2] < first.elapsed_time(last) / 1e3 / 1000
-    assert len(replayed) >= timing.LEAST_SAMPLES
+    assert len(replayed) >= kernel_benchmarks.MIN_SAMPLES

@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.bagging.score import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.metrics.trials import mean_of_trials
-from ai500.operations.shipped import shipped, shipped_model
+from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import (
     BootstrapRecord,
@@ -53,7 +53,7 @@ CLASS = ProblemClass(
     ensemble_size=2,
     target_quality=0.8,
     penalty_exponent=5,
-    least_runs=3,
+    required_runs=3,
     input_shape=(3, 24, 24),
     stored_shape=(24, 24, 3),
     classes=10,
@@ -114,7 +114,7 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
         _write_trial(run, shape, plan, trial)
     told = list(events.read(run.events))
     trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
-    score = mean_of_trials(trials, least_runs=plan.definition.least_runs)
+    score = mean_of_trials(trials, required_runs=plan.definition.required_runs)
     run_folder.write(run.score, score)
     judgement = _judgement(run, plan, score)
     run_folder.write(run.findings, judgement.findings)
@@ -125,19 +125,18 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
 def official_shape() -> Shape:
     """A run of the real class `smoke` that no rule objects to."""
     definition = load_workload("image_classification").problem_classes["smoke"]
-    counted, model = (find("image_classification", "smoke") for find in (shipped, shipped_model))
+    counted = shipped_operations("image_classification", "smoke")
+    model = shipped_model("image_classification", "smoke")
     assert counted is not None
     assert model is not None
     return Shape(
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
-        trials=definition.least_runs,
+        trials=definition.required_runs,
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
         definition=definition,
-        operations=Operations(
-            "aiperf", counted.forward, counted.backward, counted.update, counted.parameters
-        ),
+        operations=counted,
         graph_sha256=model.graph_sha256,
     )
 
@@ -309,7 +308,7 @@ def _seed(trial: int) -> int:
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    drawn = described(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
     return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 

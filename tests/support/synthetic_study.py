@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500.automl.search_score import mean_of_searches
+from ai500.automl.score import mean_of_searches
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.source import source_sha256
@@ -16,10 +16,10 @@ from ai500.records import Improvement, Score, TrainRecord, TrialSearchScore, run
 from ai500.records.precision import PRECISIONS
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import collect
-from ai500.study.definition import Choices
+from ai500.study.definition import StudyOptions
 from ai500.study.folder import StudyFolder, finished_runs
-from ai500.study.planning import Prepared, prepare
-from ai500.study.records import MemberTime, Missing, PlannedPoint, PointResult, StudyResult
+from ai500.study.planning import PreparedStudy, prepare
+from ai500.study.records import MemberTime, MissingPoint, PlannedPoint, PointResult, StudyResult
 from ai500.study.studies import STUDIES
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
@@ -132,7 +132,7 @@ def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyR
     """A whole study; `doubted`: on a machine too small for a claim about speed."""
     points = points_of(study, base)
     if doubted:
-        points = [replace(one, doubts=(DOUBT,)) for one in points]
+        points = [replace(one, timing_issues=(DOUBT,)) for one in points]
     return StudyResult(
         format=1,
         study=study,
@@ -142,7 +142,7 @@ def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyR
         hardware="8 × an accelerator of a host",
         measured_at="2026-11-15",
         points=tuple(points),
-        missing=(Missing("fp4", "fp4", "no such arithmetic here", failed=False),),
+        missing=(MissingPoint("fp4", "fp4", "no such arithmetic here", failed=False),),
     )
 
 
@@ -156,16 +156,16 @@ def prepared(
     study: str,
     folder: Path,
     *,
-    choices: Choices | None = None,
+    choices: StudyOptions | None = None,
     only: list[str] | None = None,
     runs: Path | None = None,
     **extra: Any,
-) -> Prepared:
+) -> PreparedStudy:
     """A study in `folder`/study; `runs`: where finished ones are looked for."""
     return prepare(
         STUDIES[study],
         configured(**extra),
-        choices or Choices(),
+        choices or StudyOptions(),
         only=only or [],
         folder=StudyFolder(folder / "study"),
         finished=finished_runs([runs] if runs else []),
@@ -201,7 +201,7 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
         for operations, error in steps
     )
     search = TrialSearchScore(
-        at_seconds=10.0, least_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
+        at_seconds=10.0, min_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
         regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
         tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
         operations_to_target=None, improvements=found,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500.automl.history import FILE, History, Model
+from ai500.automl.history import HISTORY_FILE, History, Model
 from ai500.automl.morphism import Weights
 from ai500.automl.training import model_task
 from ai500.automl.worker import network
@@ -15,7 +15,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.train.loop import epochs
+from ai500.train.loop import train
 from ai500.train.member import build_member, open_splits
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
@@ -71,9 +71,8 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
         )
         member.folder.checkpoint = folder / f"{start.model}-{number}.pt"
         member.folder.progress = folder / "progress.json"
-        for done in epochs(member):
-            if done == len(model.epochs):
-                break
+        member.on_epoch = len(model.epochs).__eq__
+        train(member)
         weights = {name: value.clone() for name, value in member.engine.module.state_dict().items()}
         best = min(best, *told.errors)
     return best
@@ -85,7 +84,7 @@ def searched(run: Path, start: Start, *, seed: int) -> None:
         "run", "--workload", "automl", "--out", run, "--set", f"run.seed={seed}",
         "--set", "data.stage=false", "--set", "automl.minutes=60",
     )  # fmt: skip
-    history = RunFolder(run).trial(1).member(0).path / FILE
+    history = RunFolder(run).trial(1).member(0).path / HISTORY_FILE
     last = f"000-{MODELS:04d}"
     wait_for(history, "ended", timeout=500, where=lambda e: e["entry"]["model"] == last)
     command.interrupt()
@@ -102,7 +101,7 @@ def test_the_best_model_beats_the_initial_one_at_equal_epochs(
     run = tmp_path / "run"
     searched(run, start, seed=seed)
     history = History(RunFolder(run).trial(1).path / "members")
-    history.look()
+    history.refresh()
     whole = [model for model in history.models.values() if model.ended is not None]
     best = max(whole, key=lambda model: (model.accuracy or 0.0, model.id))
     line = lineage(history, best)

@@ -285,5 +285,5 @@ def test_control_c_while_data_is_made_says_how_to_go_on(start: Start, tmp_path: 
         time.sleep(0.05)
     command.interrupt()
     assert command.wait() == 130
-    assert "goes on where it stopped" in command.err
+    assert "run the same command again" in command.err
     assert not (store / "manifest.json").exists()

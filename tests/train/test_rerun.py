@@ -9,7 +9,7 @@ import pytest
 
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
-from tests.support.submitted import WISH, packed, small_run
+from tests.support.submitted import OPTIONS, packed, small_run
 
 ONE_MEMBER = """workload = "image_classification"
 problem_class = "smoke"
@@ -88,7 +88,7 @@ def test_smoke_from_run_to_replication(start: Start, tmp_path: Path) -> None:
     words = (
         ("run", "--runs", "valid", "--out", run, *ONE_WAVE),
         ("check", run, "--level", "hardware"),
-        ("submit", run, "--level", "hardware", "--out", file, "--name", WISH.name),
+        ("submit", run, "--level", "hardware", "--out", file, "--name", OPTIONS.name),
         ("check", file),
         ("verify", file),
     )

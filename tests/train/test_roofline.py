@@ -16,7 +16,7 @@ from ai500.inventory import machine as system
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline.model import WIRE_BYTES
-from ai500.roofline.place_run import place
+from ai500.roofline.place_run import place_run
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import on_grid
 from tests.support.commands import SOURCE, Command
@@ -106,9 +106,9 @@ def machine(*, links: bool = True, cpu: str | None = None) -> RooflineRecord:
 
 
 def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
-    placement = place(RunFolder.open(run_of_two), machine())
+    placement = place_run(RunFolder.open(run_of_two), machine())
     assert placement.convention == "matmul"
-    assert placement.bytes == "counted"
+    assert placement.traffic_source == "counted"
     assert placement.warnings == ()
     (member,) = placement.placed
     (link,) = member.links
@@ -123,14 +123,14 @@ def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
     assert (member.bound, member.limit) == ("communication", "links inside a node")
     first = {advice.change: advice for advice in member.advice}
     assert "FP16 compression" not in first
-    assert first["INT8 compression"].at_most == pytest.approx(2, rel=0.01)
+    assert first["INT8 compression"].gain_at_roof == pytest.approx(2, rel=0.01)
     assert first["INT8 compression"].text.endswith("communication still bounds, at most 1.99×")
-    assert first["training in mixed-bf16"].at_most == 1
+    assert first["training in mixed-bf16"].gain_at_roof == 1
 
 
 def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> None:
     plan = run_folder.read(Plan, RunFolder(run_of_two).plan)
-    (link,) = place(RunFolder.open(run_of_two), machine()).placed[0].links
+    (link,) = place_run(RunFolder.open(run_of_two), machine()).placed[0].links
     assert link.coi is not None
     per_image = 14065152 + 27632640  # smoke, by the convention matmul
     assert link.bytes_per_step == pytest.approx(2 * 2 * 78172, rel=0.02)
@@ -139,14 +139,14 @@ def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> 
 
 
 def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Path) -> None:
-    placement = place(RunFolder.open(run_of_two), machine(links=False, cpu="another CPU"))
+    placement = place_run(RunFolder.open(run_of_two), machine(links=False, cpu="another CPU"))
     another, unmeasured = placement.warnings
-    assert "another machine's" in another
-    assert "not measured them" in unmeasured
+    assert "of another machine" in another
+    assert "were not measured" in unmeasured
     member = placement.placed[0]
     assert member.bound == "not known"
     told = {advice.change: advice for advice in member.advice}
-    assert told["INT8 compression"].at_most is None
+    assert told["INT8 compression"].gain_at_roof is None
     assert "gain unknown" in told["training in mixed-bf16"].text
 
 
@@ -170,8 +170,8 @@ def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: P
 
 
 def test_one_rank_sends_nothing(finished_run: Path) -> None:
-    placement = place(RunFolder.open(finished_run), machine())
-    assert placement.bytes == "none"
+    placement = place_run(RunFolder.open(finished_run), machine())
+    assert placement.traffic_source == "none"
     member, ensemble = placement.placed
     assert member.links == ensemble.links == ()
     assert member.bound == "computation"

@@ -48,7 +48,7 @@ def test_a_study_goes_on_where_it_was_stopped(
     wait_for(runs[0] / "events.jsonl", "epoch")
     stopped.interrupt()
     assert stopped.wait() == 130
-    assert "The same command goes on" in stopped.err
+    assert "The same command continues" in stopped.err
     assert not (runs[1] / "run.json").exists()
 
     again = start(*words)
@@ -64,8 +64,8 @@ def test_a_study_goes_on_where_it_was_stopped(
         pytest.approx(score["flops"]) for score in scores
     ]
     result = json.loads((folder / "result.json").read_text())
-    assert any("interrupted" in doubt for doubt in result["points"][0]["doubts"])
-    assert "it was interrupted and went on" in (folder / "report.html").read_text()
+    assert any("interrupted" in issue for issue in result["points"][0]["timing_issues"])
+    assert "it was interrupted and resumed" in (folder / "report.html").read_text()
 
     # Another study finds a point done here; nothing is left to do, and nothing is touched.
     other = told(start("study", "tradeoff", "--data", tiny_store, *settings, "--dry-run", "--json"))

@@ -1,4 +1,4 @@
-"""A workload of one's own: at which temperature was this magnet? Spins of the 2D Ising model."""
+"""A workload of one's own: the temperature of a magnet from its spins (2D Ising model)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ai500.api import Samples
 
 TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)
-"""In units of J/k: ordered, nearly, the critical point, and beyond it."""
+"""In units of J/k: ordered, nearly ordered, critical, disordered."""
 SIDE = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Spins(GeneratedImages):
-    """Metropolis sampling; a picture depends on its number alone, however they are chunked."""
+    """Metropolis sampling; an image depends on its number alone."""
 
     seed: int = 1
     sweeps: int = 40
@@ -32,11 +32,11 @@ class Spins(GeneratedImages):
     def draw(
         self, split: str, first: int, last: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Pictures first … last − 1 of a split, and the number of their temperature."""
+        """Return images first … last − 1 of a split, and the numbers of their temperatures."""
         labels = np.arange(first, last) % len(TEMPERATURES)
         words = np.stack([self._words(split, number) for number in range(first, last)])
         spins = np.ones((last - first, SIDE, SIDE), np.int8)  # cold: all up
-        # To turn a spin against the sum s of its neighbours costs 2s, and is as likely as this.
+        # Flipping a spin against the sum s of its neighbours costs 2s: Metropolis acceptance.
         chances = [[math.exp(min(0, -2 * s / t)) for s in range(-4, 5)] for t in TEMPERATURES]
         limits = (2**32 * np.array(chances)).astype(np.uint64)[labels]
         black = np.indices((SIDE, SIDE)).sum(axis=0) % 2 == 0
@@ -50,7 +50,7 @@ class Spins(GeneratedImages):
         return ((spins[..., None] + 1) * 127).astype(np.uint8), labels.astype(np.int64)
 
     def _words(self, split: str, number: int) -> NDArray[np.uint64]:
-        """Raw words of Philox, which NumPy keeps the same from version to version."""
+        """Return raw words of Philox, which NumPy keeps stable between versions."""
         generator = np.random.Philox(key=[self.seed, 2 * number + (split == "train")])
         return generator.random_raw(self.sweeps * SIDE * SIDE).reshape(self.sweeps, -1)
 
@@ -60,7 +60,7 @@ SMOKE = ProblemClass(
     ensemble_size=2,
     target_quality=0.84,
     penalty_exponent=5,
-    least_runs=3,
+    required_runs=3,
     input_shape=(1, SIDE, SIDE),
     stored_shape=(SIDE, SIDE, 1),
     classes=len(TEMPERATURES),
@@ -94,7 +94,7 @@ class IsingPhases:
     problem_classes: Mapping[str, ProblemClass] = {"smoke": SMOKE}
     draws_per_image = 1
 
-    def source(self, problem_class: ProblemClass) -> Spins:
+    def data_source(self, problem_class: ProblemClass) -> Spins:
         return Spins()
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
@@ -107,14 +107,14 @@ class IsingPhases:
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32, problem_class.classes))
 
     def parallel_plan(self, problem_class: ProblemClass) -> None:
-        """None: data parallelism is enough for a model this small."""
+        """Return None: data parallelism is enough for a model this small."""
 
     def train_inputs(
         self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
     ) -> tuple[Tensor, Tensor]:
         inputs = self.evaluation_inputs(problem_class, images)
         up = (draws[:, :1, None, None] < 0.5).to(inputs.dtype) * 2 - 1
-        return inputs * up, labels  # a magnet turned over is as warm as before
+        return inputs * up, labels  # energy does not depend on the sign of all spins
 
     def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
         return model(inputs)
@@ -141,7 +141,7 @@ class IsingPhases:
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
     ) -> None:
-        """None: the accuracy says it all."""
+        """Return None: the report shows no pictures."""
 
 
 WORKLOAD = IsingPhases()

@@ -131,7 +131,7 @@ class Run:
     @property
     def score(self) -> Score:
         """The run's score, recomputed from its events."""
-        return scoring.computed(self._folder)[2]
+        return scoring.score_from_events(self._folder)[2]
 
     @property
     def trials(self) -> tuple[Any, ...]:

@@ -16,21 +16,20 @@ import torch
 
 from ai500.automl.counting import count_architecture
 from ai500.automl.history import Candidate, Ended, History, Model
-from ai500.automl.memory import OUT_OF_MEMORY, of_memory
-from ai500.automl.morphism import Move, Weights, apply, moves
-from ai500.automl.selection import drawn_parents
-from ai500.automl.tuning import Proposed, first_proposal, propose
+from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
+from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
+from ai500.automl.selection import draw_parents
+from ai500.automl.tuning import Proposal, default_proposal, propose
 from ai500.automl.weights import WeightStore, expected_weights
-from ai500.automl.widening import UnwidenableError
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.records import Operations, Search, Task
 from ai500.workloads.models.architecture import Architecture, initial_architecture
 from ai500.workloads.models.architecture_network import Network
 
-DRAWS = 24
+MAX_DRAWS = 24
 """Of morphisms from one parent, before another parent is drawn."""
-BESIDES = ("nothing", "wider", "kernel", "skip_add", "skip_concat")
+SECOND_MOVES = ("nothing", "wider", "kernel", "skip_add", "skip_concat")
 """Each step adds a block (AIPerf §IV-A) and does, drawn evenly, one of these to the result."""
 
 
@@ -101,7 +100,7 @@ class Candidates:
         `training`: the worker's own model that still trains may be its parent, and then brings its
         weights later. Without it the child has weights.
         """
-        self._history.look()
+        self._history.refresh()
         search, seed = self._search, self._seed(number)
         random = np.random.default_rng(seed)
         known = list(self._history.models.values())
@@ -118,7 +117,7 @@ class Candidates:
             raise NoParentError(f"worker {self._task.member}: no model can have children yet.")
         raise SearchSpaceError(
             f"worker {self._task.member} found no new model for its round {number}: none of "
-            f"{DRAWS} morphisms drawn from each model that is kept is new and has at most "
+            f"{MAX_DRAWS} morphisms drawn from each model that is kept is new and has at most "
             f"automl.max_growth = {search.max_growth:g} times the initial model's operations. "
             "Set a larger automl.max_growth, or more automl.kernel_sizes."
         )
@@ -133,7 +132,7 @@ class Candidates:
         return dataclasses.replace(prepared, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
-        """Counted from its layers, each architecture once."""
+        """WorkCounter from its layers, each architecture once."""
         digest = architecture.digest
         if digest not in self._counted:
             self._counted[digest] = count_architecture(
@@ -151,11 +150,11 @@ class Candidates:
         """Of a step's batch: one for each accelerator and pass before the update."""
         return self._task.parallel_degree * self._task.hyperparameters.accumulation
 
-    def _proposed(self, known: Sequence[Model], number: int) -> Proposed:
+    def _proposed(self, known: Sequence[Model], number: int) -> Proposal:
         """The hyper-parameters of a round: the class's own, later TPE's."""
         search = self._search
         if not search.tunes(number):
-            return first_proposal(search, batch_size=self._task.hyperparameters.batch_size)
+            return default_proposal(search, batch_size=self._task.hyperparameters.batch_size)
         return propose(known, search=search, parts=self._parts, seed=self._seed(number))
 
     def _parents(
@@ -167,7 +166,7 @@ class Candidates:
         training: str | None,
     ) -> Iterator[tuple[Model, Weights | None]]:
         """Drawn from the ranked history; before any model was judged: the one in training."""
-        drawn = drawn_parents(
+        drawn = draw_parents(
             known,
             by_prediction=not self._search.tunes(number),
             best=self._search.kept_models,
@@ -194,14 +193,14 @@ class Candidates:
         return self._store.load(ended.weights, parent.architecture)
 
     def _child(
-        self, parent: Model, proposed: Proposed, *, random: np.random.Generator, number: int
+        self, parent: Model, proposed: Proposal, *, random: np.random.Generator, number: int
     ) -> tuple[Candidate, tuple[Move, ...]] | None:
         """The first of some drawn children that is new and not too large."""
         tried = {one.candidate.digest for one in list(self._history.models.values())}
         most = self._search.max_growth * self.operations(self.initial).forward_per_image
         shape = Shape.of(parent.architecture)
-        for _ in range(DRAWS):
-            steps = drawn_moves(shape, kernel=proposed.kernel, random=random)
+        for _ in range(MAX_DRAWS):
+            steps = draw_moves(shape, kernel=proposed.kernel, random=random)
             if steps is None:
                 return None
             child = shape.after(steps)
@@ -218,7 +217,7 @@ class Candidates:
         architecture: Architecture,
         parent: Model | None,
         steps: Sequence[Move],
-        proposed: Proposed,
+        proposed: Proposal,
         *,
         number: int,
     ) -> Candidate:
@@ -237,7 +236,7 @@ class Candidates:
             operations=self.operations(architecture),
             steps_per_epoch=task.definition.train_samples // images,
             validation_images=task.definition.validation_samples,
-            epochs=self._search.epochs_of(number, most=task.hyperparameters.epochs),
+            epochs=self._search.epochs_of(number, epochs=task.hyperparameters.epochs),
         )
 
 
@@ -247,7 +246,7 @@ def _memory_for(candidate: Candidate) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not of_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise TooLargeError(candidate) from error
 
@@ -271,12 +270,12 @@ class Shape:
         for move in steps:
             try:
                 architecture, weights = apply(architecture, weights, move, generator=generator)
-            except UnwidenableError:
+            except WideningError:
                 return None
         return architecture
 
 
-def drawn_moves(
+def draw_moves(
     shape: Shape, *, kernel: int, random: np.random.Generator
 ) -> tuple[Move, ...] | None:
     """A block behind a drawn ReLU, and what is drawn besides; None: there is no ReLU."""
@@ -284,7 +283,7 @@ def drawn_moves(
     if not relus:
         return None
     block = Move("deeper", relus[int(random.integers(len(relus)))], size=kernel)
-    besides = BESIDES[int(random.integers(len(BESIDES)))]
+    besides = SECOND_MOVES[int(random.integers(len(SECOND_MOVES)))]
     grown = shape.after((block,))
     assert grown is not None  # a block can be added behind every ReLU
     others = list(moves(grown, kinds=(besides,)))

@@ -25,12 +25,13 @@ from ai500.automl.history import (
     History,
     Line,
     Model,
-    Present,
+    Presence,
     State,
     Writer,
+    number_of,
+    resume_state,
 )
 from ai500.automl.morphism import Weights
-from ai500.automl.resume_state import number_of, past_of
 from ai500.automl.selection import kept
 from ai500.automl.weights import WeightStore
 from ai500.core.errors import AI500Error, DataError
@@ -38,9 +39,9 @@ from ai500.core.events import EventLog
 from ai500.records import Task
 from ai500.train import checkpoint
 
-MOST_BEGINNINGS = 3
+MAX_INITIAL_LOSSES = 3
 """A worker whose initial model was lost so often, with nothing trained by anybody, gives up."""
-UNREADABLE_TOLD = 10
+MAX_UNREADABLE_LOGGED = 10
 """Lines that the worker's own log names; the score counts all."""
 
 
@@ -51,13 +52,13 @@ class SharedHistory(History):
         super().__init__(members)
         self._looking = threading.Lock()
 
-    def look(self) -> list[Line]:
+    def refresh(self) -> list[Line]:
         """One at a time: a line is taken in once."""
         with self._looking:
-            return super().look()
+            return super().refresh()
 
 
-class Head:
+class Coordinator:
     """The worker's memory and its plans."""
 
     def __init__(self, task: Task, log: EventLog) -> None:
@@ -65,7 +66,7 @@ class Head:
         folder = Path(task.folder)
         self.log = log
         self.history = SharedHistory(folder.parent)
-        self.past = past_of(self.history.look(), worker=task.member)
+        self.past = resume_state(self.history.refresh(), worker=task.member)
         self.seconds_left = max(0.0, task.search.minutes * 60 - self.past.seconds)
         self._task, self._folder = task, folder
         self._writer = Writer(folder, worker=task.member, attempt=self.past.attempts + 1)
@@ -89,7 +90,7 @@ class Head:
 
     def begin(self) -> None:
         """The first batch of this attempt: from here on the time counts."""
-        self.write(Present("begin"))
+        self.write(Presence("begin"))
         self.log.emit(
             "resumed" if self.past.begun else "first_batch", search_seconds=self.seconds_left
         )
@@ -111,7 +112,7 @@ class Head:
         self._tell_unreadable()
         self._current = prepared.candidate.model
         self.write(prepared.candidate)
-        self.history.look()
+        self.history.refresh()
         return prepared
 
     def look_ahead(self) -> None:
@@ -126,7 +127,7 @@ class Head:
 
     def ended(self, candidate: Candidate, state: State, reason: str, weights: Weights) -> None:
         """A model is done with; its weights, where it was judged, are kept for its children."""
-        self.history.look()
+        self.history.refresh()
         judged = bool(self.history.models[candidate.model].epochs) and state != "lost"
         self._last = (candidate.model, weights if judged else None)
         if self._put_away is not None:
@@ -142,10 +143,10 @@ class Head:
             self._put_away.result()
         for model, _ in self._unended():
             self._end(Ended(model, "out_of_time", self._store.saved(model), reason))
-        self.write(Present("end", reason))
-        self.history.look()
+        self.write(Presence("end", reason))
+        self.history.refresh()
         lines = self.history.unreadable
-        for unreadable in lines[:UNREADABLE_TOLD]:
+        for unreadable in lines[:MAX_UNREADABLE_LOGGED]:
             self.log.emit("history_unreadable", line=str(unreadable), lines=len(lines))
 
     @property
@@ -166,14 +167,14 @@ class Head:
         """The last model of an earlier attempt, if it can go on; what can't is lost."""
         for model, candidate in self._unended():
             newest = candidate.round == self._newest
-            if newest and not self.past.hopeless(model):
+            if newest and not self.past.failed_repeatedly(model):
                 if self._whole(self.checkpoint(model)):
                     return self._candidates.again(candidate)
                 if candidate.round == 1:
                     return self._candidates.first()
             if (weights := self._store.saved(model)) is not None:
                 self._end(Ended(model, "trained", weights, "told by a later attempt"))
-            elif newest and self.past.hopeless(model):
+            elif newest and self.past.failed_repeatedly(model):
                 self._end(Ended(model, "lost", None, "its worker died of it again and again"))
             else:
                 self._end(Ended(model, "lost", None, "its worker left no checkpoint of it"))
@@ -224,7 +225,7 @@ class Head:
                 self.write(error.candidate)
                 self._end(Ended(error.candidate.model, "lost", None, str(error)))
                 self.log.emit("out_of_memory", model=error.candidate.model, reason=str(error))
-                self.history.look()
+                self.history.refresh()
 
     def _next(self) -> Prepared:
         """As prepared while the last model trained; a first one, or one after a restart, now.
@@ -254,7 +255,7 @@ class Head:
         for one in self._ahead:
             one.cancel()
         self._ahead.clear()
-        self.history.look()
+        self.history.refresh()
         tried = {model.candidate.digest for model in self._models()}
         if not found or found[0].candidate.digest in tried:
             return None  # another worker took the same one up meanwhile
@@ -270,7 +271,7 @@ class Head:
         """The initial model under a new name, where nobody has a model that can have children."""
         mine = [one for one in self._models() if one.worker == self._task.member]
         lost = [one for one in mine if one.state == "lost" and one.candidate.parent is None]
-        if len(lost) >= MOST_BEGINNINGS:
+        if len(lost) >= MAX_INITIAL_LOSSES:
             why = lost[-1].ended.reason if lost[-1].ended is not None else ""
             raise AI500Error(
                 f"worker {self._task.member}: the initial model could not be trained in "
@@ -285,7 +286,7 @@ class Head:
         """In the other thread: weights first, so that whoever reads the line finds them."""
         path = None if weights is None else self._store.save(candidate.model, weights)
         self._end(Ended(candidate.model, state, path, reason))
-        self.history.look()
+        self.history.refresh()
         models = self._models()
         mine = [model for model in models if model.worker == self._task.member]
         best = max(mine, key=lambda model: (model.accuracy or 0.0, model.id))

@@ -21,13 +21,7 @@ def count_architecture(
     """Of one image and one optimizer step, softmax included as AIPerf Table I has it."""
     traced = with_loss(trace_of(architecture, input_shape=input_shape), "softmax")
     count = count_trace(traced, convention=convention)
-    return Operations(
-        convention=convention,
-        forward_per_image=count.forward_per_image,
-        backward_per_image=count.backward_per_image,
-        update_per_step=count.update,
-        parameters=count.parameters,
-    )
+    return count.as_record()
 
 
 def trace_of(architecture: Architecture, *, input_shape: tuple[int, ...]) -> Trace:

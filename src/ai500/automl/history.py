@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -26,7 +26,7 @@ from ai500.core.schema import option
 from ai500.records import Operations
 from ai500.workloads.models.architecture import Architecture, Layer
 
-FILE = "history.jsonl"
+HISTORY_FILE = "history.jsonl"
 Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
 EXHAUSTED = "the search space is exhausted"
@@ -93,16 +93,16 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class Presence:
     """A worker came or went: the time between counts as the search's."""
 
     what: Literal["begin", "end"]
     reason: str = ""
 
 
-Entry: TypeAlias = Candidate | Work | Epoch | Ended | Present
+Entry: TypeAlias = Candidate | Work | Epoch | Ended | Presence
 KINDS: dict[str, type[Entry]] = {
-    "candidate": Candidate, "work": Work, "epoch": Epoch, "ended": Ended, "worker": Present,
+    "candidate": Candidate, "work": Work, "epoch": Epoch, "ended": Ended, "worker": Presence,
 }  # fmt: skip
 NAMES = {kind: name for name, kind in KINDS.items()}
 
@@ -126,14 +126,14 @@ class Unreadable:
     why: str
 
     def __str__(self) -> str:
-        return f"worker {self.worker}: line {self.line} of {FILE} is skipped: {self.why}"
+        return f"worker {self.worker}: line {self.line} of {HISTORY_FILE} is skipped: {self.why}"
 
 
 class Writer:
     """One worker's history; whoever dies in the middle of a line spoils that line alone."""
 
     def __init__(self, folder: Path, *, worker: int, attempt: int) -> None:
-        self._log = EventLog(folder / FILE, worker=worker, attempt=attempt)
+        self._log = EventLog(folder / HISTORY_FILE, worker=worker, attempt=attempt)
 
     def write(self, entry: Entry) -> None:
         """Append it durably; the line's time is now."""
@@ -176,7 +176,7 @@ class Reader:
         """What is told of a model that nobody described can't be counted."""
         if isinstance(entry, Candidate):
             self._models.add(entry.model)
-        elif not isinstance(entry, Present) and entry.model not in self._models:
+        elif not isinstance(entry, Presence) and entry.model not in self._models:
             self.orphans.add(entry.model)
             raise schema.SchemaError("model", f"{entry.model[:20]!r} was not taken up before")
 
@@ -253,9 +253,9 @@ class History:
         self._readers: dict[Path, Reader] = {}
         self.models: dict[str, Model] = {}
 
-    def look(self) -> list[Line]:
+    def refresh(self) -> list[Line]:
         """Take in what was appended since, also by workers that came late."""
-        for path in sorted(self._members.glob(f"*/{FILE}")):
+        for path in sorted(self._members.glob(f"*/{HISTORY_FILE}")):
             if path not in self._readers and path.parent.name.isdecimal():
                 self._readers[path] = Reader(path)
         fresh = [line for reader in self._readers.values() for line in reader.new()]
@@ -284,3 +284,63 @@ class History:
                 model.epochs[entry.epoch] = entry
             elif model.worker == line.worker and isinstance(entry, Ended):
                 model.ended = entry
+
+
+MAX_STARTS = 3
+"""A model that was taken up so often without a step's work is given up."""
+
+
+@dataclass
+class ResumeState:
+    """Of one worker, in all its attempts."""
+
+    attempts: int = 0
+    """How often it was started: the history's own number, a requeued job keeps its old one."""
+    begun: bool = False
+    """Whether any attempt came to its first batch."""
+    rounds: int = 0
+    """The last one that has a name: a name is never given twice."""
+    seconds: float = 0.0
+    """That it has searched: from each attempt's first batch to the last thing it told."""
+    open: dict[str, Candidate] = field(default_factory=dict)
+    """Models that were taken up and have not ended, in their order."""
+    starts: dict[str, int] = field(default_factory=dict)
+    """How often each was taken up since it last did some work."""
+
+    def failed_repeatedly(self, model: str) -> bool:
+        """Whether it kills whoever takes it up."""
+        return self.starts.get(model, 0) >= MAX_STARTS
+
+
+def number_of(model: str, *, worker: int) -> int:
+    """The round in the name of a worker's model; 0: it is no such name."""
+    first, _, number = model.partition("-")
+    return int(number) if first == f"{worker:03d}" and number.isdecimal() else 0
+
+
+def resume_state(lines: Iterable[Line], *, worker: int) -> ResumeState:
+    """From all that the worker told before."""
+    past, begun = ResumeState(), None
+    for line in lines:
+        if line.worker != worker:
+            continue
+        entry, now = line.entry, float(line.event["monotonic"])
+        if line.attempt != past.attempts:  # a killed attempt told no end: nothing counts until now
+            past.attempts, begun = line.attempt, None
+        if isinstance(entry, Presence) and entry.what == "begin":
+            past.begun = True
+            begun = now  # each attempt has a clock of its own: only differences count
+        if begun is not None:
+            past.seconds += max(0.0, now - begun)
+            begun = now
+        if isinstance(entry, Presence) and entry.what == "end":
+            begun = None
+        elif isinstance(entry, Candidate):
+            past.rounds = max(past.rounds, entry.round)
+            past.open.setdefault(entry.model, entry)
+            past.starts[entry.model] = past.starts.get(entry.model, 0) + 1
+        elif isinstance(entry, Work):
+            past.starts[entry.model] = 0
+        elif isinstance(entry, Ended):
+            past.open.pop(entry.model, None)
+    return past

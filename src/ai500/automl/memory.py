@@ -10,7 +10,7 @@ _SAID = ("out of memory", "can't allocate memory", "not enough memory", "alloc_f
 """By the allocators of the accelerators and of the CPU, and by cuBLAS and cuDNN."""
 
 
-def of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether it says so; torch has an exception of its own only for its accelerators' caches."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Work
-from ai500.automl.search_score import Counted, operations_of_one
+from ai500.automl.score import WorkCounter, operations_per_unit
+from ai500.bagging.member_views import MemberView
 
 
 @dataclass
@@ -25,19 +27,24 @@ class WorkerView:
     """Operations since its first batch / time, by its own clock; None: none yet."""
 
 
-class Watch:
+def worker_view(view: MemberView) -> WorkerView | None:
+    """Return a worker's part of its view; None: it is no worker of a search, or not begun."""
+    return view.details if isinstance(view.details, WorkerView) else None
+
+
+class ProgressReader:
     """Follows the histories of a trial."""
 
     def __init__(self, members: Path) -> None:
         self._history = History(members)
-        self._counted = Counted()
+        self._counted = WorkCounter()
         self._operations: dict[int, int] = {}
         self._first: dict[int, float] = {}
         self.workers: dict[int, WorkerView] = {}
 
-    def look(self) -> dict[int, WorkerView]:
+    def refresh(self) -> Mapping[int, WorkerView]:
         """Every worker that has told anything."""
-        for line in self._history.look():
+        for line in self._history.refresh():
             self._take(line, self.workers.setdefault(line.worker, WorkerView()))
         return self.workers
 
@@ -57,7 +64,7 @@ class Watch:
     def _count(self, work: Work, worker: int, *, now: float) -> None:
         candidate = self._history.models[work.model].candidate
         fresh = self._counted.new(work, candidate)
-        done = self._operations.get(worker, 0) + fresh * operations_of_one(candidate, work.phase)
+        done = self._operations.get(worker, 0) + fresh * operations_per_unit(candidate, work.phase)
         first = self._first.setdefault(worker, now - work.seconds)
         self._operations[worker] = done
         self.workers[worker].flops = done / (now - first) if now > first else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Present, Work
+from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Presence, Work
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
 from ai500.records.run_folder import RunFolder
@@ -37,7 +37,7 @@ class SearchEvidence:
 def read_search_evidence(run: RunFolder, trial: int) -> SearchEvidence:
     """Read the histories of a trial's workers."""
     history = History(run.trial(trial).members)
-    return SearchEvidence(history, history.look())
+    return SearchEvidence(history, history.refresh())
 
 
 def search_evidence(trial: TrialEvidence) -> SearchEvidence | None:
@@ -96,8 +96,8 @@ def least_time(evidence: Evidence) -> Iterator[Observation]:
     for trial in evidence.score.trials:
         # Clocks of several hosts are known to so much.
         longest = trial.seconds + (trial.clock_uncertainty_seconds or 0.0)
-        if trial.search is not None and longest < trial.search.least_seconds:
-            least, took = human_seconds(trial.search.least_seconds), human_seconds(trial.seconds)
+        if trial.search is not None and longest < trial.search.min_seconds:
+            least, took = human_seconds(trial.search.min_seconds), human_seconds(trial.seconds)
             yield Observation(
                 f"trial {trial.trial} searched for {took}, the least time of the class is {least}",
                 advice=_how_to_search_longer(evidence, trial.trial),
@@ -113,7 +113,7 @@ def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
         if one.trial == trial and (search := search_evidence(one)) is not None
         for line in search.lines
     ]
-    if any(isinstance(one.entry, Present) and one.entry.reason == EXHAUSTED for one in lines):
+    if any(isinstance(one.entry, Presence) and one.entry.reason == EXHAUSTED for one in lines):
         return "Workers found no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ai500.automl.history import History, Model
-from ai500.automl.search_score import Chunk, Search, idle
-from ai500.automl.trial_score import clocked, spans
+from ai500.automl.score import Chunk, SearchTimeline, idle, spans, timed_search
 from ai500.core.units import human_seconds, human_si, si_prefix
 from ai500.records import Score, SearchScore, TrialSearchScore
 from ai500.report.charts import svg
@@ -50,7 +49,7 @@ class SearchData:
     """A run's records, with the shown trial's search and the figures of its score."""
 
     run: RunData
-    search: Search
+    search: SearchTimeline
     history: History
     score: SearchScore
     """Figures of the run."""
@@ -62,7 +61,7 @@ def read_search_data(run: RunData) -> SearchData:
     """Read the workers' histories of the shown trial."""
     score, trial = run.score.search, run.shown.search
     assert score is not None and trial is not None  # records of a run whose plan is a search
-    timed = clocked(History(run.trial_folder.members), run.events)
+    timed = timed_search(History(run.trial_folder.members), run.events)
     return SearchData(run, timed.search, timed.history, score, trial)
 
 
@@ -89,7 +88,7 @@ def sentences(data: SearchData) -> list[str]:
         f"{tried} for {human_si(score.operations + score.validation_operations)}FLOP, counted by "
         f"convention {score.convention}.{which_trials(score)}",
         f"The score is {flops(score.flops)}: the highest mean speed from the first batch to a time "
-        f"of at least {human_seconds(figures.least_seconds)}, reached at "
+        f"of at least {human_seconds(figures.min_seconds)}, reached at "
         f"{human_seconds(figures.at_seconds)}. The best model's {score.quality_name} is "
         f"{score.ensemble_quality:.4f} (at most {score.target_quality:g} is valid); the regulated "
         f"score −ln(error) × FLOPS is {flops(figures.regulated_score)}.",
@@ -128,7 +127,7 @@ def score_table(data: SearchData) -> Table:
     rows = [
         ("FLOPS", flops(score.flops),
          f"highest of operations / time, from the first batch to ≥ "
-         f"{human_seconds(figures.least_seconds)}", "AIPerf §IV-E"),
+         f"{human_seconds(figures.min_seconds)}", "AIPerf §IV-E"),
         ("at", human_seconds(figures.at_seconds), "the end of that time", "AIPerf Fig. 4"),
         ("Regulated score", flops(figures.regulated_score),
          f"−ln(error) × FLOPS, highest at {human_seconds(figures.regulated_at_seconds)}",
@@ -234,7 +233,7 @@ def score_figure(data: SearchData) -> Figure:
         [(t, value / factor) for t, value in points] for points in (score, regulated, rate)
     )
     last = regulated[-1][1] if regulated else 0.0
-    least = data.trial.least_seconds
+    least = data.trial.min_seconds
     chart = LineChart(
         [
             curve(rate, "member"),

@@ -11,15 +11,17 @@ from typing import Any
 import torch
 
 from ai500.automl.history import Candidate, Entry, Epoch, Phase, State, Work
-from ai500.automl.memory import OUT_OF_MEMORY, of_memory
-from ai500.automl.prediction import predicted_accuracy, without_progress
+from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
+from ai500.automl.selection import has_stalled, predicted_accuracy
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event, EventLog
 from ai500.parallel.engines import CheckpointAction
 from ai500.parallel.engines.replicas import broadcast_action
 from ai500.records import Search, Task
+from ai500.train import loop
 from ai500.train.checkpoint import Position
-from ai500.train.loop import DivergedError, Member, epochs
+from ai500.train.loop import DivergedError
+from ai500.train.member import Member
 from ai500.train.worker import Interrupted
 
 CHUNK_SECONDS = 2.0
@@ -128,18 +130,23 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
         wish = CheckpointAction.STOP if over() else CheckpointAction.CONTINUE
         return broadcast_action(wish, mesh) == CheckpointAction.STOP
 
-    member.stop_requested = together
+    stopped_early = False
+
+    def stop_early(epoch: int) -> bool:
+        nonlocal stopped_early
+        given_up = log is not None and has_stalled(
+            [log.accuracies[number] for number in sorted(log.accuracies)],
+            patience=limits.search.patience,
+        )
+        action = CheckpointAction.STOP if given_up else CheckpointAction.CONTINUE
+        stopped_early = broadcast_action(action, mesh) == CheckpointAction.STOP
+        return stopped_early
+
+    member.stop_requested, member.on_epoch = together, stop_early
     if log is not None:
         member.on_step = log.step
     try:
-        for _ in epochs(member):
-            given_up = log is not None and without_progress(
-                [log.accuracies[one] for one in sorted(log.accuracies)],
-                patience=limits.search.patience,
-            )
-            wish = CheckpointAction.STOP if given_up else CheckpointAction.CONTINUE
-            if broadcast_action(wish, mesh) == CheckpointAction.STOP:
-                return "stopped_early", f"no progress in {limits.search.patience} epochs"
+        loop.train(member)
     except Interrupted:
         if broadcast_action(_asked(limits), mesh) == CheckpointAction.STOP:
             raise
@@ -147,9 +154,11 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     except DivergedError as error:
         return "lost", str(error).partition(". ")[0]
     except (RuntimeError, MemoryError) as error:
-        if not of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return out_of_memory(member.feed.global_batch_size, rank=mesh.rank, ranks=mesh.size)
+    if stopped_early:
+        return "stopped_early", f"no progress in {limits.search.patience} epochs"
     return "trained", ""
 
 

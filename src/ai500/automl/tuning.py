@@ -16,7 +16,7 @@ STARTUP_MODELS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposal:
     """What is tuned."""
 
     batch_size: int
@@ -25,12 +25,12 @@ class Proposed:
     tuned: bool
 
 
-def first_proposal(search: Search, *, batch_size: int) -> Proposed:
+def default_proposal(search: Search, *, batch_size: int) -> Proposal:
     """Before TPE begins: the class's own."""
-    return Proposed(batch_size, search.kernel_sizes[0], tuned=False)
+    return Proposal(batch_size, search.kernel_sizes[0], tuned=False)
 
 
-def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -> Proposed:
+def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -> Proposal:
     """Optuna's TPE, told of every model of the history, asked once.
 
     `parts`: pieces of a step's batch (degree × accumulation), one of which TPE chooses the size of.
@@ -38,7 +38,7 @@ def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -
     workers which ask at the same time are not all sent to the same place; so are models that were
     lost before they were judged: out of memory is the worst place of all.
     """
-    optuna = imported_optuna()
+    optuna = import_optuna()
     space = {
         "batch_size": optuna.distributions.CategoricalDistribution(search.batch_sizes),
         "kernel": optuna.distributions.CategoricalDistribution(search.kernel_sizes),
@@ -59,10 +59,10 @@ def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -
             continue
         study.add_trial(optuna.create_trial(params=params, distributions=space, value=value))
     asked = study.ask(space).params
-    return Proposed(asked["batch_size"], asked["kernel"], tuned=True)
+    return Proposal(asked["batch_size"], asked["kernel"], tuned=True)
 
 
-def imported_optuna() -> Any:
+def import_optuna() -> Any:
     """Optuna, or an error that says what it is for."""
     try:
         with warnings.catch_warnings():

@@ -16,18 +16,18 @@ import torch
 import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
-from ai500.automl.coordinator import Head
+from ai500.automl.coordinator import Coordinator
 from ai500.automl.history import EXHAUSTED, State
-from ai500.automl.memory import OUT_OF_MEMORY, of_memory
+from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Weights
-from ai500.automl.record import leave_record
+from ai500.automl.record import write_record
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
-from ai500.automl.tuning import imported_optuna
+from ai500.automl.tuning import import_optuna
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_weights
 from ai500.records import Task
-from ai500.train.loop import Member
-from ai500.train.member import build_member, event_log, open_splits, timed_window, worker_context
+from ai500.train.member import Member, build_member, event_log, open_splits
+from ai500.train.member_process import timed_window, worker_context
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network
@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Search until the worker's time is up, and on rank 0 leave the record."""
     device = torch.device(device)
-    imported_optuna()  # said at the beginning, not in the fifth round
+    import_optuna()  # said at the beginning, not in the fifth round
     with worker_context(task, rank=rank, device=device, threads=threads) as meters:
         worker = Worker(task, rank=rank, device=device, stop=stop)
         with timed_window(task, rank=rank, meters=meters, emit=worker.emit) as ready:
@@ -58,7 +58,7 @@ class Worker:
         self._mesh = make_mesh(task.parallel, device=device)
         self._samples = open_splits(task)
         self._log = event_log(task, rank=rank, device=device)
-        self._head = None if self._log is None else Head(task, self._log)
+        self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf
         self._trained: tuple[Member, ModelLog | None] | None = None
 
@@ -69,7 +69,7 @@ class Worker:
 
     def search(self, ready: Callable[[], None]) -> None:
         """Round after round. The other ranks go through the same rounds as rank 0."""
-        head = self._head
+        coordinator = self._coordinator
         try:
             ended = "time is up"
             while self._agreed(self._time_left):
@@ -79,11 +79,11 @@ class Worker:
                     break
                 self._round(prepared, ready)
         except Interrupted:
-            if head is not None:
-                head.close("interrupted")
+            if coordinator is not None:
+                coordinator.close("interrupted")
             raise
-        if head is not None:
-            head.close(ended)
+        if coordinator is not None:
+            coordinator.close(ended)
         self.emit("end")
 
     def finish(self) -> None:
@@ -92,15 +92,15 @@ class Worker:
             prepared = self._agreed(lambda: self._needed().initial)
             self._trained = self._member(prepared, on_ready=lambda: None), None
         member, log = self._trained
-        leave_record(self._task, member, self._head, told=[] if log is None else log.told)
+        write_record(self._task, member, self._coordinator, told=[] if log is None else log.told)
 
-    def _needed(self) -> Head:
-        assert self._head is not None
-        return self._head
+    def _needed(self) -> Coordinator:
+        assert self._coordinator is not None
+        return self._coordinator
 
     def _time_left(self) -> bool:
-        head = self._needed()
-        return head.seconds_left > 0 and time.monotonic() < self._deadline
+        coordinator = self._needed()
+        return coordinator.seconds_left > 0 and time.monotonic() < self._deadline
 
     def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
         """One model from its candidate to its last line in the history."""
@@ -119,8 +119,8 @@ class Worker:
             self._lost(prepared, f"{OUT_OF_MEMORY} while it was built")
             return
         self._trained = member, log
-        if self._head is not None:
-            self._head.look_ahead()
+        if self._coordinator is not None:
+            self._coordinator.look_ahead()
         limits = Limits(self._search, deadline=self._deadline_now, asked_to_stop=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
@@ -135,7 +135,7 @@ class Worker:
         try:
             return self._member(prepared, log=log, on_ready=on_ready)
         except (RuntimeError, MemoryError) as error:
-            if not of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             out_of_memory(
                 prepared.candidate.batch_size, rank=self._mesh.rank, ranks=self._mesh.size
@@ -143,20 +143,20 @@ class Worker:
             return None
 
     def _lost(self, prepared: Prepared, reason: str) -> None:
-        if self._head is not None:
+        if self._coordinator is not None:
             self.emit("model_lost", model=prepared.candidate.model, reason=reason)
-            self._head.ended(prepared.candidate, "lost", reason, {})
+            self._coordinator.ended(prepared.candidate, "lost", reason, {})
 
     def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
         weights = gather_weights(member.engine.module, member.engine.layout)
-        if self._head is not None and weights is not None:
-            self._head.ended(prepared.candidate, state, reason, weights)
+        if self._coordinator is not None and weights is not None:
+            self._coordinator.ended(prepared.candidate, state, reason, weights)
 
     def _begin(self) -> None:
         """The worker's first batch in this attempt."""
-        if self._head is not None:
-            self._head.begin()
-            self._deadline = time.monotonic() + self._head.seconds_left
+        if self._coordinator is not None:
+            self._coordinator.begin()
+            self._deadline = time.monotonic() + self._coordinator.seconds_left
         else:
             self._deadline = math.nextafter(math.inf, 0)  # rank 0 tells when it is over
 
@@ -186,17 +186,17 @@ class Worker:
         return member
 
     def _model_log(self, prepared: Prepared) -> ModelLog | None:
-        head = self._head
-        if head is None:
+        coordinator = self._coordinator
+        if coordinator is None:
             return None
-        before = head.history.models[prepared.candidate.model].epochs
+        before = coordinator.history.models[prepared.candidate.model].epochs
         return ModelLog(
             candidate=prepared.candidate,
             accuracies={number: one.accuracy for number, one in before.items()},
             most_epochs=self._task.hyperparameters.epochs,
-            write=head.write,
-            on_judged=head.look_ahead,
-            log=head.log,
+            write=coordinator.write,
+            on_judged=coordinator.look_ahead,
+            log=coordinator.log,
             device=self._device,
         )
 
@@ -204,10 +204,10 @@ class Worker:
         """What rank 0 decides, on every rank; weights stay with it: DDP hands them round."""
         if self._mesh.size == 1:
             return decide()
-        box: list[T | None] = [decide() if self._head is not None else None]
+        box: list[T | None] = [decide() if self._coordinator is not None else None]
         told = [_without_weights(one) for one in box]
         dist.broadcast_object_list(told, src=0)
-        return box[0] if self._head is not None else told[0]  # type: ignore[return-value]
+        return box[0] if self._coordinator is not None else told[0]  # type: ignore[return-value]
 
 
 def _without_weights(decided: object) -> object:

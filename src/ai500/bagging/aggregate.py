@@ -1,4 +1,4 @@
-"""Aggregation: the members' predictions into the ensemble's, judged in the bag and out of it."""
+"""Aggregation: combine the members' predictions, and evaluate them on validation and out of bag."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError, JobError
-from ai500.data.bootstrap import Counts, judged_samples
+from ai500.data.bootstrap import Counts, out_of_bag_candidates
 from ai500.records import EnsembleResult
 from ai500.workloads.protocol import Workload
 
 
 @dataclass(frozen=True)
 class MemberPredictions:
-    """What one finished member left for the aggregation."""
+    """Predictions of one finished member, and the repeat counts of its bootstrap."""
 
     member: int
     validation: NDArray[np.float32]
@@ -27,11 +27,15 @@ class MemberPredictions:
 
 
 def read_predictions(path: Path) -> NDArray[np.float32]:
-    """A member's predictions, or an error that names the file."""
+    """Read a member's predictions."""
     try:
         array: NDArray[np.float32] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: can't be read: {error}. Delete the member's record.") from error
+        raise DataError(
+            f"{path}: can't be read: {error}.",
+            path=path,
+            remedy="Delete the member's record, then resume the run.",
+        ) from error
     return array
 
 
@@ -44,13 +48,13 @@ def aggregate(
     ensemble_size: int,
     out_of_bag_limit: int,
 ) -> EnsembleResult:
-    """Average (as the workload does it) over those members that finished."""
+    """Combine the predictions of the members that finished, as the workload does it."""
     if not members:
         raise JobError("no member finished: there is nothing to aggregate.")
     stacked = np.stack([member.validation for member in members])
-    everyone = np.ones(stacked.shape[:2], dtype=np.bool_)
+    all_voters = np.ones(stacked.shape[:2], dtype=np.bool_)
     qualities = [workload.quality(member.validation, validation_labels) for member in members]
-    ensemble = workload.quality(workload.combine(stacked, voters=everyone), validation_labels)
+    ensemble = workload.quality(workload.combine(stacked, voters=all_voters), validation_labels)
     quality, samples = _out_of_bag(
         members, workload=workload, train_labels=train_labels, limit=out_of_bag_limit
     )
@@ -75,21 +79,21 @@ def _out_of_bag(
     train_labels: NDArray[Any],
     limit: int,
 ) -> tuple[float | None, int]:
-    """Each sample judged only by the members that never saw it; seen by all: not judged."""
-    judged = judged_samples(len(train_labels), limit=limit)
-    voters = np.stack([member.counts[judged] == 0 for member in members])
-    judgeable = voters.any(axis=0)
-    if not judgeable.any():
+    """Evaluate each sample by the members that never saw it; skip samples that all have seen."""
+    candidates = out_of_bag_candidates(len(train_labels), limit=limit)
+    voters = np.stack([member.counts[candidates] == 0 for member in members])
+    evaluated = voters.any(axis=0)
+    if not evaluated.any():
         return None, 0
     shape = members[0].validation.shape[1:]
-    predictions = np.zeros((len(members), len(judged), *shape), dtype=np.float32)
+    predictions = np.zeros((len(members), len(candidates), *shape), dtype=np.float32)
     for row, member in enumerate(members):
         if len(member.out_of_bag):
             predictions[row, voters[row]] = member.out_of_bag
-    combined = workload.combine(predictions[:, judgeable], voters=voters[:, judgeable])
-    labels = train_labels[judged][judgeable]
+    combined = workload.combine(predictions[:, evaluated], voters=voters[:, evaluated])
+    labels = train_labels[candidates][evaluated]
     try:
         quality = workload.quality(combined, labels)
-    except DataError:  # few samples, and not one with anything to find: nothing to judge by
-        return None, int(judgeable.sum())
-    return quality, int(judgeable.sum())
+    except DataError:  # too few samples: quality is not defined on them
+        return None, int(evaluated.sum())
+    return quality, int(evaluated.sum())

@@ -31,7 +31,7 @@ POISSON_STREAM = 2
 
 
 class Sampler(Protocol):
-    """How often each of `samples` samples is in the bootstrap of one member."""
+    """Drawing of bootstraps: how often each sample is in the bootstrap of a member."""
 
     @property
     def name(self) -> str: ...
@@ -45,7 +45,7 @@ def _blocks(total: int) -> Iterator[tuple[int, int]]:
 
 
 def _scaled(words: Words, *, below: int) -> NDArray[np.int64]:
-    """floor(word × below / 2^64), exactly: uniform over 0 … below − 1.
+    """Compute floor(word × below / 2^64) exactly: uniform over 0 … below − 1.
 
     A result's probability is off by less than 2^−64, relative below × 2^−64 (7e-14 for ImageNet):
     no experiment can see it, so no word is rejected and each draw takes exactly one.
@@ -83,7 +83,7 @@ class Bootstrap:
 
 
 def _poisson_thresholds() -> Words:
-    """2^64 × P(count ≤ k) for Poisson(1), rounded down; a word at or above it counts past k."""
+    """Compute 2^64 × P(count ≤ k) for Poisson(1), rounded down; words at or above it exceed k."""
     thresholds: list[int] = []
     with decimal.localcontext() as context:
         context.prec = 60
@@ -120,7 +120,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Whole:
-    """Every sample once: no bootstrap. What the workers of a search train on."""
+    """Every sample once: no bootstrap. The workers of a search train on it."""
 
     name: str = "whole"
 
@@ -131,11 +131,11 @@ class Whole:
 
 
 BOOTSTRAP, POISSON, WHOLE = Bootstrap(), Poisson(), Whole()
-BOOTSTRAPS: dict[str, Sampler] = {one.name: one for one in (BOOTSTRAP, POISSON)}
+BOOTSTRAPS: dict[str, Sampler] = {sampler.name: sampler for sampler in (BOOTSTRAP, POISSON)}
 SAMPLERS: dict[str, Sampler] = {**BOOTSTRAPS, WHOLE.name: WHOLE}
 
 
-def described(sampler: Sampler, samples: int, *, seed: int, member: int) -> Header:
-    """What the manifest of a member's bootstrap says, drawn and not kept."""
+def bootstrap_header(sampler: Sampler, samples: int, *, seed: int, member: int) -> Header:
+    """Draw a member's bootstrap and return the header of its manifest; keep nothing."""
     counts = sampler.draw(samples, seed=seed, member=member)
     return header_of(counts, algorithm=sampler.name, seed=seed, member=member)

@@ -1,7 +1,7 @@
-"""The stage after aggregation: what the workload shows of a trial, for the report.
+"""Pictures that the workload draws of a trial, for the report.
 
-It reads the members' predictions from the trial's folder and writes `pictures/` there. A trial that
-goes on with more members draws again. A picture is never worth a run: what goes wrong is noted.
+They are drawn from the members' predictions and written to `pictures/` in the trial's folder; a
+resumed trial with more members draws again. A failure here never fails the run: it is noted.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ai500.workloads.protocol import load_workload
 
 
 def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
-    """Draw and write the pictures of a trial; nothing for a workload that shows nothing."""
+    """Draw and write the pictures of a trial, if its workload has any."""
     try:
         drawn = _drawn(trial, plan=plan, samples=samples)
         if drawn is not None:
             _write(trial, drawn)
     except Exception as error:
         note = f"Nothing could be drawn: {type(error).__name__}: {error}"
-        with contextlib.suppress(Exception):  # such as a full disk, which the next stage tells
+        with contextlib.suppress(Exception):  # such as a full disk, which the next stage reports
             _write(trial, Drawn(Illustrations("Pictures", (note,)), {}))
 
 
@@ -42,7 +42,7 @@ def _drawn(trial: TrialFolder, *, plan: Plan, samples: Samples) -> Drawn | None:
 
 
 def _write(trial: TrialFolder, drawn: Drawn) -> None:
-    """The record last: what it names is there. Then what an earlier drawing left is removed."""
+    """Write the images, then the record that names them; then remove older images."""
     with atomic.explaining_write_errors(trial.pictures):
         trial.pictures.mkdir(parents=True, exist_ok=True)
     for name, data in drawn.images.items():

@@ -1,7 +1,7 @@
 """Job Controller (V3 §3.3): submit the members, watch them, retry, cancel, collect.
 
-It knows members and records; the scheduler knows jobs. All that it learns is in the run folder,
-so another controller can take over where this one stopped.
+It knows members and records; the scheduler knows jobs. Its state is in the run folder, so that
+another controller can take over after this one has stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ai500.bagging.member_views import Collector, MemberView
+from ai500.bagging.program import Program
 from ai500.core import events
 from ai500.jobs.schedulers import (
     ATTEMPT_MARK,
@@ -27,20 +28,21 @@ from ai500.records.run_folder import MemberFolder, RunFolder
 
 LOG_TAIL_LINES = 15
 TORCHRUN_MARK = "torch/distributed/elastic/"
-SAVE_SHARE = 0.05
-"""Of the controller's time at most so much goes into writing jobs.json over and over."""
+MAX_SAVE_FRACTION = 0.05
+"""Largest fraction of the controller's time that goes into writing jobs.json."""
 
-Watch = Callable[[Sequence[MemberView]], None]
+ShowMembers = Callable[[Sequence[MemberView]], None]
 
 
 class JobController:
-    """Runs the members of one trial to their ends."""
+    """Controller of the members of one trial."""
 
     def __init__(
         self,
         run: RunFolder,
         *,
         trial: int,
+        program: Program,
         tasks: Sequence[Task],
         shares: Mapping[int, tuple[Share, ...]],
         scheduler: Scheduler,
@@ -59,8 +61,8 @@ class JobController:
         self._log = log
         self._max_retries = max_retries
         self._poll_seconds = poll_seconds or scheduler.poll_seconds
-        self._ask_seconds = self._poll_seconds
-        self._asked = 0.0
+        self._query_seconds = self._poll_seconds
+        self._queried = 0.0
         self._unreachable = False
         self._unsaved = False
         self._saved = 0.0
@@ -70,48 +72,56 @@ class JobController:
         self._restarts = Counter(
             event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
         )
-        self._collector = Collector(run, trial=trial, members=sorted(self._tasks))
+        self._program = program
+        self._collector = self._new_collector()
         self.views = {member: MemberView(member) for member in self._tasks}
 
     def start(self) -> None:
-        """Follow what an earlier controller left running, submit the rest."""
+        """Follow the jobs that an earlier controller left running, and submit the rest."""
         self._scheduler.follow()
         self._take_over()
-        todo = [m for m in self._tasks if m not in self._jobs and not self._finished(m)]
-        self._submit(todo)
+        self._submit([m for m in self._tasks if m not in self._jobs and not self._finished(m)])
 
-    def run(self, watch: Watch) -> list[int]:
-        """Until every member has ended; the members that failed."""
+    def run(self, show: ShowMembers) -> list[int]:
+        """Poll until every member has ended. Return the members that failed."""
         while True:
             if self._run.cancel_request.exists():
-                raise KeyboardInterrupt  # somebody asked for it on another host
+                raise KeyboardInterrupt  # `ai500 cancel` on another host
             self._poll()
-            watch([self.views[member] for member in sorted(self.views)])
+            show([self.views[member] for member in sorted(self.views)])
             if not self._active():
                 break
             time.sleep(self._poll_seconds)
-        # A member that was given up may have ended all the same.
+        # A member whose job was reported lost may have finished nevertheless.
         self._collector.collect(self.views, sorted(self.views))
         self._save()
         self._scheduler.close()
         return [member for member in self._tasks if not self._finished(member)]
 
     def cancel(self) -> None:
-        """End all jobs of the trial, and remember it."""
-        # Also what was handed over a moment ago and not recorded yet.
+        """Cancel all jobs of the trial, and record it."""
+        # The scheduler also knows jobs that were submitted a moment ago and not recorded yet.
         known = {**known_jobs(self._trial, self._scheduler), **self._jobs}
         active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
-        # A new one: Ctrl-C may have struck the old between an event it read and the log.
-        self._collector = Collector(self._run, trial=self._number, members=sorted(self._tasks))
+        # Ctrl-C may have interrupted the old collector between reading and logging an event.
+        self._collector = self._new_collector()
         self._collector.collect(self.views, sorted(self.views))
         for member, job in active.items():
             self._record(member, replace(job, state="cancelled"))
         self._save()
 
-    def leave(self) -> None:
-        """Go away; jobs that outlive this process are another controller's to follow."""
+    def detach(self) -> None:
+        """Disconnect from the scheduler; another controller can follow jobs that still run."""
         self._scheduler.close()
+
+    def _new_collector(self) -> Collector:
+        return Collector(
+            self._run,
+            trial=self._number,
+            members=sorted(self._tasks),
+            read_details=self._program.details_reader(self._trial),
+        )
 
     def _active(self) -> dict[int, JobRecord]:
         return {m: job for m, job in self._jobs.items() if job.state in ACTIVE}
@@ -120,7 +130,7 @@ class JobController:
         return self._trial.member(member).record.exists()
 
     def _take_over(self) -> None:
-        """Jobs of an earlier controller that still run are followed, not started again."""
+        """Follow the jobs of an earlier controller that still run."""
         self._collector.collect(self.views, sorted(self.views))
         finished = {member for member in self._tasks if self._finished(member)}
         for member in finished:
@@ -154,19 +164,19 @@ class JobController:
         self._save()
 
     def _processes(self, members: Sequence[int]) -> list[tuple[int, ...]]:
-        """Those of one process together, without its members that have ended [D11]."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        """Group members that share a process, without those that have ended [D11]."""
+        groups: dict[tuple[int, ...], list[int]] = {}
         for member in members:
-            found.setdefault(self._tasks[member].process_members or (member,), []).append(member)
-        return [tuple(group) for group in found.values()]
+            groups.setdefault(self._tasks[member].process_members or (member,), []).append(member)
+        return [tuple(group) for group in groups.values()]
 
     def _spec(self, group: tuple[int, ...]) -> JobSpec:
         attempt = 1 + max(self.views[member].attempt for member in group)
         for member in group:
             self.views[member].attempt = attempt
             self.views[member].state = "pending"
-            together = group if len(group) > 1 else ()
-            task = replace(self._tasks[member], process_members=together)
+            process_members = group if len(group) > 1 else ()
+            task = replace(self._tasks[member], process_members=process_members)
             run_folder.write(self._trial.member(member).task, task)
         return job_spec(
             self._trial,
@@ -177,24 +187,26 @@ class JobController:
         )
 
     def _poll(self) -> None:
-        """New events of the members that train, and now and then one question for all jobs.
+        """Collect the events of running members, and query the scheduler when it is due.
 
-        A quiet run is asked about less often: it is the scheduler's time, too.
+        While nothing changes the interval between queries grows, to spare the scheduler.
         """
         running = [m for m, job in self._jobs.items() if job.state == "running"]
         self._collector.collect(self.views, self._collector.in_turn(running))
         if any(0 < self.views[m].epochs <= self.views[m].epoch for m in running):
-            self._ask_seconds = self._poll_seconds  # it has trained: its job is about to end
+            self._query_seconds = self._poll_seconds  # trained: its job is about to end
         now = time.monotonic()
-        if now - self._asked < self._ask_seconds:
+        if now - self._queried < self._query_seconds:
             return
-        self._asked = now
+        self._queried = now
         slowest = max(self._poll_seconds, self._scheduler.slowest_poll_seconds)
-        changed = self._ask()
-        self._ask_seconds = self._poll_seconds if changed else min(slowest, 1.2 * self._ask_seconds)
+        changed = self._query()
+        self._query_seconds = (
+            self._poll_seconds if changed else min(slowest, 1.2 * self._query_seconds)
+        )
 
-    def _ask(self) -> bool:
-        """The states of all jobs in one call; whether any changed."""
+    def _query(self) -> bool:
+        """Query the states of all jobs in one call. Return True if any changed."""
         active = self._active()
         try:
             states = self._scheduler.states([job.id for job in active.values()])
@@ -207,47 +219,47 @@ class JobController:
             self._unreachable = False
             self._log.emit("scheduler_reachable", trial=self._number)
         now = {member: states[job.id] for member, job in active.items()}
-        self._tell_requeued(active, now)
+        self._log_requeued(active, now)
         changes = {m: status for m, status in now.items() if status.state != active[m].state}
         self._collector.collect(self.views, sorted(changes))
         for member, status in changes.items():
             self._change(member, self._jobs[member], status)
-        self._tell(changes)
+        self._log_changes(changes)
         for member, status in now.items():
             self.views[member].reason = status.reason
-        self._submit([member for member in changes if self._tries_again(member)])
-        self._save_now_and_then()
+        self._submit([member for member in changes if self._take_retry(member)])
+        self._save_if_due()
         return bool(changes)
 
     def _change(self, member: int, job: JobRecord, status: JobStatus) -> None:
-        """Take note of a job's new state."""
+        """Record a job's new state."""
         state = status.state
         if state not in ACTIVE:
-            # The member's record decides: a clean exit without one is no end, and a job that
-            # the scheduler has forgotten may well have left one.
+            # The member's record decides: a clean exit without a record is a failure, and a job
+            # that the scheduler no longer knows may have left one.
             state = "done" if self._finished(member) else "failed" if state == "done" else state
         self._record(member, replace(job, state=state, exit_code=status.exit_code), status)
 
-    def _tell(self, changes: Mapping[int, JobStatus]) -> None:
-        """The new states into the log, with one write for all that started, one for the rest."""
-        told: dict[str, list[dict[str, object]]] = {
-            "job_started": [], "job_ended": []
-        }  # fmt: skip
+    def _log_changes(self, changes: Mapping[int, JobStatus]) -> None:
+        """Log the new states, with one write for all started jobs and one for all ended ones."""
+        started: list[dict[str, object]] = []
+        ended: list[dict[str, object]] = []
         for member, status in changes.items():
             job = self._jobs[member]
-            about = {"trial": self._number, "member": member, "job": job.id}
+            fields = {"trial": self._number, "member": member, "job": job.id}
             if job.state == "running":
-                told["job_started"].append(about)
+                started.append(fields)
             elif job.state != "pending":
                 end = {"state": job.state, "exit_code": job.exit_code, "reason": status.reason}
-                told["job_ended"].append({**about, **end})
-        for event, many in told.items():
-            if many:
-                self._log.emit_all(event, many)
+                ended.append({**fields, **end})
+        if started:
+            self._log.emit_all("job_started", started)
+        if ended:
+            self._log.emit_all("job_ended", ended)
 
-    def _tell_requeued(self, before: Mapping[int, JobRecord], now: Mapping[int, JobStatus]) -> None:
-        """Jobs that the scheduler put back by itself: they may run again before anybody asks."""
-        told: list[dict[str, object]] = []
+    def _log_requeued(self, before: Mapping[int, JobRecord], now: Mapping[int, JobStatus]) -> None:
+        """Log jobs that the scheduler requeued; they may run again before the next query."""
+        requeued: list[dict[str, object]] = []
         for member, status in now.items():
             job = before[member]
             known, restarts = self._restarts[job.id], status.restarts
@@ -255,13 +267,13 @@ class JobController:
                 restarts = known + (job.state == "running" and status.state == "pending")
             if restarts > known:
                 self._restarts[job.id] = restarts
-                about = {"trial": self._number, "member": member, "job": job.id}
-                told.append({**about, "reason": status.reason})
-        if told:
-            self._log.emit_all("job_requeued", told)
+                fields = {"trial": self._number, "member": member, "job": job.id}
+                requeued.append({**fields, "reason": status.reason})
+        if requeued:
+            self._log.emit_all("job_requeued", requeued)
 
-    def _tries_again(self, member: int) -> bool:
-        """Whether the member failed, and has been repeated less often than it may be."""
+    def _take_retry(self, member: int) -> bool:
+        """Return True if the member failed and has a retry left, which this call uses up."""
         failed = self._jobs[member].state in ("failed", "lost")
         if not failed or self._retries[member] >= self._max_retries:
             return False
@@ -281,30 +293,33 @@ class JobController:
         self._save_seconds = self._saved - began
         self._unsaved = False
 
-    def _save_now_and_then(self) -> None:
-        """A large ensemble changes with every look; who takes over asks for the states anyway."""
-        if self._unsaved and time.monotonic() - self._saved >= self._save_seconds / SAVE_SHARE:
+    def _save_if_due(self) -> None:
+        """Write jobs.json unless that would take too much time; a successor queries the states."""
+        if (
+            self._unsaved
+            and time.monotonic() - self._saved >= self._save_seconds / MAX_SAVE_FRACTION
+        ):
             self._save()
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
-    """The end of a member's log, for a person."""
+    """Return the end of a member's log: the errors of its last attempt, else its last lines."""
     try:
         text = folder.log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return (
-            "error: there is none: the job did not begin, or its node does not see the run folder "
-            "(choose one that all nodes see with --out)."
+            "error: there is no log: the job did not start, or its node does not see the run "
+            "folder (choose one that all nodes see with --out)."
         )
     last_attempt = text.rpartition(ATTEMPT_MARK)[2].splitlines()[1:]
-    # A worker that knows what is wrong says so in a line; the ranks that then miss it, and
-    # torchrun, add pages that say nothing more.
-    if known := [line for line in last_attempt if line.startswith("error: ")]:
-        return "\n".join(dict.fromkeys(known))
-    said = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
-    return "\n".join((said or last_attempt)[-lines:])
+    # A worker reports a known error in one line; the tracebacks that other ranks and torchrun
+    # print afterwards add nothing.
+    if errors := [line for line in last_attempt if line.startswith("error: ")]:
+        return "\n".join(dict.fromkeys(errors))
+    own = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
+    return "\n".join((own or last_attempt)[-lines:])
 
 
 def train_record(folder: MemberFolder) -> TrainRecord:
-    """What a finished member recorded."""
+    """Read the record of a finished member."""
     return run_folder.read(TrainRecord, folder.record)

@@ -314,7 +314,7 @@ def learning_rate_figure(run: RunData) -> Figure:
     total, warmup = hyper.epochs * steps, round(hyper.warmup_epochs * steps)
     decays = [epoch * steps for epoch in hyper.decay_epochs]
     try:
-        rate = learning_rate.planned(hyper, peak=plan.learning_rate, steps_per_epoch=steps)
+        rate = learning_rate.learning_rate_of(hyper, peak=plan.learning_rate, steps_per_epoch=steps)
     except AI500Error as error:
         return Figure(title, None, f"Not shown: {error}")
     chart = learning_rate_chart(rate, total_steps=total, corners=[warmup, *decays])

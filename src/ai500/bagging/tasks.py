@@ -1,17 +1,16 @@
-"""What each member's worker is told: all it needs to know, in one record."""
+"""Tasks: one record for each member with everything that its worker needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ai500.bagging.program import Program
 from ai500.config import Config
 from ai500.core.errors import DataError
 from ai500.parallel import sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.records import OFFICIAL_CONVENTION, BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.records.run_folder import RunFolder
-
-TRAIN, SEARCH = "ai500.train.member:run", "ai500.automl.worker:run"
 
 
 def member_tasks(
@@ -23,8 +22,9 @@ def member_tasks(
     bootstraps: Sequence[BootstrapRecord],
     placements: Sequence[Placement],
     config: Config,
+    program: Program,
 ) -> list[Task]:
-    """The tasks of all members of one trial, in their order."""
+    """Return the tasks of all members of one trial, in order."""
     root = run.path.resolve()
     placed = {placement.node: placement for placement in placements}
     on_node = _node_members(plan, start=config.slurm.start)
@@ -59,38 +59,41 @@ def member_tasks(
                 meter_seconds=config.run.meter_seconds,
                 process_members=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
-                entry_point=TRAIN if plan.search is None else SEARCH,
+                entry_point=program.entry_point,
             )
         )
     return tasks
 
 
 def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
-    """Whole batches of what the member drew (a poisson bootstrap varies in size)."""
+    """Count the whole batches of a member's bootstrap (a poisson one varies in size)."""
     steps = bootstrap.drawn // plan.global_batch_size
     if steps == 0:
         raise DataError(
             f"member {bootstrap.member} drew {bootstrap.drawn} samples, less than one step of "
-            f"{plan.global_batch_size}. Set a smaller train.batch_size."
+            f"{plan.global_batch_size}.",
+            key="train.batch_size",
+            value=plan.global_batch_size,
+            remedy="Set a smaller train.batch_size.",
         )
     return steps
 
 
 def _node_members(plan: Plan, *, start: str) -> list[tuple[int, ...]]:
-    """For each member those mapped to its node; of an array nobody knows who will be there."""
+    """Return for each member those mapped to its node; a job array does not fix the nodes."""
     if plan.cluster is not None and start == "array":
-        return [(one.member,) for one in plan.mapping]
-    together = {node: tuple(members) for node, members in members_by_node(plan.mapping).items()}
-    return [together[one.shares[0].node] for one in plan.mapping]
+        return [(mapping.member,) for mapping in plan.mapping]
+    by_node = members_by_node(plan.mapping)
+    return [tuple(by_node[mapping.shares[0].node]) for mapping in plan.mapping]
 
 
 def _slots(plan: Plan, member: int, slots: Mapping[tuple[str, int], Slot]) -> tuple[Slot, ...]:
-    """On a cluster each job sees its own accelerators alone, numbered from 0."""
+    """Return a member's slots; on a cluster a job sees only its own, numbered from 0."""
     shares = plan.mapping[member].shares
     if plan.cluster is not None:
-        kind, mine = plan.device, shares[0].slots
+        kind, indices = plan.device, shares[0].slots
         # Members that share accelerators see all of the node's.
-        seen = mine if plan.members_per_accelerator > 1 else range(len(mine))
-        names = [kind if kind == "cpu" else f"{kind}:{index}" for index in seen]
+        visible = indices if plan.members_per_accelerator > 1 else range(len(indices))
+        names = [kind if kind == "cpu" else f"{kind}:{index}" for index in visible]
         return tuple(Slot(index, name, cores=()) for index, name in enumerate(names))
     return tuple(slots[share.node, index] for share in shares for index in share.slots)

@@ -1,4 +1,4 @@
-"""The command line: parsing and printing only. Each command is a stage, or the whole line."""
+"""The command line: parses arguments and prints results. A command is a stage, or all of them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"ai500 {__version__}")
         raise typer.Exit
 
@@ -78,31 +78,31 @@ app.add_typer(study.app, name="study")
 
 
 def main() -> None:
-    """Run a command; a mistake is one message and an exit code, never a traceback."""
+    """Run a command; report an error as one message and an exit code, without a traceback."""
     try:
         app()
     except AI500Error as error:
         failed = not isinstance(error, RunCancelledError | RunDetachedError)
-        _tell(f"error: {error}" if failed else str(error))
+        _print_error(f"error: {error}" if failed else str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has left; there is nobody to tell
+        sys.stderr.close()  # the reader of the output has closed the pipe
         sys.exit(1)
 
 
-def _tell(message: str) -> None:
-    """One line in a log file, where it is searched for; within the width of a screen on one."""
+def _print_error(message: str) -> None:
+    """Print one line per message to a log file; wrap to the screen's width on a terminal."""
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        message = "\n".join(_within(width, line) for line in message.splitlines())
+        message = "\n".join(_wrap(width, line) for line in message.splitlines())
     print(message, file=sys.stderr)
 
 
-def _within(width: int, line: str) -> str:
-    """What is indented, such as the end of a log, stays as it is, and so does a path."""
+def _wrap(width: int, line: str) -> str:
+    """Wrap a line; keep indented lines, such as the end of a log, and paths unbroken."""
     if len(line) <= width or line.startswith(" "):
         return line
     return textwrap.fill(

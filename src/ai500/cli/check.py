@@ -1,4 +1,4 @@
-"""The rules applied: `ai500 check` one run, `ai500 diff` two."""
+"""Apply the rules: `ai500 check` judges a run, `ai500 diff` compares two."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ai500.rules.evidence import Evidence
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
 
 SubjectPath = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run folder, or a submission's file.")
+    Path, typer.Argument(metavar="RUN", help="Run folder, or file of a submission.")
 ]
 LevelName = Annotated[
     str | None,
-    typer.Option("--level", help="hardware, system or free. Default: the submission's own."),
+    typer.Option("--level", help="hardware, system or free. Default: the submission's level."),
 ]
 RulesVersion = Annotated[
     str | None, typer.Option("--rules", help="Version of the rule set. Default: the newest.")
@@ -46,24 +46,24 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is judged."""
+    """A run folder, or an unpacked submission, to judge."""
 
     path: Path
     run: RunFolder
     level: Level | None
-    """A submission's own."""
+    """Level of a submission; None for a run folder."""
     signature: str | None
-    """What a submission's signature proves; None: it is a run folder."""
+    """Statement on a submission's signature; None for a run folder."""
     problems: Sequence[str] = ()
 
     def evidence(self) -> Evidence:
-        """All it recorded, with the score recomputed from its events."""
+        """Read the run's records; recompute its score from its events."""
         return scoring.run_evidence(self.run)
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]:
-    """A run folder as it is, or a submission unpacked for as long as it is looked at."""
+def open_subject(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]:
+    """Open a run folder, or unpack a submission for the duration of the context."""
     from ai500.submission import manifest as submission
     from ai500.submission.verify import contradictions
 
@@ -73,17 +73,18 @@ def opened(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Subject]
         return
     if not path.exists():
         raise InputError(
-            f"{path}: no such run folder or submission. "
-            "`ai500 run` makes a run folder, `ai500 submit` a submission of it."
+            f"{path}: no such run folder or submission.",
+            path=path,
+            remedy="`ai500 run` makes a run folder, `ai500 submit` a submission.",
         )
-    with submission.open_submission(path, trusted_keys=trusted_keys) as found:
-        found.require_submission()
-        level = found.info.level if found.info else None
+    with submission.open_submission(path, trusted_keys=trusted_keys) as unpacked:
+        unpacked.require_submission()
+        level = unpacked.info.level if unpacked.info else None
         with submission.contradictions_as_errors(str(path)):
-            problems = list(found.problems)
+            problems = list(unpacked.problems)
             if not problems:
-                problems += contradictions(found.run, run_folder.read(Plan, found.run.plan))
-            yield Subject(path, found.run, level, found.signature, problems)
+                problems += contradictions(unpacked.run, run_folder.read(Plan, unpacked.run.plan))
+            yield Subject(path, unpacked.run, level, unpacked.signature, problems)
 
 
 def check(
@@ -93,20 +94,20 @@ def check(
     trusted_keys: TrustedKeys = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say for each of the nine layers whether a run keeps the rules.
+    """Judge a run by the rules, layer by layer.
 
     Needs no torch.
 
     Example: ai500 check runs/first --level hardware
     """
-    wanted = _level(level)
-    with opened(path, trusted_keys=trusted_keys) as subject:
+    requested = _level(level)
+    with open_subject(path, trusted_keys=trusted_keys) as subject:
         if subject.problems:
             _show_problems(subject, as_json=as_json)
             raise typer.Exit(1)
         evidence = subject.evidence()
         judgement = scoring.judge_evidence(
-            evidence, level=wanted or subject.level or "hardware", version=rules
+            evidence, level=requested or subject.level or "hardware", version=rules
         )
     if as_json:
         print(json.dumps(_judgement_json(subject, judgement), indent=2))
@@ -123,85 +124,90 @@ def diff(
     rules: RulesVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show in which layers two runs differ, and if scores compare.
+    """Compare two runs, layer by layer, and their scores.
 
     Example: ai500 diff runs/first runs/valid
     """
-    wanted = _level(level)
-    with opened(first) as one, opened(second) as other:
-        for subject in (one, other):
+    requested = _level(level)
+    with open_subject(first) as left, open_subject(second) as right:
+        for subject in (left, right):
             if subject.problems:
-                raise RuleError(f"{subject.path}: " + "; ".join(subject.problems))
-        evidence = one.evidence(), other.evidence()
-        at = wanted or one.level or other.level or "hardware"
-        judged = [scoring.judge_evidence(each, level=at, version=rules) for each in evidence]
-        found = compare(*evidence, level=at, judgements=judged)
+                message = f"{subject.path}: " + "; ".join(subject.problems)
+                raise RuleError(message, path=subject.path)
+        both = left.evidence(), right.evidence()
+        at = requested or left.level or right.level or "hardware"
+        judgements = [scoring.judge_evidence(each, level=at, version=rules) for each in both]
+        comparison = compare(*both, level=at, judgements=judgements)
+    paths, scores = (first, second), [evidence.score for evidence in both]
     if as_json:
-        told = _comparison_json((first, second), [each.score for each in evidence], found)
-        print(json.dumps(told, indent=2))
+        print(json.dumps(_comparison_json(paths, scores, comparison), indent=2))
     else:
-        _show_comparison((first, second), [each.score for each in evidence], found)
-    if not found.comparable:
+        _show_comparison(paths, scores, comparison)
+    if not comparison.comparable:
         raise typer.Exit(1)
 
 
 def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None:
-    """The layers, what was found, and the verdict."""
+    """Print the layers, the findings and the verdict."""
     _title(f"{subject.path}: {score.workload}, class {score.problem_class}")
     if subject.signature is not None:
         console.print(f"  {subject.signature}", markup=False)
     _title(f"The nine layers at {judgement.level} level, by rule set {judgement.rule_set}")
-    for one in judgement.layers:
-        _layer(one.layer, _words(one))
+    for layer in judgement.layers:
+        _layer(layer.layer, _verdict(layer))
         _grid(
             [
-                (what, _value(run), f"reference {wanted}")
-                for what, wanted, run in one.facts
-                if wanted is not None and wanted != run
+                (aspect, _value(run), f"reference {reference}")
+                for aspect, reference, run in layer.facts
+                if reference is not None and reference != run
             ]
         )
-        _grid([(what, _value(run)) for what, wanted, run in one.facts if wanted is None])
-    # The worst first: who reads only one line reads that one.
+        _grid([(aspect, _value(run)) for aspect, ref, run in layer.facts if ref is None])
     for severity, title in (("violation", "Broken rules"), ("note", "Disclosed")):
-        mine = [one for one in judgement.findings if one.severity == severity]
-        if mine:
-            layers = ["procedure" if one.layer is None else f"layer {one.layer}" for one in mine]
-            said = [f"{one.message} ({one.source})" for one in mine]
-            rows(title, list(zip(layers, said, strict=True)))
-    broken = sum(one.severity == "violation" for one in judgement.findings)
+        pairs = [
+            (
+                "procedure" if finding.layer is None else f"layer {finding.layer}",
+                f"{finding.message} ({finding.source})",
+            )
+            for finding in judgement.findings
+            if finding.severity == severity
+        ]
+        if pairs:
+            rows(title, pairs)
+    broken = sum(finding.severity == "violation" for finding in judgement.findings)
     _title(f"BROKEN: {broken} finding(s)" if broken else "clean: no rule is broken")
 
 
-def _words(one: LayerVerdict) -> str:
-    if one.verdict == "allowed" and all(wanted is None for _, wanted, _ in one.facts):
+def _verdict(layer: LayerVerdict) -> str:
+    if layer.verdict == "allowed" and all(reference is None for _, reference, _ in layer.facts):
         return "free to choose"
-    return VERDICTS[one.verdict]
+    return VERDICTS[layer.verdict]
 
 
-def _layer(layer: int, words: str) -> None:
+def _layer(layer: int, verdict: str) -> None:
     source = next(row.source for row in ASPECTS.values() if row.layer == layer).split(",")[0]
-    console.print(f"  {layer} {LAYERS[layer]}: {words} ({source})", markup=False)
+    console.print(f"  {layer} {LAYERS[layer]}: {verdict} ({source})", markup=False)
 
 
 def _grid(lines: Sequence[tuple[str, ...]]) -> None:
-    """A name and one or two values beside each other, within 80 columns."""
+    """Print names with one or two values each, within 80 columns."""
     if not lines:
         return
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(width=32)
     for _ in lines[0][1:]:
         table.add_column(width=46 // (len(lines[0]) - 1), overflow="fold")
-    for what, *values in lines:
-        table.add_row(Text("      " + what), *map(Text, values))
+    for name, *values in lines:
+        table.add_row(Text("      " + name), *map(Text, values))
     console.print(table)
 
 
 def _show_problems(subject: Subject, *, as_json: bool) -> None:
     if as_json:
-        told = {"path": str(subject.path), "broken": True, "problems": list(subject.problems)}
-        print(json.dumps(told | {"signature": subject.signature}, indent=2))
+        summary = {"path": str(subject.path), "broken": True, "problems": list(subject.problems)}
+        print(json.dumps(summary | {"signature": subject.signature}, indent=2))
         return
-    _title(f"{subject.path}: not whole or not consistent, so nothing in it was judged")
+    _title(f"{subject.path}: incomplete or inconsistent; not judged")
     show_problems(subject.problems)
     console.print(f"  {subject.signature}", markup=False)
 
@@ -216,50 +222,54 @@ def _judgement_json(subject: Subject, judgement: Judgement) -> dict[str, Any]:
         "signature": subject.signature,
         "layers": [
             {
-                "layer": one.layer,
-                "name": LAYERS[one.layer],
-                "verdict": one.verdict,
+                "layer": layer.layer,
+                "name": LAYERS[layer.layer],
+                "verdict": layer.verdict,
                 "facts": [
-                    dict(zip(("what", "reference", "run"), fact, strict=True)) for fact in one.facts
+                    {"aspect": aspect, "reference": reference, "run": run}
+                    for aspect, reference, run in layer.facts
                 ],
             }
-            for one in judgement.layers
+            for layer in judgement.layers
         ],
-        "findings": [asdict(one) for one in judgement.findings],
+        "findings": [asdict(finding) for finding in judgement.findings],
     }
 
 
-def _show_comparison(paths: Sequence[Path], scores: Sequence[Score], found: Comparison) -> None:
+def _show_comparison(
+    paths: Sequence[Path], scores: Sequence[Score], comparison: Comparison
+) -> None:
     rows(
         "Two runs",
         [
-            (which, f"{path}: VFLOPS {human_si(score.vflops)}FLOPS, class {score.problem_class}")
-            for which, path, score in zip(("first", "second"), paths, scores, strict=True)
+            (order, f"{path}: VFLOPS {human_si(score.vflops)}FLOPS, class {score.problem_class}")
+            for order, path, score in zip(("first", "second"), paths, scores, strict=True)
         ],
     )
-    _title(f"What differs at {found.level} level, by rule set {found.rule_set}")
+    _title(f"Differences at {comparison.level} level, by rule set {comparison.rule_set}")
     for layer in sorted(LAYERS, reverse=True):
-        differences = found.of_layer(layer)
-        _layer(layer, _words_of(differences))
-        _grid([(one.what, _value(one.first), _value(one.second)) for one in differences])
-    if found.reasons:
-        rows("Why their scores may not be compared", [("", one) for one in found.reasons])
-    _title("the scores may be compared" if found.comparable else "the scores may NOT be compared")
+        differences = comparison.of_layer(layer)
+        _layer(layer, _differences_verdict(differences))
+        _grid([(each.aspect, _value(each.first), _value(each.second)) for each in differences])
+    if comparison.reasons:
+        rows("Why the scores may not be compared", [("", text) for text in comparison.reasons])
+    may = "may" if comparison.comparable else "may NOT"
+    _title(f"the scores {may} be compared")
 
 
-def _words_of(differences: Sequence[Difference]) -> str:
-    forbidden = [one.what for one in differences if not one.allowed]
+def _differences_verdict(differences: Sequence[Difference]) -> str:
+    forbidden = [difference.aspect for difference in differences if not difference.allowed]
     if forbidden:
         return f"different, FORBIDDEN: {', '.join(forbidden)}"
     return "different, allowed" if differences else "same"
 
 
 def _comparison_json(
-    paths: Sequence[Path], scores: Sequence[Score], found: Comparison
+    paths: Sequence[Path], scores: Sequence[Score], comparison: Comparison
 ) -> dict[str, Any]:
     return {
-        "level": found.level,
-        "rule_set": found.rule_set,
+        "level": comparison.level,
+        "rule_set": comparison.rule_set,
         "runs": [
             {"path": str(path), "vflops": score.vflops, "problem_class": score.problem_class}
             for path, score in zip(paths, scores, strict=True)
@@ -268,12 +278,12 @@ def _comparison_json(
             {
                 "layer": layer,
                 "name": LAYERS[layer],
-                "differences": [asdict(one) for one in found.of_layer(layer)],
+                "differences": [asdict(each) for each in comparison.of_layer(layer)],
             }
             for layer in sorted(LAYERS, reverse=True)
         ],
-        "comparable": found.comparable,
-        "reasons": list(found.reasons),
+        "comparable": comparison.comparable,
+        "reasons": list(comparison.reasons),
     }
 
 
@@ -283,7 +293,9 @@ def _level(name: str | None) -> Level | None:
     for level in LEVELS:
         if level == name:
             return level
-    raise InputError(f"--level {name}: no such level; {nearest(name, list(LEVELS))}")
+    raise InputError(
+        f"--level {name}: no such level; {nearest(name, list(LEVELS))}", key="--level", value=name
+    )
 
 
 def _value(value: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`ai500 data`: make and check packed stores and climate data."""
+"""`ai500 data`: make, pack and check data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def pack(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="SOURCE", help="Folder of class folders of images, a .npy or a .npz file."
+            metavar="SOURCE",
+            help="Folder with a folder of images per class, or a .npy or .npz file.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the store.")],
@@ -40,14 +41,14 @@ def pack(
     ] = None,
     size: Annotated[int, typer.Option("--size", help="Side of a packed image, in pixels.")] = 256,
     validation: Annotated[
-        float, typer.Option("--validation", help="Share held out where no split is given.")
+        float, typer.Option("--validation", help="Validation share, if there is no split.")
     ] = 0.1,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Pack images into a store that training reads without decoding.
 
-    Interrupted, the same command goes on where it stopped.
+    After an interruption the same command continues.
 
     Example: ai500 data pack photos --out stores/photos
     """
@@ -77,28 +78,28 @@ def generate(
     ] = None,
     frames: Annotated[
         int | None,
-        typer.Option("--frames", help="Climate: so many frames, not the class's.", min=2),
+        typer.Option("--frames", help="Number of climate frames. Default: the class's.", min=2),
     ] = None,
     height: Annotated[
-        int | None, typer.Option("--height", help="Of frames, in pixels.", min=LEAST_HEIGHT)
+        int | None, typer.Option("--height", help="Height of frames, in pixels.", min=LEAST_HEIGHT)
     ] = None,
     width: Annotated[
-        int | None, typer.Option("--width", help="Of frames, in pixels.", min=LEAST_WIDTH)
+        int | None, typer.Option("--width", help="Width of frames, in pixels.", min=LEAST_WIDTH)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the learnable data of a class: the same bytes everywhere.
+    """Generate the synthetic data of a class, identical everywhere.
 
-    Interrupted, the same command goes on where it stopped.
+    After an interruption the same command continues.
 
     Example: ai500 data generate --workload image_classification --class smoke
     """
     if frames is None and (height or width):
-        raise InputError("--height and --width go with --frames: a class has a size of its own.")
+        raise InputError("--height and --width need --frames.", key="--frames")
     flags = {"workload": workload, "problem_class": problem_class}
     config: Config = load(overrides={k: v for k, v in flags.items() if v is not None})
     with Terminal(quiet=as_json) as terminal:
-        terminal.stage("data of the class")
+        terminal.stage("generating the data of the class")
         store = (
             generate_store(
                 config.workload, config.problem_class, progress=terminal.progress, path=out
@@ -119,9 +120,9 @@ def check(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Hold every byte of a store against its manifest.
+    """Check every byte of a store against its manifest.
 
-    Of climate data, every year against the schema.
+    Climate data: check every year against the schema.
 
     Example: ai500 data check stores/photos
     """
@@ -157,7 +158,8 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
         shown = [str(problem) for problem in report.problems[:PROBLEMS_SHOWN]]
         more = [f"… and {count - len(shown)} more"] if count > len(shown) else []
         number = "1 problem" if count == 1 else f"{count} problems"
-        raise RuleError("\n  ".join([f"{report.path}: {number}:", *shown, *more]))
+        message = "\n  ".join([f"{report.path}: {number}:", *shown, *more])
+        raise RuleError(message, path=report.path, value=count)
     if not as_json:
         console.print("no problem found")
 
@@ -173,4 +175,4 @@ def _print_store(store: Store, *, packed: Packed | None, as_json: bool) -> None:
     if packed and packed.unreadable:
         console.print(f"{packed.unreadable} unreadable images left out: see unreadable.json")
     if packed and packed.ignored:
-        console.print(f"{packed.ignored} files that are no images by their names were ignored")
+        console.print(f"{packed.ignored} files without an image suffix ignored")

@@ -39,22 +39,26 @@ def flops(
         str | None, typer.Option("--input", help="Shape of one sample, as 3,224,224.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples per step.")] = 1,
-    dtype: Annotated[str, typer.Option(help="Type of the input: int64 for tokens.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="Data type of the input; int64 for tokens.")
+    ] = "float32",
     regions: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows where an operator's size depends on data: proposals."),
+        typer.Option(
+            min=1, help="Number of rows of operators whose size depends on data (proposals)."
+        ),
     ] = None,
     convention: Annotated[str, typer.Option(help="v3, aiperf (the score's) or matmul.")] = "aiperf",
     compare: Annotated[
-        bool, typer.Option("--compare", help="All conventions side by side.")
+        bool, typer.Option("--compare", help="Show all conventions side by side.")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="The tree of modules.")] = False,
-    depth: Annotated[int, typer.Option(min=1, help="Levels of modules shown.")] = 2,
+    tree: Annotated[bool, typer.Option("--tree", help="Show the tree of modules.")] = False,
+    depth: Annotated[int, typer.Option(min=1, help="Levels of modules to show.")] = 2,
     exact_backward: Annotated[
-        bool, typer.Option("--exact-backward", help="Count the traced backward graph too.")
+        bool, typer.Option("--exact-backward", help="Also count the traced backward graph.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on operators no rule knows.")
+        bool, typer.Option("--strict", help="Fail on operators that no rule counts.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -74,7 +78,7 @@ def flops(
     if exact_backward:
         exact = _traced_backward(built, example, convention=convention, regions=regions)
     if strict and count.unknown:
-        raise RuleError(f"--strict: {_unknown(count)}")
+        raise RuleError(f"--strict: {_unknown(count)}", key="--strict")
     if as_json:
         data = {"model": chosen.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}
@@ -102,20 +106,28 @@ def flops(
 def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
     if text is None:
         if model.input_shape is None:
-            raise InputError(f"{model.name} needs --input: the shape of one sample, as 3,224,224")
+            raise InputError(
+                f"{model.name} needs --input: the shape of one sample, as 3,224,224", key="--input"
+            )
         return model.input_shape
     try:
         shape = tuple(int(size) for size in text.replace("x", ",").split(","))
     except ValueError:
         shape = (0,)
     if any(size < 1 for size in shape):
-        raise InputError(f"--input {text!r}: give positive whole numbers, as 3,224,224")
+        raise InputError(
+            f"--input {text!r}: expected positive whole numbers, as 3,224,224",
+            key="--input",
+            value=text,
+        )
     return shape
 
 
 def _example(shape: tuple[int, ...], dtype: str) -> Tensor:
     if dtype not in DTYPES:
-        raise InputError(f"--dtype {dtype!r}: {nearest(dtype, list(DTYPES))}")
+        raise InputError(
+            f"--dtype {dtype!r}: {nearest(dtype, list(DTYPES))}", key="--dtype", value=dtype
+        )
     torch = imported_torch()
     example: Tensor = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     return example
@@ -149,28 +161,28 @@ def _json_of_all(counts: dict[str, OperationCount]) -> dict[str, Any]:
 
 
 def _json_of_backward(exact: OperationCount) -> dict[str, Any]:
-    by_kind = {kind: one.forward for kind, one in exact.by_kind.items() if one.forward}
+    by_kind = {kind: part.forward for kind, part in exact.by_kind.items() if part.forward}
     return {"exact_backward": exact.forward, "exact_backward_by_kind": by_kind}
 
 
 def _table(*columns: str, title: str) -> Table:
     table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-    first, *others = columns
-    table.add_column(first, no_wrap=True, overflow="ellipsis")
-    for column in others:
+    name, *figures = columns
+    table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for column in figures:
         table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
 def _count_rows(table: Table, rows: Iterable[tuple[str, KindCount]], *, total: int) -> Table:
-    for name, one in rows:
+    for name, part in rows:
         table.add_row(
             escape(name),
-            _si(one.forward),
-            _si(one.backward),
-            _si(one.parameters),
-            human_bytes(one.activation_bytes) if one.activation_bytes else "0",
-            f"{one.total / total:.2%}" if total else "–",
+            _si(part.forward),
+            _si(part.backward),
+            _si(part.parameters),
+            human_bytes(part.activation_bytes) if part.activation_bytes else "0",
+            f"{part.total / total:.2%}" if total else "–",
         )
     return table
 
@@ -181,7 +193,7 @@ _COLUMNS = ("forward", "backward", "parameters", "activations", "share")
 def _kind_table(count: OperationCount) -> Table:
     table = _table("kind", *_COLUMNS, title=f"operations by kind, convention {count.convention}")
     rows = sorted(count.by_kind.items(), key=lambda row: -row[1].total)
-    shown = [(kind, one) for kind, one in rows if one.total or one.activation_bytes]
+    shown = [(kind, part) for kind, part in rows if part.total or part.activation_bytes]
     _count_rows(table, shown, total=count.total)
     table.add_section()
     everything = sum(count.by_kind.values(), KindCount())
@@ -189,28 +201,30 @@ def _kind_table(count: OperationCount) -> Table:
 
 
 def _compare_table(counts: dict[str, OperationCount]) -> Table:
-    """Forward and backward of each kind in each convention."""
-    columns = [f"{name}\n{way}" for name in counts for way in ("forward", "backward")]
+    """Tabulate forward and backward of each kind in each convention."""
+    columns = [f"{name}\n{phase}" for name in counts for phase in ("forward", "backward")]
     table = _table("kind", *columns, title="operations by kind, all conventions")
-    kinds = {kind for count in counts.values() for kind, one in count.by_kind.items() if one.total}
+    kinds = {
+        kind for count in counts.values() for kind, part in count.by_kind.items() if part.total
+    }
     widest = {kind: max(count.by_kind[kind].total for count in counts.values()) for kind in kinds}
     for kind in sorted(kinds, key=lambda kind: -widest[kind]):
-        each = [count.by_kind[kind] for count in counts.values()]
-        table.add_row(kind, *(_si(way) for one in each for way in (one.forward, one.backward)))
+        parts = [count.by_kind[kind] for count in counts.values()]
+        table.add_row(kind, *(_si(n) for part in parts for n in (part.forward, part.backward)))
     table.add_section()
     totals = [(count.forward, count.backward) for count in counts.values()]
-    table.add_row("total", *(_si(way) for pair in totals for way in pair))
+    table.add_row("total", *(_si(operations) for pair in totals for operations in pair))
     return table
 
 
 def _with_ancestors(count: OperationCount) -> dict[str, KindCount]:
-    """Module path → itself and everything inside it, in the order the model runs."""
+    """Sum each module with all modules inside it, in execution order."""
     inside: dict[str, KindCount] = {}
-    for path, one in count.by_module.items():
+    for path, own in count.by_module.items():
         parts = path.split(".") if path else []
         for level in range(1, len(parts) + 1):
             ancestor = ".".join(parts[:level])
-            inside[ancestor] = inside.get(ancestor, KindCount()) + one
+            inside[ancestor] = inside.get(ancestor, KindCount()) + own
     return inside
 
 
@@ -218,44 +232,45 @@ def _module_table(count: OperationCount, *, depth: int) -> Table:
     table = _table("module", *_COLUMNS, title="operations by module")
     own = count.by_module.get("")
     rows = [("(the model itself)", own)] if own and own.total else []
-    rows += [(path, one) for path, one in _with_ancestors(count).items() if path.count(".") < depth]
+    inside = _with_ancestors(count)
+    rows += [(path, module) for path, module in inside.items() if path.count(".") < depth]
     return _count_rows(table, rows, total=count.total)
 
 
 def _module_tree(name: str, count: OperationCount, *, depth: int) -> Tree:
-    """Modules down to `depth`; what is deeper is summed into its parent and counted."""
+    """Draw modules down to `depth`; deeper ones are summed into their parent."""
     inside = _with_ancestors(count)
     root = Tree(f"[bold]{escape(name)}[/]  {_si(count.forward)} + {_si(count.backward)}")
     nodes = {"": root}
-    for path, one in inside.items():
+    for path, module in inside.items():
         if path.count(".") >= depth:
             continue
         parent, _, leaf = path.rpartition(".")
         hidden = _folded(path, inside, depth=depth)
         folded = f" [dim]({hidden} modules inside)[/]" if hidden else ""
-        share = f"{one.total / count.total:.1%}" if count.total else "–"
-        label = f"{escape(leaf)}  {_si(one.forward)} + {_si(one.backward)}  {share}{folded}"
+        share = f"{module.total / count.total:.1%}" if count.total else "–"
+        label = f"{escape(leaf)}  {_si(module.forward)} + {_si(module.backward)}  {share}{folded}"
         nodes[path] = nodes[parent].add(label)
     return root
 
 
 def _folded(path: str, inside: dict[str, KindCount], *, depth: int) -> int:
-    """Modules inside `path` that the tree does not show."""
+    """Count the modules inside `path` that the tree does not show."""
     is_shown_open = path.count(".") + 1 < depth
     return 0 if is_shown_open else sum(other.startswith(f"{path}.") for other in inside)
 
 
 def _published_table(count: OperationCount) -> Table:
-    """AIPerf's printed figures beside ours; * marks those that don't follow from its weights."""
-    title = "beside AIPerf Table III (* recorded: not by its weights)"
+    """Tabulate AIPerf's printed figures beside ai500's; * marks contradictions."""
+    title = "compared with AIPerf Table III (* not by its weights)"
     table = _table("kind", "forward", "printed", "backward", "printed", title=title)
     for kind, printed in AIPERF_TABLE_III.items():
-        ours = count.by_kind.get(kind, KindCount(forward=count.forward, backward=count.backward))
+        part = count.by_kind.get(kind, KindCount(forward=count.forward, backward=count.backward))
         table.add_row(
             kind,
-            f"{ours.forward:.2E}",
+            f"{part.forward:.2E}",
             f"{printed.forward:.2E}{'*' if 'forward' in printed.recorded else ''}",
-            f"{ours.backward:.2E}",
+            f"{part.backward:.2E}",
             f"{printed.backward:.2E}{'*' if 'backward' in printed.recorded else ''}",
         )
     return table
@@ -263,18 +278,18 @@ def _published_table(count: OperationCount) -> Table:
 
 def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
     for name, count in counts.items():
-        each = _si(count.total // count.batch)
-        yield f"total in {name}: {count.total:,} operations a step, {each} a sample"
+        per_sample = _si(count.total // count.batch)
+        yield f"total in {name}: {count.total:,} operations per step, {per_sample} per sample"
         if count.update:
-            yield f"  of them {count.update:,} update the parameters, once a step"
+            yield f"  including {count.update:,} per step to update the parameters"
 
 
 def _profiled(model: Countable, sample: tuple[int, ...]) -> Iterable[str]:
-    """What the papers measured of a model of that kind, whose graph they don't publish."""
+    """Yield the papers' measurement of their own model, whose graph is not published."""
     workload = {"faster-rcnn": "extreme_weather"}.get(model.name, model.name.removesuffix("/full"))
     printed = PROFILED_OPERATIONS_PER_IMAGE.get(workload)
     if printed is not None and sample == model.input_shape:
-        yield f"the papers' own model, by a profiler: {_si(printed)} a sample (V2 Table 6)"
+        yield f"the papers' own model, by a profiler: {_si(printed)} per sample (V2 Table 6)"
 
 
 def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]:
@@ -289,7 +304,7 @@ def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]
 
 def _unknown(count: OperationCount) -> str:
     listed = ", ".join(f"{name} ×{times}" for name, times in count.unknown.items())
-    return f"operators no rule knows: {listed}"
+    return f"operators without a counting rule: {listed}"
 
 
 def _si(value: float) -> str:

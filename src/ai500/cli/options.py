@@ -14,7 +14,7 @@ from ai500.core.errors import InputError
 
 ConfigPath = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml if there."),
+    typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml, if it exists."),
 ]
 WorkloadName = Annotated[
     str | None, typer.Option("--workload", help="image_classification, extreme_weather or automl.")
@@ -24,24 +24,28 @@ ClassName = Annotated[
 ]
 Runs = Annotated[
     str | None,
-    typer.Option("--runs", help="Full trials: a number, or 'valid', the least runs of the class."),
+    typer.Option("--runs", help="Number of trials, or 'valid': the minimum of the class."),
 ]
 DataPath = Annotated[
     Path | None,
-    typer.Option("--data", help="A store of `ai500 data pack`, or a folder of climate data."),
+    typer.Option("--data", help="Store made by `ai500 data pack`, or folder of climate data."),
 ]
 SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Over the configuration, e.g. ensemble.size=8."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the configuration, e.g. ensemble.size=8.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder, e.g. runs/my-run.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/my-run.")]
 TrustedKeys = Annotated[
     Path | None,
-    typer.Option("--trusted-keys", help="A public key (PEM), or a folder of them: who is known."),
+    typer.Option(
+        "--trusted-keys", help="Public key (PEM) that is trusted, or a folder of such keys."
+    ),
 ]
 
 
@@ -55,7 +59,7 @@ def load_config(
     scheduler: str | None = None,
     settings: list[str] | None = None,
 ) -> Config:
-    """The file, then --set, then the flags of their own."""
+    """Load the file; --set overrides it, and dedicated options override --set."""
     overrides: dict[str, Any] = dict(
         configuration.parse_assignment(text) for text in settings or []
     )
@@ -73,5 +77,9 @@ def load_config(
 
 def _trials(text: str) -> int | str:
     if not re.fullmatch(r"valid|[1-9][0-9]{0,8}", text):
-        raise InputError(f"--runs {text}: a whole number from 1 on, or 'valid'.")
+        raise InputError(
+            f"--runs {text}: expected a whole number of at least 1, or 'valid'.",
+            key="--runs",
+            value=text,
+        )
     return text if text == "valid" else int(text)

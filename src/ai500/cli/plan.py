@@ -41,9 +41,13 @@ def init(
     Example: ai500 init && ai500 plan
     """
     if path.exists() and not force:
-        raise InputError(f"{path} exists. Use --force to overwrite it, or name another file.")
+        raise InputError(
+            f"{path} exists.",
+            path=path,
+            remedy="Use --force to overwrite it, or name another file.",
+        )
     write_text(path, configuration.template())
-    print(f"wrote {path}; `ai500 plan` shows what it means on this machine")
+    print(f"wrote {path}; `ai500 plan` shows its effect on this machine")
 
 
 def plan(
@@ -56,9 +60,9 @@ def plan(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run would do: members, mapping, operations, time.
+    """Show the plan of a run: members, mapping, operations, time.
 
-    Nothing is started, and torch is not needed.
+    Starts nothing and needs no torch.
 
     Example: ai500 plan --class full --set system.nodes=8
     """
@@ -79,20 +83,18 @@ def plan(
         return
     show_plan(made)
     for name, text in scripts:
-        console.print(
-            f"Script: {name} (of trial 1, for the run folder {folder.path})", style="bold"
-        )
+        console.print(f"Script: {name} (trial 1, run folder {folder.path})", style="bold")
         print(text)
 
 
 def _steps(plan: Plan) -> tuple[str, str]:
     epochs, search = plan.hyperparameters.epochs, plan.search
     if search is None:
-        return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps, every member"
+        return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps per member"
     return "search", (
-        f"each member for {search.minutes:g} min: models of at most {epochs} epochs, TPE from "
-        f"round {search.warmup_rounds + 1} on, at most {search.max_growth:g} times the initial "
-        "model's operations"
+        f"{search.minutes:g} min per member: models of at most {epochs} epochs, TPE from round "
+        f"{search.warmup_rounds + 1}, at most {search.max_growth:g} times the initial model's "
+        "operations"
     )
 
 
@@ -100,14 +102,14 @@ def _operations(plan: Plan) -> str:
     count = plan.operations
     if count is None:
         return "counted when the run traces the model"
-    an_image = f"{human_si(count.per_image)}FLOP an image ({count.convention})"
+    per_image = f"{human_si(count.per_image)}FLOP per image ({count.convention})"
     if plan.operations_per_trial is None:
-        return f"{an_image} of the initial model"
-    return f"{human_si(plan.operations_per_trial)}FLOP a trial, {an_image}"
+        return f"{per_image} of the initial model"
+    return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_image}"
 
 
 def show_plan(plan: Plan) -> None:
-    """The plan as tables that fit 80 columns."""
+    """Print the plan as tables within 80 columns."""
     sharing = plan.members_per_accelerator
     equation = (
         f"Sys_scale {plan.system_scale} accelerators, M = {plan.ensemble_size} "
@@ -141,22 +143,22 @@ def show_plan(plan: Plan) -> None:
         "Job → node mapping",
         [
             (
-                f"member {one.member}",
-                f"wave {one.wave + 1}: "
-                + ", ".join(f"{s.node} slots {','.join(map(str, s.slots))}" for s in one.shares),
+                f"member {place.member}",
+                f"wave {place.wave + 1}: "
+                + ", ".join(f"{s.node} slots {','.join(map(str, s.slots))}" for s in place.shares),
             )
-            for one in shown
+            for place in shown
         ],
     )
     if len(plan.mapping) > len(shown):
         console.print(f"  … and {len(plan.mapping) - len(shown)} more (--json shows all)")
     staged = list(plan.bytes_per_node.items())
-    text = "to the node's scratch" if plan.stage else "nothing: read from the shared store"
+    text = "to the node's scratch" if plan.stage else "not staged: read from the shared store"
     rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
 
 
 def _cluster(cluster: Cluster) -> str:
-    unusable = f", {len(cluster.unusable)} more can't be used" if cluster.unusable else ""
+    unusable = f", {len(cluster.unusable)} more not usable" if cluster.unusable else ""
     first = next(iter(cluster.unusable.items()), None)
     return (
         f"{cluster.name} (Slurm {cluster.version}, accounting "
@@ -168,7 +170,7 @@ def _cluster(cluster: Cluster) -> str:
 
 
 def _batch(plan: Plan) -> str:
-    """Effective batch: what one optimizer step learns from."""
+    """Describe the effective batch of one optimizer step."""
     hyper = plan.hyperparameters
     product = f"{hyper.batch_size} per accelerator × {plan.parallel_degree}"
     if hyper.accumulation > 1:
@@ -177,32 +179,34 @@ def _batch(plan: Plan) -> str:
 
 
 def _parallel(plan: Plan) -> str:
-    """How a member divides its accelerators."""
-    found = plan.parallel
-    if found.mode == "data":
-        text = "data" + (", sharded" if found.sharded else "")
+    """Describe how a member divides its accelerators."""
+    parallel = plan.parallel
+    if parallel.mode == "data":
+        text = "data" + (", sharded" if parallel.sharded else "")
     else:
         text = (
-            f"{found.mode}: data {found.data_degree} × pipeline {found.pipeline_degree} × "
-            f"tensor {found.tensor_degree}"
+            f"{parallel.mode}: data {parallel.data_degree} × pipeline {parallel.pipeline_degree} × "
+            f"tensor {parallel.tensor_degree}"
         )
-    if found.pipeline_degree > 1:
-        text += f", {found.pipeline_schedule} of {found.microbatches} micro-batches"
-    return text + (", batch norm synchronized" if found.batch_norm == "synchronized" else "")
+    if parallel.pipeline_degree > 1:
+        text += f", {parallel.pipeline_schedule} of {parallel.microbatches} micro-batches"
+    return text + (", batch norm synchronized" if parallel.batch_norm == "synchronized" else "")
 
 
 def _communication(plan: Plan) -> str:
-    """How gradients are averaged, or that nobody is there to average with."""
-    wanted, replicas = plan.communication, plan.parallel.data_degree
+    """Describe how gradients are averaged over replicas, if there are several."""
+    communication, replicas = plan.communication, plan.parallel.data_degree
     if replicas == 1:
-        return "none: a member is one replica"
+        return "none: one replica per member"
     if plan.parallel.sharded:
         return f"reduce-scatter and all-gather of FSDP2 over {replicas} ranks"
-    return f"{wanted.mode} of gradients in {wanted.precision} over {replicas} replicas"
+    return (
+        f"{communication.mode} of gradients in {communication.precision} over {replicas} replicas"
+    )
 
 
 def _learning_rate(plan: Plan) -> str:
-    """Linear scaling, then warm-up and decay."""
+    """Describe linear scaling, warm-up and decay."""
     hyper = plan.hyperparameters
     epochs = ", ".join(map(str, hyper.decay_epochs))
     steps = f" after epochs {epochs}" if hyper.schedule == "step" else ""

@@ -1,4 +1,4 @@
-"""`ai500 profile`: where the time of a training step goes."""
+"""`ai500 profile`: break down the time of a training step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ UNKNOWN_SHOWN = 5
 
 def profile(
     path: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="A run folder: its configuration.")
+        Path | None,
+        typer.Argument(metavar="RUN", help="Run folder whose configuration to profile."),
     ] = None,
     config: ConfigPath = None,
     workload: WorkloadName = None,
@@ -52,10 +53,10 @@ def profile(
     steps: Annotated[int, typer.Option("--steps", help="Training steps to profile.")] = 10,
     precision: Annotated[
         list[str] | None,
-        typer.Option("--precision", help="A training precision; again for more, side by side."),
+        typer.Option("--precision", help="Training precision; repeat it to compare several."),
     ] = None,
     counters: Annotated[
-        bool, typer.Option("--counters", help="Hardware counters too (ncu): takes minutes.")
+        bool, typer.Option("--counters", help="Also read hardware counters (ncu); takes minutes.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -64,17 +65,19 @@ def profile(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Profile some training steps: kernels, communication, a timeline.
+    """Profile training steps: kernels, communication, a timeline.
 
     Example: ai500 profile runs/first --precision fp32 --precision mixed-bf16
     """
     for name in precision or []:
         if name not in precisions.PRECISIONS:
             known = schema.nearest(name, list(precisions.PRECISIONS))
-            raise InputError(f"--precision {name}: no such precision; {known}")
+            raise InputError(
+                f"--precision {name}: no such precision; {known}", key="--precision", value=name
+            )
     if path is not None:
         flags = {"--config": config, "--workload": workload, "--class": problem_class}
-        _refuse_beside_run(flags)
+        _reject_with_run(flags)
     resolved = (
         load_config(
             config,
@@ -96,39 +99,43 @@ def profile(
         counters=counters,
         run=None if path is None else path.resolve().name,
     )
-    for told in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(told, as_interrupt)
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, as_interrupt)
     with Terminal(quiet=as_json) as terminal:
-        found = session.profile(request, terminal)
-    write_page(found, request.page)
+        record = session.profile(request, terminal)
+    write_page(record, request.page)
     if path is not None and out is None and RunFolder(path).score.exists():
         write_report_section(RunFolder(path))
         write_report(RunFolder(path))
     if as_json:
-        print(json.dumps(schema.encode(found), indent=2))
+        print(json.dumps(schema.encode(record), indent=2))
         return
-    show_profile(found)
+    show_profile(record)
     console.print(f"page {request.page.resolve()}", soft_wrap=True, markup=False)
     console.print(f"timeline {request.timeline.resolve()}", soft_wrap=True, markup=False)
     console.print("  open it in the Perfetto UI (Open trace file)")
 
 
-def _refuse_beside_run(flags: dict[str, Any]) -> None:
+def _reject_with_run(flags: dict[str, Any]) -> None:
     for flag, value in flags.items():
         if value is not None:
             raise InputError(
-                f"RUN and {flag} are two answers to one question. Leave one of them out; --set "
-                "changes keys of the run's configuration."
+                f"RUN and {flag} exclude each other.",
+                key=flag,
+                value=value,
+                remedy="Remove one; --set changes keys of the run's configuration.",
             )
 
 
 def _config_of(path: Path, *, data: Path | None, settings: list[str] | None) -> Config:
-    """The configuration of a run, finished or not, with changes over it."""
+    """Load the configuration of a run, finished or not, with overrides."""
     run = RunFolder.open(path)
     if (owner := run.owner()) is not None:
         raise RunFolderError(
-            f"{path} is being run by {owner}: both would be measured slower than they are. Wait "
-            f"for it, or end it with `ai500 cancel {path}`."
+            f"{path} is being run by {owner}: run and profile would slow each other down.",
+            path=path,
+            value=owner,
+            remedy=f"Wait for it, or end it with `ai500 cancel {path}`.",
         )
     overrides: dict[str, Any] = dict(map(configuration.parse_assignment, settings or []))
     if data is not None:
@@ -141,59 +148,61 @@ def _own_folder(config: Config) -> Path:
     return Path("profiles") / f"{config.workload}-{config.problem_class}-{stamp}"
 
 
-def show_profile(found: Profile) -> None:
-    """The profile as tables that fit 80 columns."""
+def show_profile(record: Profile) -> None:
+    """Print the profile as tables within 80 columns."""
     rows(
-        f"Profile: {found.workload}, class {found.problem_class}, {found.steps} steps"
-        + (f", configuration of {found.run}" if found.run else ""),
+        f"Profile: {record.workload}, class {record.problem_class}, {record.steps} steps"
+        + (f", configuration of {record.run}" if record.run else ""),
         [
-            ("device", f"{found.parallel_degree} × {found.device}, {found.device_name}"),
-            ("batch", f"{found.global_batch_size} images a step"),
-            *((one.precision, _speed(one)) for one in found.precisions),
+            ("device", f"{record.parallel_degree} × {record.device}, {record.device_name}"),
+            ("batch", f"{record.global_batch_size} images per step"),
+            *((result.precision, _speed(result)) for result in record.precisions),
         ],
     )
-    heading("Kernels by category (V2 Fig. 10): share of time, FLOPS meanwhile")
-    counted = any(one.counters_missing is None for one in found.precisions)
-    for some in _grouped(found.precisions, 1 if counted else 2):
-        console.print(_category_table(some, counted=counted), "", sep="\n")
-    for one in found.precisions:
-        if one.unknown:
-            heading(f"Unknown kernels in {one.precision}")
-        for kernel in one.unknown[:UNKNOWN_SHOWN]:
+    heading("Kernels by category (V2 Fig. 10): share of time, attained FLOPS")
+    counted = any(result.counters_missing is None for result in record.precisions)
+    for group in _grouped(record.precisions, 1 if counted else 2):
+        console.print(_category_table(group, counted=counted), "", sep="\n")
+    for result in record.precisions:
+        if result.unknown:
+            heading(f"Unknown kernels in {result.precision}")
+        for kernel in result.unknown[:UNKNOWN_SHOWN]:
             name = Text(f"  {percent(kernel.share):>7}  {kernel.name}", overflow="ellipsis")
             console.print(name, no_wrap=True)
-        if (more := len(one.unknown) - UNKNOWN_SHOWN) > 0:
+        if (more := len(result.unknown) - UNKNOWN_SHOWN) > 0:
             console.print(f"  … and {more} more in profile.json")
-    measured = [one for one in found.precisions if one.communication is not None]
+    measured = [result for result in record.precisions if result.communication is not None]
     if measured:
-        heading("Communication (V2 Table 12): ms of a step, mean of the ranks")
-        for some in _grouped(measured, 4):
-            console.print(_communication_table(some), "", sep="\n")
-    for line in _not_measured(found):
+        heading("Communication (V2 Table 12): ms per step, mean over the ranks")
+        for group in _grouped(measured, 4):
+            console.print(_communication_table(group), "", sep="\n")
+    for line in _not_measured(record):
         console.print(line, markup=False)
 
 
 def heading(text: str) -> None:
-    """Above a table, whatever the table's width."""
+    """Print a heading, independent of a table's width."""
     console.print(Text(text, style="bold"))
 
 
-def _not_measured(found: Profile) -> Iterator[str]:
-    """What is missing and why, once where all precisions say the same."""
+def _not_measured(record: Profile) -> Iterator[str]:
+    """Yield missing measurements with their reasons, each reason once."""
     reasons = {
-        "communication": [one.communication_missing for one in found.precisions],
-        "instructions per cycle and DRAM": [one.counters_missing for one in found.precisions],
+        "communication": [result.communication_missing for result in record.precisions],
+        "instructions per cycle and DRAM": [
+            result.counters_missing for result in record.precisions
+        ],
     }
-    for what, why in reasons.items():
-        yield from (f"{what}: not measured, {reason}" for reason in dict.fromkeys(why) if reason)
+    for name, texts in reasons.items():
+        yield from (f"{name}: not measured, {text}" for text in dict.fromkeys(texts) if text)
 
 
-def _speed(one: PrecisionProfile) -> str:
+def _speed(result: PrecisionProfile) -> str:
     return (
-        f"{milliseconds(one.seconds_per_step)} ms a step, "
-        f"{number(one.images_per_second)} images/s; profiled "
-        f"{milliseconds(one.profiled_seconds_per_step)} ms, device idle "
-        f"{percent(one.idle_share)}"
+        f"{milliseconds(result.seconds_per_step)} ms per step, "
+        f"{number(result.images_per_second)} images/s; profiled "
+        f"{milliseconds(result.profiled_seconds_per_step)} ms, device idle "
+        f"{percent(result.idle_share)}"
     )
 
 
@@ -206,20 +215,20 @@ def _table() -> Table:
 def _grouped(
     precisions: Sequence[PrecisionProfile], most: int
 ) -> Iterator[Sequence[PrecisionProfile]]:
-    """As many side by side as fit 80 columns."""
+    """Split into groups that fit 80 columns side by side."""
     for first in range(0, len(precisions), most):
         yield precisions[first : first + most]
 
 
 def _category_table(precisions: Sequence[PrecisionProfile], *, counted: bool) -> Table:
-    """V2 Fig. 10: share of kernel time, and what was attained while such kernels ran."""
+    """Tabulate share of kernel time and attained rates by category (V2 Fig. 10)."""
     table = _table()
-    for one in precisions:
-        for column in (one.precision, "ms", "FLOPS", *(("IPC", "DRAM") if counted else ())):
+    for result in precisions:
+        for column in (result.precision, "ms", "FLOPS", *(("IPC", "DRAM") if counted else ())):
             table.add_column(column, justify="right", no_wrap=True)
     for index, category in enumerate(CATEGORIES):
         cells: list[str] = []
-        for part in (one.categories[index] for one in precisions):
+        for part in (result.categories[index] for result in precisions):
             cells += [percent(part.share), milliseconds(part.seconds_per_step), flops(part.flops)]
             if counted:
                 ipc, dram = part.instructions_per_cycle, part.dram_utilization
@@ -227,20 +236,20 @@ def _category_table(precisions: Sequence[PrecisionProfile], *, counted: bool) ->
                 cells.append("–" if dram is None else percent(dram))
         table.add_row(category, *cells)
     unknown: list[str] = []
-    for one in precisions:
-        seconds = one.unknown_share * one.kernel_seconds_per_step
-        unknown += [percent(one.unknown_share), milliseconds(seconds), "–"]
+    for result in precisions:
+        seconds = result.unknown_share * result.kernel_seconds_per_step
+        unknown += [percent(result.unknown_share), milliseconds(seconds), "–"]
         unknown += ["–", "–"] if counted else []
     table.add_row("unknown", *unknown)
     return table
 
 
 def _communication_table(measured: Sequence[PrecisionProfile]) -> Table:
-    """V2 Table 12, the mean of the ranks."""
+    """Tabulate the stages of communication, as means over the ranks (V2 Table 12)."""
     table = _table()
-    for one in measured:
-        table.add_column(one.precision, justify="right", no_wrap=True)
-    means = [one.communication.mean for one in measured if one.communication is not None]
+    for result in measured:
+        table.add_column(result.precision, justify="right", no_wrap=True)
+    means = [result.communication.mean for result in measured if result.communication is not None]
     for stage, name in STAGES.items():
         table.add_row(name, *(milliseconds(getattr(mean, stage)) for mean in means))
     return table

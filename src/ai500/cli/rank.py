@@ -1,4 +1,4 @@
-"""The list: `ai500 rank`."""
+"""`ai500 rank`: rank submissions and write the list as a web site."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from ai500.ranking.site import Built, build
 from ai500.ranking.standings import by_list
 
 SHOWN = 10
-"""Places and rejections that a terminal shows; the site has them all."""
-REASONS = 3
+"""Places and rejections printed per list; the site has them all."""
+REASONS_SHOWN = 3
+"""Reasons printed per rejection."""
 
 
 def rank(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="Folder with submissions (*.ai500) anywhere in."),
+        typer.Argument(metavar="FOLDER", help="Folder tree with submissions (*.ai500)."),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the web site, new or made by `rank`.")
@@ -38,48 +39,53 @@ def rank(
 ) -> None:
     """Rank submissions by VFLOPS, and write the list as a web site.
 
-    It is static: a folder for any web server, or to be opened as it is. Needs no torch.
+    The site is static: open its index.html, or copy it to a web server. Needs no torch.
 
     Example: ai500 rank submissions --out list
     """
     if not title.isprintable():
-        raise InputError("--title has characters that can't be shown. Use plain text.")
+        raise InputError(
+            "--title contains characters that cannot be printed.",
+            key="--title",
+            value=title,
+            remedy="Use plain text.",
+        )
     paths = find_submissions(folder)
     with Terminal(quiet=as_json) as terminal:
         terminal.stage(f"reading {len(paths):,} submission{'s' * (len(paths) != 1)}")
         judged = read_submissions(folder, paths, trusted_keys=trusted_keys)
-        built = build(_counted(judged, len(paths), terminal), out, title=title)
+        built = build(_with_progress(judged, len(paths), terminal), out, title=title)
     if as_json:
         print(json.dumps(_plain(built, out), indent=2))
     else:
         _show(built, out)
 
 
-def _counted(
+def _with_progress(
     submissions: Iterator[Ranked | Rejected], total: int, terminal: Terminal
 ) -> Iterator[Ranked | Rejected]:
-    for done, one in enumerate(submissions, 1):
-        yield one
+    for done, submission in enumerate(submissions, 1):
+        yield submission
         terminal.progress(done, total)
 
 
 def _plain(built: Built, out: Path) -> dict[str, object]:
     places = [
         {
-            "rank": built.standings[one.id].place,
-            "id": one.id,
-            "workload": one.workload,
-            "problem_class": one.problem_class,
-            "level": one.level,
-            "system": one.system,
-            "organization": one.organization,
-            "edition": one.edition,
-            "vflops": one.vflops,
-            "time_to_quality_seconds": one.time_to_quality_seconds,
+            "rank": built.standings[entry.id].rank,
+            "id": entry.id,
+            "workload": entry.workload,
+            "problem_class": entry.problem_class,
+            "level": entry.level,
+            "system": entry.system,
+            "organization": entry.organization,
+            "edition": entry.edition,
+            "vflops": entry.vflops,
+            "time_to_quality_seconds": entry.time_to_quality_seconds,
         }
-        for one in built.entries
+        for entry in built.entries
     ]
-    rejected = [{"file": one.file, "reasons": list(one.reasons)} for one in built.rejected]
+    rejected = [{"file": each.file, "reasons": list(each.reasons)} for each in built.rejected]
     return {
         "site": str((out / "index.html").resolve()),
         "files_written": built.written,
@@ -91,12 +97,12 @@ def _plain(built: Built, out: Path) -> dict[str, object]:
 
 def _show(built: Built, out: Path) -> None:
     for key, members in by_list(built.entries).items():
-        best = [one for one in members if built.standings[one.id].place is not None]
-        lines = [(f"{built.standings[one.id].place}", _line(one)) for one in best[:SHOWN]]
+        best = [entry for entry in members if built.standings[entry.id].rank is not None]
+        lines = [(f"{built.standings[entry.id].rank}", _line(entry)) for entry in best[:SHOWN]]
         more = len(best) - SHOWN
         rows(list_name(key), [*lines, *([("…", f"{more:,} more")] if more > 0 else [])])
     if built.rejected:
-        refused = [(one.file, _reasons(one)) for one in built.rejected[:SHOWN]]
+        refused = [(each.file, _reasons(each)) for each in built.rejected[:SHOWN]]
         more = len(built.rejected) - SHOWN
         rows("Not ranked", [*refused, *([("…", f"{more:,} more")] if more > 0 else [])])
     console.print(
@@ -107,13 +113,13 @@ def _show(built: Built, out: Path) -> None:
     )
 
 
-def _reasons(one: Rejected) -> str:
-    more = len(one.reasons) - REASONS
-    return "; ".join(one.reasons[:REASONS]) + (f"; and {more} more" if more > 0 else "")
+def _reasons(rejected: Rejected) -> str:
+    more = len(rejected.reasons) - REASONS_SHOWN
+    return "; ".join(rejected.reasons[:REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _line(one: Entry) -> str:
+def _line(entry: Entry) -> str:
     return (
-        f"{human_si(one.vflops)}FLOPS  {human_seconds(one.time_to_quality_seconds)}  "
-        f"{one.system}, {one.organization} ({one.edition})"
+        f"{human_si(entry.vflops)}FLOPS  {human_seconds(entry.time_to_quality_seconds)}  "
+        f"{entry.system}, {entry.organization} ({entry.edition})"
     )

@@ -1,4 +1,4 @@
-"""`ai500 roofline`: what this system can do, where a run stands, and what would help."""
+"""`ai500 roofline`: measure the ceilings of this system, place a run under them, give advice."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import standalone
 from ai500.report.section import Table
-from ai500.roofline import cluster, measure, place_run
+from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
-from ai500.roofline.figures import record_chart
+from ai500.roofline.page import record_chart
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
 
 FOLDER = Path("rooflines")
@@ -37,36 +37,40 @@ SCHEDULERS = ("local", "slurm")
 
 def roofline(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Default: rooflines/<host>-<date>.json.")
+        Path | None,
+        typer.Option("--out", "-o", help="File. Default: rooflines/<host>-<date>.json."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", help="Place this run instead.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Place this run under a measured roofline.")
+    ] = None,
     ceilings: Annotated[
-        Path | None, typer.Option("--ceilings", help="With --run. Default: the newest.")
+        Path | None, typer.Option("--ceilings", help="Roofline for --run. Default: the newest.")
     ] = None,
     show: Annotated[
-        Path | None, typer.Option("--show", help="Print and draw a roofline again.")
+        Path | None, typer.Option("--show", help="Print and draw a measured roofline again.")
     ] = None,
     precision: Annotated[
-        list[str] | None, typer.Option("--precision", help="Only these. Default: all there are.")
+        list[str] | None,
+        typer.Option("--precision", help="Precision to measure; repeatable. Default: all."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", help="torch's device type. Default: what is there.")
+        str | None, typer.Option("--device", help="Device type of torch. Default: detected.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", help="Time for kernels and links, about.", min=0.5)
+        float, typer.Option("--seconds", help="Approximate time for kernels and links.", min=0.5)
     ] = SECONDS,
     quick: Annotated[
-        bool, typer.Option("--quick", help=f"{QUICK_SECONDS:.0f} seconds: less exact.")
+        bool, typer.Option("--quick", help=f"{QUICK_SECONDS:.0f} seconds: less accurate.")
     ] = False,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", min=1, help="Processes for links. 1: no links.")
+        int | None, typer.Option("--ranks", min=1, help="Processes to measure links; 1: none.")
     ] = None,
     scheduler: SchedulerName = None,
     config: ConfigPath = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what this system can do, or place a run under it.
+    """Measure the roofline of this system, or place a run under it.
 
     V2's HPC-AI roofline: ceilings of kernels, memory and links.
 
@@ -81,11 +85,16 @@ def roofline(
         return
     precisions = measure.check_precisions(precision or [])
     if scheduler is not None and scheduler not in SCHEDULERS:
-        raise InputError(f"--scheduler {scheduler!r}: {nearest(scheduler, list(SCHEDULERS))}")
+        raise InputError(
+            f"--scheduler {scheduler!r}: {nearest(scheduler, list(SCHEDULERS))}",
+            key="--scheduler",
+            value=scheduler,
+        )
     if scheduler == "slurm" and (device is not None or ranks is not None):
         raise InputError(
-            "--device and --ranks are of this node. With --scheduler slurm: --set "
-            "system.device=…, --set system.accelerators_per_node=…"
+            "--device and --ranks apply to this node, not to --scheduler slurm.",
+            key="--device" if device is not None else "--ranks",
+            remedy="Use --set system.device=… and --set system.accelerators_per_node=…",
         )
     path = out or _default_path(scheduler)
     budget = QUICK_SECONDS if quick else seconds
@@ -94,11 +103,11 @@ def roofline(
         if scheduler == "slurm":
             resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
                                    scheduler=scheduler, settings=settings)  # fmt: skip
-            record = cluster.on_slurm(
+            record = measure.measure_cluster(
                 path, config=resolved, precisions=precisions, seconds=budget, observer=terminal
             )
         else:
-            record = measure.this_node(
+            record = measure.measure_node(
                 path, device=device, precisions=precisions, seconds=budget, ranks=ranks,
                 observer=terminal,
             )  # fmt: skip
@@ -108,7 +117,7 @@ def roofline(
 def _default_path(scheduler: str | None) -> Path:
     host = "cluster" if scheduler == "slurm" else platform.node()
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", host) or "host"
-    if scheduler != "slurm" and (partial := measure.interrupted(FOLDER, host=plain)) is not None:
+    if scheduler != "slurm" and (partial := measure.find_partial(FOLDER, host=plain)) is not None:
         return partial
     return FOLDER / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}.json"
 
@@ -119,15 +128,18 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
         return
     title = f"Roofline of {record.device_name}"
     if record.device == "cpu":
-        why = "As asked for" if record.system.accelerators else "No accelerator here"
+        why = "As requested" if record.system.accelerators else "No accelerator here"
         console.print(f"{why}: this is the CPU's roofline.", soft_wrap=True)
     if not record.complete:
-        console.print("PARTIAL: its measurement was interrupted.", soft_wrap=True)
+        console.print("PARTIAL: the measurement was interrupted.", soft_wrap=True)
     _show(title, pages.measured_table(record), (1, 2, 3))
     if note := pages.above_peak_note(record):
         console.print(note, markup=False)
     if record.unavailable:
-        rows("Not measured", [(pages.kernel_name(what), why) for what, why in record.unavailable])
+        rows(
+            "Not measured",
+            [(pages.kernel_name(name), reason) for name, reason in record.unavailable],
+        )
     _show("Memory and links", pages.links_table(record), (1, 2, 3))
     write_text(path.with_suffix(".svg"), standalone(record_chart(record).svg(title)))
     pages.write_page(path.with_suffix(".html"), record, None)
@@ -136,7 +148,7 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
 
 
 def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
-    """Name and some columns, one row a line, within 80 columns."""
+    """Print the name and selected columns of each row, within 80 columns."""
     names = ", ".join(table.columns[i] for i in columns)
     pairs = []
     for row in table.rows:
@@ -148,7 +160,7 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     folder = RunFolder.open(run)
     file = ceilings or place_run.newest_record(FOLDER)
-    placement = place_run.place(folder, place_run.read_record(file))
+    placement = place_run.place_run(folder, place_run.read_record(file))
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     pages.write_report_section(folder)
@@ -159,20 +171,20 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     console.print(f"{run} under {file}", soft_wrap=True, markup=False)
     for warning in placement.warnings:
         console.print(f"warning: {warning}", markup=False)
-    for one in placement.placed:
-        _show_point(placement, one)
+    for point in placement.placed:
+        _show_point(placement, point)
     console.print(pages.convention(placement), markup=False)
     for page in (folder.roofline.with_suffix(".html"), folder.report):
         console.print(str(page), soft_wrap=True, markup=False)
 
 
-def _show_point(placement: RunPlacement, one: Placed) -> None:
+def _show_point(placement: RunPlacement, point: Placed) -> None:
     table = pages.placement_table(placement)
-    column = 1 + placement.placed.index(one)
+    column = 1 + placement.placed.index(point)
     pairs = [(row[0], row[column]) for row in table.rows]
-    rows(f"{one.what.capitalize()}, {one.model} model", pairs)
-    console.print(pages.sentence(one), markup=False)
-    rows("What would help", [("", advice.text) for advice in one.advice])
-    chosen = best(one.advice)
+    rows(f"{point.subject.capitalize()}, {point.model} model", pairs)
+    console.print(pages.sentence(point), markup=False)
+    rows("What would help", [("", advice.text) for advice in point.advice])
+    chosen = best(point.advice)
     if chosen is not None:
-        console.print(f"    most to gain: {chosen.setting}", markup=False)
+        console.print(f"    largest gain: {chosen.setting}", markup=False)

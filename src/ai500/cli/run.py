@@ -1,4 +1,4 @@
-"""A run and its folder: run, status, cancel, resume, score, report."""
+"""Run a benchmark and work with its folder: run, resume, status, cancel, score, report."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.reporting import write_report
 from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
@@ -44,9 +45,9 @@ from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
 
-CANCEL_SECONDS = 240.0
+CANCEL_SECONDS = 240.0  # members write checkpoints first
 Detach = Annotated[
-    bool, typer.Option("--detach", help="Submit the jobs and leave; `resume` follows them.")
+    bool, typer.Option("--detach", help="Submit the jobs and exit; `resume` follows them.")
 ]
 
 
@@ -66,7 +67,7 @@ def run(
 ) -> None:
     """Train the bagged ensemble, score it, and write the report.
 
-    --runs valid makes as many trials as a valid result of the class needs.
+    --runs valid runs the minimum number of trials for a valid result.
 
     Example: ai500 run --class smoke --out runs/mine
     """
@@ -86,9 +87,9 @@ def run(
 
 
 def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
-    """Go on with a run that was stopped or failed.
+    """Resume a run that was stopped or failed.
 
-    What is finished is not repeated; jobs that are still in a queue are followed.
+    Finished work is not repeated; jobs that are still queued or running are followed.
 
     Example: ai500 resume runs/first
     """
@@ -96,8 +97,8 @@ def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> No
 
 
 def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
-    # `kill` and Ctrl-C mean: end the members in order, then tell. A closed terminal means the
-    # same on this machine alone; jobs of a cluster go on.
+    # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
+    # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
     signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
@@ -121,7 +122,7 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
 
 
 def status(path: RunPath, as_json: AsJson = False) -> None:
-    """Show where a run is: trials, members, epochs, losses, time left.
+    """Show the progress of a run: state, epochs, loss, time left.
 
     Example: ai500 status runs/first
     """
@@ -132,9 +133,9 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     number = _current_trial(folder, plan)
     views = _views(folder, number, plan) if number else []
     if state == "stopped" and any(view.state in ("pending", "running") for view in views):
-        state = "left"  # jobs of a cluster go on without a controller
+        state = "detached"  # jobs are running; no controller is attached
     if as_json:
-        told = {
+        summary = {
             "run": str(path),
             "state": state,
             "controller": owner,
@@ -142,26 +143,31 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
             "trials": plan.trials,
             "members": [dataclasses.asdict(v) | {"seconds_left": v.seconds_left} for v in views],
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(summary, indent=2))
         return
     console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
-    if state == "left":
-        console.print("its jobs go on; nobody follows them", soft_wrap=True)
-    if state in ("stopped", "left"):
-        console.print(f"go on with: ai500 resume {path}", soft_wrap=True)
+    if state == "detached":
+        console.print("jobs are still running; no controller is attached", soft_wrap=True)
+    if state in ("stopped", "detached"):
+        console.print(f"to continue: ai500 resume {path}", soft_wrap=True)
     for file in (folder.score, folder.report):
         if file.exists():
             console.print(str(file), soft_wrap=True)
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
-    """The members from what is on disk; nothing is written."""
+    """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
     views = {member: MemberView(member) for member in range(plan.ensemble_size)}
-    Collector(folder, trial=number, members=list(views)).show_all(views)
+    Collector(
+        folder,
+        trial=number,
+        members=list(views),
+        read_details=program_of(plan).details_reader(trial),
+    ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
         view = views[job.member]
@@ -169,16 +175,16 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
-        # Records that nobody keeps up to date, or jobs that wait: the scheduler knows more.
+        # No controller updates the records, or jobs wait: the scheduler has newer states.
         try:
             states = trial_jobs.active_jobs(folder, number)
         except AI500Error as error:
-            print(f"states as last recorded: {error}", file=sys.stderr)
+            print(f"showing the states last recorded: {error}", file=sys.stderr)
             states = {}
-        for member, (_, told) in states.items():
-            views[member].reason = told.reason
+        for member, (_, job) in states.items():
+            views[member].reason = job.reason
             if not followed:
-                views[member].state = told.state
+                views[member].state = job.state
     for member, view in views.items():
         if trial.member(member).record.exists():
             view.state = "done"
@@ -186,7 +192,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
 
 
 def cancel(path: RunPath, as_json: AsJson = False) -> None:
-    """End a running run in order; `resume` goes on with it later.
+    """Cancel a run; members write checkpoints, and `resume` continues.
 
     Example: ai500 cancel runs/first
     """
@@ -199,43 +205,45 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"run": str(path), "was_running": was_running}))
     elif was_running:
-        print(f"cancelled; go on with: ai500 resume {path}")
+        print(f"cancelled; to continue: ai500 resume {path}")
     else:
         print(f"{path} is not running")
 
 
 def _current_trial(folder: RunFolder, plan: Plan) -> int:
-    begun = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
-    return max(begun, default=0)
+    started = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
+    return max(started, default=0)
 
 
 def _end_controller(folder: RunFolder) -> bool:
-    """Ask the process that works in the folder to end, and wait; False if there is none."""
+    """Stop the run's controller and wait until it has ended; return False if there is none."""
     holder = folder.holder()
     if holder is None:
         return False
     host, pid = holder
     if host != socket.gethostname():
-        write_text(folder.cancel_request, f"asked on {socket.gethostname()}\n")
+        write_text(folder.cancel_request, f"requested on {socket.gethostname()}\n")
     else:
         try:
             os.kill(pid, signal.SIGTERM)
         except ProcessLookupError:
-            return False  # it ended by itself in this moment
+            return False  # it has just ended by itself
         except PermissionError as error:
             raise InputError(
-                f"process {pid} belongs to another user: they have to end it."
+                f"process {pid} belongs to another user.",
+                value=pid,
+                remedy="Ask its owner to cancel the run.",
             ) from error
     deadline = time.monotonic() + CANCEL_SECONDS
     while folder.holder() is not None:
         if time.monotonic() > deadline:
-            raise InputError(f"process {pid} did not end within {CANCEL_SECONDS:.0f} s.")
+            raise InputError(f"process {pid} did not end within {CANCEL_SECONDS:.0f} s.", value=pid)
         time.sleep(0.1)
     return True
 
 
 def score(path: RunPath, as_json: AsJson = False) -> None:
-    """Recompute the score of a run from its events, and show it.
+    """Recompute the score of a run from its events.
 
     Needs no torch.
 
@@ -246,7 +254,7 @@ def score(path: RunPath, as_json: AsJson = False) -> None:
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:
-    """Write the HTML report of a run (again).
+    """Write the HTML report of a run again.
 
     Needs no torch.
 
@@ -257,5 +265,5 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     profile_page.write_report_section(folder)
     roofline_page.write_report_section(folder)
     write_report(folder)
-    where = str(folder.report.resolve())
-    print(json.dumps({"report": where}) if as_json else where)
+    report_path = str(folder.report.resolve())
+    print(json.dumps({"report": report_path}) if as_json else report_path)

@@ -11,7 +11,7 @@ from ai500.records.findings import Finding
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
-    """The score for a person: the official figure first, then what it is made of."""
+    """Print the score: the official figure first, then its parts."""
     if score.search is not None:
         rows(*_search_rows(score, score.search, power=_power(score), skew=_skew(score)))
         show_findings(findings)
@@ -41,9 +41,9 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
             *([("trials", _trials(score))] if len(score.trials) > 1 else []),
             ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
             (
-                "beside it",
-                f"{human_si(score.members_flops_sum)}FLOPS, the sum of the members' own rates; "
-                f"{human_seconds(score.idle_seconds)} in which none trained",
+                "members' sum",
+                f"{human_si(score.members_flops_sum)}FLOPS of the members' own rates; "
+                f"{human_seconds(score.idle_seconds)} without training",
             ),
             ("start skew", _skew(score)),
             (
@@ -57,17 +57,20 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """What the rules say, if they say anything."""
+    """Print the findings, if there are any."""
     if findings:
-        rows("Findings", [(one.severity, f"{one.message} ({one.source})") for one in findings])
+        pairs = [
+            (finding.severity, f"{finding.message} ({finding.source})") for finding in findings
+        ]
+        rows("Findings", pairs)
 
 
 def _search_rows(
     score: Score, search: SearchScore, *, power: str, skew: str
 ) -> tuple[str, list[tuple[str, str]]]:
-    """Title and rows: the final score first, then what it is made of."""
+    """Build title and rows of a search: the final score first, then its parts."""
     initial, target = search.initial_error, score.time_to_target_seconds
-    began = "not measured" if initial is None else f"{initial:.4f}"
+    initial_error = "not measured" if initial is None else f"{initial:.4f}"
     operations = score.operations + score.validation_operations
     reached = "not reached"
     if target is not None and search.operations_to_target is not None:
@@ -83,7 +86,7 @@ def _search_rows(
         ),
         ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
         ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
-        ("", f"{began} of the initial model; best model {search.best_model}"),
+        ("", f"{initial_error} of the initial model; best model {search.best_model}"),
         (f"time to {score.target_quality:g}", reached),
         (
             "tried",
@@ -111,15 +114,15 @@ def _skew(score: Score) -> str:
     skew = human_seconds(score.start_skew_seconds)
     if score.clock == "monotonic":
         return skew
-    known = score.clock_uncertainty_seconds
-    window = "not measured" if known is None else f"± {human_seconds(known)}"
-    return f"{skew} over the nodes; their clocks: {window}"
+    uncertainty = score.clock_uncertainty_seconds
+    window = "not measured" if uncertainty is None else f"± {human_seconds(uncertainty)}"
+    return f"{skew} across nodes; clock uncertainty {window}"
 
 
 def _trials(score: Score) -> str:
-    """Which are kept, and how much they vary."""
+    """Describe which trials are kept and how much they vary."""
     kept = ", ".join(map(str, score.kept_trials))
-    dropped = [str(one.trial) for one in score.trials if one.trial not in score.kept_trials]
+    dropped = [str(trial.trial) for trial in score.trials if trial.trial not in score.kept_trials]
     varies = [
         f"{name} varies by {100 * value:.2g} %"
         for name, value in (
@@ -137,7 +140,7 @@ def _trials(score: Score) -> str:
 
 def _power(score: Score) -> str:
     if score.watts is None or score.flops_per_watt is None or score.vflops_per_watt is None:
-        return "not measured (the report says why)"
+        return "not measured (see the report)"
     valid, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
     drawn = f"{human_si(score.watts)}W of {score.power_coverage}"
     return f"{drawn}; {valid}VFLOPS and {plain}FLOPS per watt"

@@ -1,4 +1,4 @@
-"""`ai500 study`: the papers' experiments on one's own machine."""
+"""`ai500 study`: the papers' experiments on this machine."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ai500.core.errors import Disconnected, InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.units import human_seconds, human_si
 from ai500.report.formats import flops
-from ai500.study.definition import Choices, Study
+from ai500.study.definition import Study, StudyOptions
 from ai500.study.folder import StudyFolder, finished_runs
-from ai500.study.planning import NOT_YET, Prepared, check_same_study, prepare
+from ai500.study.planning import NOT_MEASURED_YET, PreparedStudy, check_same_study, prepare
 from ai500.study.records import StudyResult
-from ai500.study.run_study import conduct, draw
+from ai500.study.run_study import run_study, write_results
 from ai500.study.studies import STUDIES, study_named
 
 app = typer.Typer(
-    help="The papers' experiments on this machine, planned and plotted.",
+    help="Run the papers' experiments on this machine and plot them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -45,22 +45,22 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Folder. Default: runs/study-<study>-<workload>-<class>."),
 ]
-Points = Annotated[
-    str | None, typer.Option("--points", help="Only these, by name, with commas: m1,m2.")
-]
+Points = Annotated[str | None, typer.Option("--points", help="Only these points, e.g. m1,m2.")]
 Reuse = Annotated[
     list[Path] | None,
-    typer.Option("--reuse", help="Look here for finished runs, too. Always: runs/."),
+    typer.Option("--reuse", help="Folder with finished runs to reuse, besides runs/."),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="How many runs, how long, how much energy; run nothing.")
+    bool, typer.Option("--dry-run", help="Show number of runs, time and energy; run nothing.")
 ]
 MaxMembers = Annotated[
     int | None, typer.Option("--max-members", help="Largest ensemble, in members.", min=1)
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option("--seeds", help="How many. Default: the least runs of the class.", min=1),
+    typer.Option(
+        "--seeds", help="Number of seeds. Default: the minimum trials of the class.", min=1
+    ),
 ]
 CONFIGURING: dict[str, Any] = {
     "config": ConfigPath, "workload": WorkloadName, "problem_class": ClassName, "data": DataPath,
@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
         {"runs": Runs},
         """Every (M, P_degree): speed against quality.
 
-        V3 Fig. 7: all those that fill the system.
+        V3 Fig. 7: all pairs that fill the system.
 
         Example: ai500 study tradeoff --class smoke""",
     ),
@@ -104,28 +104,28 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "repeatability": (
         {"seeds": Seeds},
-        """The same work from several seeds: what varies, how much.
+        """The same work from several seeds: run-to-run variation.
 
-        V2 Table 2, V3 Fig. 2. Of bagging, or with --workload automl of a search.
+        V2 Table 2, V3 Fig. 2: an ensemble, or with --workload automl a search.
 
         Example: ai500 study repeatability --class smoke --seeds 3""",
     ),
 }
-"""Of each study the options that not all have, and its help."""
+"""Options that only some studies have, and the help of each study."""
 
 
 def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
-    """A study's command: what configures it, its own options, what all studies are asked."""
+    """Make the command of a study, with its own options and those of all studies."""
 
-    def command(**asked: Any) -> None:
-        given = [key for key in (*CONFIGURING, "runs") if key in asked and key != "config"]
-        config = load_config(asked["config"], **{key: asked[key] for key in given})
-        choices = {key: asked[key] for key in ("max_members", "seeds") if key in asked}
-        _study(name, config, Choices(**choices), **{key: asked[key] for key in CONDUCTING})
+    def command(**options: Any) -> None:
+        keys = [key for key in (*CONFIGURING, "runs") if key in options and key != "config"]
+        config = load_config(options["config"], **{key: options[key] for key in keys})
+        choices = {key: options[key] for key in ("max_members", "seeds") if key in options}
+        _study(name, config, StudyOptions(**choices), **{key: options[key] for key in CONDUCTING})
 
-    options = CONFIGURING | own | CONDUCTING
-    # Typer reads a command's options from its signature; five functions with twelve equal
-    # parameters each would say the same.
+    kinds = CONFIGURING | own | CONDUCTING
+    # Typer reads a command's options from its signature: this saves five functions with twelve
+    # equal parameters each.
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(
@@ -134,10 +134,10 @@ def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
                 default=False if kind in (DryRun, AsJson) else None,
                 annotation=kind,
             )
-            for key, kind in options.items()
+            for key, kind in kinds.items()
         ]
     )
-    command.__annotations__ = dict(options)
+    command.__annotations__ = dict(kinds)
     return command
 
 
@@ -147,23 +147,23 @@ for _name, (_own, _help) in COMMANDS.items():
 
 @app.command()
 def report(
-    path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The study's folder.")],
+    path: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the study.")],
     as_json: AsJson = False,
 ) -> None:
-    """Draw a study's report again from what is on disk. Needs no torch.
+    """Draw a study's report again from its folder. Needs no torch.
 
     Example: ai500 study report runs/study-scaling-image_classification-smoke
     """
     folder = StudyFolder.open(path)
-    draw(folder, study_named(folder.read_plan().study))
-    where = str(folder.report.resolve())
-    print(json.dumps({"report": where}) if as_json else where)
+    write_results(folder, study_named(folder.read_plan().study))
+    report_path = str(folder.report.resolve())
+    print(json.dumps({"report": report_path}) if as_json else report_path)
 
 
 def _study(
     name: str,
     config: Config,
-    choices: Choices,
+    choices: StudyOptions,
     *,
     points: str | None,
     out: Path | None,
@@ -171,17 +171,22 @@ def _study(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, tell, and unless it is a dry run carry it out."""
+    """Plan the study, print the plan, and carry it out unless it is a dry run."""
     study = STUDIES[name]
     default = Path("runs") / f"study-{name}-{config.workload}-{config.problem_class}"
     folder = StudyFolder(out or default)
     check_same_study(folder, study, config)
     for path in reuse or []:
         if not path.is_dir():
-            raise InputError(f"--reuse {path}: no such folder.")
-    only = [one.strip() for one in (points or "").split(",") if one.strip()]
+            raise InputError(f"--reuse {path}: no such folder.", key="--reuse", path=path)
+    only = [name.strip() for name in (points or "").split(",") if name.strip()]
     if points is not None and not only:
-        raise InputError("--points names no point. Name some (m1,m2), or leave it out for all.")
+        raise InputError(
+            "--points names no point.",
+            key="--points",
+            value=points,
+            remedy="Name points (m1,m2), or omit it for all.",
+        )
     finished = finished_runs([Path("runs"), folder.runs, *(reuse or [])])
     prepared = prepare(study, config, choices, only=only, folder=folder, finished=finished)
     if dry_run:
@@ -192,7 +197,7 @@ def _study(
     signal.signal(signal.SIGTERM, as_interrupt)
     signal.signal(signal.SIGHUP, _as_disconnection)
     with Terminal(quiet=as_json) as terminal:
-        result = conduct(folder, prepared, terminal)
+        result = run_study(folder, prepared, terminal)
     _show_result(result, study, folder, as_json=as_json)
 
 
@@ -200,44 +205,44 @@ def _as_disconnection(number: int, frame: object) -> None:
     raise Disconnected
 
 
-def _show_plan(prepared: Prepared, folder: StudyFolder, *, as_json: bool) -> None:
-    """How many runs, how long, how much energy."""
-    waiting = prepared.waiting()
-    costs = [prepared.estimates[one.name] for one in waiting]
+def _show_plan(prepared: PreparedStudy, folder: StudyFolder, *, as_json: bool) -> None:
+    """Print the points with the estimated time and energy."""
+    waiting = prepared.pending()
+    costs = [prepared.estimates[point.name] for point in waiting]
     if as_json:
-        told = {
+        summary = {
             **schema.encode(prepared.plan),
             "folder": str(folder.path),
             "runs": len(waiting),
             "estimates": {n: schema.encode(e) for n, e in prepared.estimates.items()},
-            "seconds": _sum([one.seconds for one in costs]),
-            "joules": _sum([one.joules for one in costs]),
+            "seconds": _sum([cost.seconds for cost in costs]),
+            "joules": _sum([cost.joules for cost in costs]),
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(summary, indent=2))
         return
     study, plan = prepared.study, prepared.plan
     lines = []
-    for one in plan.points:
-        if one.impossible is not None:
-            lines.append((one.label, f"not possible here: {one.impossible}"))
-        elif one.name in prepared.done:
-            where = f", run {Path(str(one.run)).name} is used again" if one.reused else ""
-            lines.append((one.label, f"finished{where}"))
-        elif one.name not in prepared.estimates:
-            lines.append((one.label, "not asked for now"))
+    for point in plan.points:
+        if point.impossible is not None:
+            lines.append((point.label, f"not possible here: {point.impossible}"))
+        elif point.name in prepared.done:
+            source = f", run {Path(str(point.run)).name} is reused" if point.reused else ""
+            lines.append((point.label, f"finished{source}"))
+        elif point.name not in prepared.estimates:
+            lines.append((point.label, "not selected"))
         else:
-            found = prepared.estimates[one.name]
-            about = NOT_YET if found.seconds is None else f"about {human_seconds(found.seconds)}"
-            lines.append((one.label, f"to run, {about}"))
+            estimate = prepared.estimates[point.name].seconds
+            about = NOT_MEASURED_YET if estimate is None else f"about {human_seconds(estimate)}"
+            lines.append((point.label, f"to run, {about}"))
     rows(f"Study {study.name} ({study.source}): {plan.workload}, {plan.problem_class}", lines)
     totals = [
         ("to run", f"{len(waiting)} of {len(plan.points)} points"),
-        ("time", _total([one.seconds for one in costs], human_seconds)),
-        ("energy", _total([one.joules for one in costs], lambda joules: f"{human_si(joules)}J")),
-        ("estimated", "; ".join(dict.fromkeys(one.basis for one in costs)) or "nothing to run"),
+        ("time", _total([cost.seconds for cost in costs], human_seconds)),
+        ("energy", _total([cost.joules for cost in costs], lambda joules: f"{human_si(joules)}J")),
+        ("estimated", "; ".join(dict.fromkeys(cost.basis for cost in costs)) or "nothing to run"),
         ("folder", str(folder.path)),
     ]
-    rows("In all", totals)
+    rows("Total", totals)
 
 
 def _sum(known: list[float | None]) -> float | None:
@@ -246,15 +251,15 @@ def _sum(known: list[float | None]) -> float | None:
 
 
 def _total(known: list[float | None], written: Callable[[float], str]) -> str:
-    """The sum of what is known, and of how many points nothing is."""
+    """Format the sum of known values and the number of unknown ones."""
     values = [value for value in known if value is not None]
     if not known:
         return "none"
     if not values:
-        return NOT_YET
+        return NOT_MEASURED_YET
     unknown = len(known) - len(values)
     return f"about {written(sum(values))}" + (
-        f", and {unknown} points {NOT_YET}" if unknown else ""
+        f", and {unknown} points {NOT_MEASURED_YET}" if unknown else ""
     )
 
 
@@ -266,12 +271,12 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
         f"{study.title} ({study.source})",
         [
             (
-                one.label,
-                f"VFLOPS {flops(one.score.vflops)}, FLOPS {flops(one.score.flops)}"
-                f"{'' if one.trusted else ' (speed means nothing here)'}, "
-                f"{one.score.quality_name} {one.score.ensemble_quality:.4f}",
+                point.label,
+                f"VFLOPS {flops(point.score.vflops)}, FLOPS {flops(point.score.flops)}"
+                f"{'' if point.timing_valid else ' (speed not valid here)'}, "
+                f"{point.score.quality_name} {point.score.ensemble_quality:.4f}",
             )
-            for one in result.points
+            for point in result.points
         ],
     )
     console.print(f"report {folder.report.resolve()}", soft_wrap=True)

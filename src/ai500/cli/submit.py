@@ -1,4 +1,4 @@
-"""From a run to the list: submit, verify, keygen."""
+"""Submissions to the list: `ai500 submit`, `verify`, `keygen`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ai500.workloads.protocol import load_workload
 
 DIFFERENCES_SHOWN = 20
 SubmissionPath = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The submission, e.g. mine.ai500.")
+    Path, typer.Argument(metavar="FILE", help="Submission, e.g. mine.ai500.")
 ]
 
 
@@ -44,13 +44,13 @@ def keygen(
 ) -> None:
     """Make a key to sign submissions with.
 
-    The private half goes into the file, the public one beside it.
+    Writes the private key to FILE and the public key beside it.
 
     Example: ai500 keygen mine.pem
     """
     fingerprint = signing.make_key(path)
-    print(f"private key {path}: keep it to yourself")
-    print(f"public key  {signing.public_path(path)}: give it to those who check")
+    print(f"private key {path}: keep it secret")
+    print(f"public key  {signing.public_path(path)}: publish it")
     print(f"sha256:{fingerprint}")
 
 
@@ -61,22 +61,25 @@ def submit(
     key: Annotated[
         Path | None, typer.Option("--key", help="Private key to sign with; see keygen.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Who submits.")] = "",
-    organization: Annotated[str, typer.Option("--organization", help="Theirs.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the submitter.")] = "",
+    organization: Annotated[
+        str, typer.Option("--organization", help="Organization of the submitter.")
+    ] = "",
     system_name: Annotated[
         str, typer.Option("--system-name", help="Default: the cluster's name, or the host's.")
     ] = "",
-    contact: Annotated[str, typer.Option("--contact", help="Whom to ask.")] = "",
+    contact: Annotated[str, typer.Option("--contact", help="Contact for questions.")] = "",
     edition: Annotated[
-        str, typer.Option("--edition", help="Of the list, e.g. 2026-11. Default: the run's.")
+        str,
+        typer.Option("--edition", help="Edition of the list, e.g. 2026-11. Default: the run's."),
     ] = "",
     notes: Annotated[
         Path | None,
-        typer.Option("--notes", help="A text to go with it, e.g. on a learning-rate policy."),
+        typer.Option("--notes", help="Text file to include, e.g. on a learning-rate policy."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a run into one file for the list, if it keeps the rules.
+    """Pack a run that keeps the rules into one file for the list.
 
     Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
@@ -96,40 +99,45 @@ def submit(
     size = human_bytes(out.stat().st_size)
     console.print(f"wrote {out} ({size}, edition {info.edition})", soft_wrap=True, markup=False)
     if info.source.commit is None:
-        console.print("disclosed: no commit of the source that ran is known here")
+        console.print("disclosed: the commit of the source is unknown")
     elif info.source.dirty:
-        console.print("disclosed: the source that ran has changes that are in no commit")
+        console.print("disclosed: the source has uncommitted changes")
     if key is None:
-        console.print("not signed: --key FILE signs it, `ai500 keygen FILE` makes a key")
+        console.print("not signed; to sign: --key FILE, with a key from `ai500 keygen FILE`")
 
 
 def _notes(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"--notes {path}: can't be read: {error.strerror}.") from error
+        raise InputError(
+            f"--notes {path}: cannot be read: {error.strerror}.", key="--notes", path=path
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"--notes {path}: not a text in UTF-8.") from error
+        raise InputError(
+            f"--notes {path}: not a text in UTF-8.", key="--notes", path=path
+        ) from error
 
 
 def verify(
     path: SubmissionPath,
     trusted_keys: TrustedKeys = None,
     rerun: Annotated[
-        bool, typer.Option("--rerun", help="Repeat it on this system, and compare.")
+        bool, typer.Option("--rerun", help="Repeat the run on this system, and compare.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Run folder of the rerun; goes on in it.")
+        Path | None,
+        typer.Option("--out", "-o", help="Run folder of the rerun, new or interrupted."),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", min=2, help="Trials. Default: the class's least.")
+        int | None, typer.Option("--runs", min=2, help="Trials. Default: the minimum of the class.")
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", help="Means this close are the same result.")
+        float, typer.Option("--margin", help="Largest relative difference of equal results.")
     ] = replication.MARGIN,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="This system's own [scheduler], [slurm], [data] …"),
+        typer.Option("--config", "-c", help="[scheduler], [slurm], [data] … of this system."),
     ] = None,
     data: DataPath = None,
     scheduler: SchedulerName = None,
@@ -138,19 +146,23 @@ def verify(
 ) -> None:
     """Recompute a submission's score from its raw events.
 
-    With --rerun, repeat the run itself on this system, and compare.
+    With --rerun, repeat the run on this system and compare the results.
 
     Example: ai500 verify mine.ai500 --rerun --out runs/again
     """
     if rerun != (out is not None):
-        raise InputError("--rerun and --out FOLDER go together: the new runs are kept there.")
+        raise InputError(
+            "--rerun needs --out FOLDER for the new run, and --out needs --rerun.", key="--out"
+        )
     if not rerun and (runs or config or data or scheduler or settings):
-        raise InputError("--runs, --config, --data, --scheduler and --set are for --rerun.")
+        raise InputError(
+            "--runs, --config, --data, --scheduler and --set need --rerun.", key="--rerun"
+        )
     replication.check_margin(margin)
     with open_submission(path, trusted_keys=trusted_keys) as submission:
         submission.require_submission()
         result = recompute(submission)
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "submission": str(path),
             "confirmed": result.confirmed,
             "signature": submission.signature,
@@ -160,47 +172,46 @@ def verify(
             _show_verification(submission, result)
         good = result.confirmed
         if out is not None and result.score is not None and good:
-            own = _own_settings(data=data, scheduler=scheduler, settings=settings)
+            overrides = _overrides(data=data, scheduler=scheduler, settings=settings)
             with contradictions_as_errors(path.name):
-                wanted = rerun_config(submission, local=config, runs=runs, overrides=own)
-            repeated = _repeat(wanted, out, quiet=as_json)
+                repetition = rerun_config(submission, local=config, runs=runs, overrides=overrides)
+            repeated = _repeat(repetition, out, quiet=as_json)
             judged = _judge(submission, result.score, repeated, RunFolder(out), margin=margin)
-            told["replication"] = schema.encode(judged)
+            summary["replication"] = schema.encode(judged)
             if not as_json:
                 _show_replication(judged, out)
             good = judged.verdict == "replicated"
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(summary, indent=2))
     if not good:
         raise typer.Exit(1)
 
 
-def _own_settings(
+def _overrides(
     *, data: Path | None, scheduler: str | None, settings: list[str] | None
 ) -> dict[str, Any]:
-    own = dict(configuration.parse_assignment(text) for text in settings or [])
+    overrides = dict(configuration.parse_assignment(text) for text in settings or [])
     flags = {"data.path": None if data is None else str(data), "scheduler.kind": scheduler}
-    return own | {key: value for key, value in flags.items() if value is not None}
+    return overrides | {key: value for key, value in flags.items() if value is not None}
 
 
-def _repeat(wanted: Config, out: Path, *, quiet: bool) -> Score:
-    """The rerun, or the rest of one that was interrupted."""
+def _repeat(config: Config, out: Path, *, quiet: bool) -> Score:
+    """Run the repetition, or resume one that was interrupted."""
     if RunFolder(out).state.exists():
         folder = RunFolder.open(out)
-        if configuration.load(folder.config) != wanted:
+        if configuration.load(folder.config) != config:
             raise RunFolderError(
-                f"{out} holds another run than this submission with these options would give. "
-                "Choose another --out."
+                f"{out} holds another run than this submission with these options gives.",
+                path=out,
+                remedy="Choose another --out.",
             )
     else:
-        folder = pipeline.prepare(wanted, out)
+        folder = pipeline.prepare(config, out)
     with Terminal(quiet=quiet) as terminal:
         try:
             return pipeline.execute(folder, terminal)
-        except RunCancelledError as error:  # `resume` would repeat it, and not compare
-            raise RunCancelledError(
-                "cancelled; nothing is lost. The same command goes on."
-            ) from error
+        except RunCancelledError as error:  # `resume` would finish the run, but not compare it
+            raise RunCancelledError("cancelled; run the same command again to continue.") from error
 
 
 def _judge(
@@ -221,11 +232,11 @@ def _judge(
 
 
 def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
-    """What the rules say against the rerun; how many trials it has is --runs' business."""
+    """Yield the violations of the rerun, except its number of trials, which --runs sets."""
     _, judgement = scoring.judge_run(rerun, level=level)
-    for one in judgement.findings:
-        if one.severity == "violation" and one.rule != "enough trials":
-            yield f"{one.message} ({one.source})"
+    for finding in judgement.findings:
+        if finding.severity == "violation" and finding.rule != "enough trials":
+            yield f"{finding.message} ({finding.source})"
 
 
 def _show_verification(submission: Submission, result: Verification) -> None:
@@ -234,11 +245,11 @@ def _show_verification(submission: Submission, result: Verification) -> None:
         show_problems(result.problems)
     if result.differences:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for title in ("what does not follow from the events", "claimed", "recomputed"):
+        for title in ("contradicts the events", "claimed", "recomputed"):
             table.add_column(title, overflow="fold")
-        for one in result.differences[:DIFFERENCES_SHOWN]:
-            where = f"{one.file}: {one.key}"
-            table.add_row(Text(where), Text(one.claimed), Text(one.recomputed))
+        for difference in result.differences[:DIFFERENCES_SHOWN]:
+            field = f"{difference.file}: {difference.key}"
+            table.add_row(Text(field), Text(difference.claimed), Text(difference.recomputed))
         console.print(table)
         if (more := len(result.differences) - DIFFERENCES_SHOWN) > 0:
             console.print(f"… and {more} more")
@@ -252,8 +263,8 @@ def _show_verification(submission: Submission, result: Verification) -> None:
 
 
 def _show_replication(judged: Replication, out: Path) -> None:
-    for one in judged.comparisons:
-        rows(f"{one.figure}: {one.verdict}", _comparison_rows(one))
+    for comparison in judged.comparisons:
+        rows(f"{comparison.figure}: {comparison.verdict}", _comparison_rows(comparison))
     if judged.broken:
         rows("Rules that the rerun breaks", [("", text) for text in judged.broken])
     if judged.other_system:
@@ -261,23 +272,34 @@ def _show_replication(judged: Replication, out: Path) -> None:
     console.print(f"{judged.verdict}; all raw figures: {out / 'replication.json'}", soft_wrap=True)
 
 
-def _comparison_rows(one: Comparison) -> list[tuple[str, str]]:
+def _comparison_rows(comparison: Comparison) -> list[tuple[str, str]]:
     def shown(value: float) -> str:
-        return f"{human_si(value)}FLOPS" if one.figure == "VFLOPS" else f"{value:.4f}"
+        return f"{human_si(value)}FLOPS" if comparison.figure == "VFLOPS" else f"{value:.4f}"
 
-    def of(values: tuple[float, ...], mean: float | None, spread: float | None) -> str:
+    def described(values: tuple[float, ...], mean: float | None, spread: float | None) -> str:
         if mean is None:
             return "no complete trial"
-        varies = "not known" if spread is None else f"{spread:.2%}"
+        variation = "not known" if spread is None else f"{spread:.2%}"
         raw = ", ".join(map(shown, values))
-        return f"mean {shown(mean)}, variation {varies} (trials: {raw})"
+        return f"mean {shown(mean)}, variation {variation} (trials: {raw})"
 
     pairs = [
-        ("claimed", of(one.claimed, one.claimed_mean, one.claimed_variation)),
-        ("repeated", of(one.repeated, one.repeated_mean, one.repeated_variation)),
+        (
+            "claimed",
+            described(comparison.claimed, comparison.claimed_mean, comparison.claimed_variation),
+        ),
+        (
+            "repeated",
+            described(comparison.repeated, comparison.repeated_mean, comparison.repeated_variation),
+        ),
     ]
-    if one.difference is not None:
-        interval = one.interval
-        sure = "" if interval is None else f", 90 % sure: {interval[0]:+.2%} to {interval[1]:+.2%}"
-        pairs.append(("difference", f"{one.difference:+.2%}{sure}; margin ± {one.margin:.2%}"))
-    return [*pairs, ("because", one.reason)]
+    if comparison.difference is not None:
+        interval = comparison.interval
+        bounds = "" if interval is None else f", 90 % {interval[0]:+.2%} to {interval[1]:+.2%}"
+        pairs.append(
+            (
+                "difference",
+                f"{comparison.difference:+.2%}{bounds}; margin ± {comparison.margin:.2%}",
+            )
+        )
+    return [*pairs, ("reason", comparison.reason)]

@@ -1,4 +1,4 @@
-"""`ai500 system`: the system under test, described by itself."""
+"""`ai500 system`: describe the system under test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ai500.cli.terminal import console, rows, shown
 from ai500.core import schema
 from ai500.core.atomic import write_json
 from ai500.core.errors import EnvironmentLacksError
-from ai500.inventory import node, summary
+from ai500.inventory import node as local_node
+from ai500.inventory import summary
 from ai500.inventory.description import NodeDescription
 from ai500.jobs import cluster_inventory as cluster
 from ai500.jobs.schedulers import load_scheduler
@@ -25,19 +26,19 @@ from ai500.records.run_folder import RunFolder
 
 def system(
     run: Annotated[
-        Path | None, typer.Argument(help="A run folder: the nodes that trained. Default: this one.")
+        Path | None, typer.Argument(help="Run folder: describe the nodes that trained.")
     ] = None,
     config: ConfigPath = None,
     scheduler: SchedulerName = None,
     settings: Settings = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the description as JSON, too.")
+        Path | None, typer.Option("--out", "-o", help="Also write the description as JSON.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe this node, the nodes of the cluster, or those of a run.
 
-    It says how nodes differ. What no command knows goes into [system.notes] of ai500.toml.
+    Shows how nodes differ. [system.notes] of ai500.toml adds what commands cannot detect.
 
     Example: ai500 system --set 'system.notes.network="fat tree, 2:1"'
     """
@@ -47,44 +48,44 @@ def system(
         resolved = load_config(config, scheduler=scheduler, settings=settings)
         notes = resolved.system.notes
         survey = load_scheduler(resolved.scheduler.kind).survey(resolved)
-        nodes = [node.describe()] if survey is None else cluster.describe(resolved, survey)
-    told = {"notes": notes, "nodes": [schema.encode(one) for one in nodes]}
+        nodes = [local_node.describe()] if survey is None else cluster.describe(resolved, survey)
+    description = {"notes": notes, "nodes": [schema.encode(node) for node in nodes]}
     if out is not None:
-        write_json(out, told)
+        write_json(out, description)
     if as_json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(description, indent=2))
         return
     show(nodes, notes)
 
 
 def _of_run(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
     folder = RunFolder.open(path)
-    nodes = node.recorded_nodes(folder)
+    nodes = local_node.recorded_nodes(folder)
     if not nodes:
         raise EnvironmentLacksError(
-            f"{path} has no description of a node yet: each is left when training begins there."
+            f"{path} has no description of a node yet: a node writes it when training begins.",
+            path=path,
         )
     return nodes, configuration.load(folder.config).system.notes
 
 
 def show(nodes: Sequence[NodeDescription], notes: Mapping[str, str]) -> None:
-    """The kinds of nodes there are, each once, and what sets them apart."""
-    found = summary.kinds(nodes)
+    """Print each kind of node once, and the differences between kinds."""
     if len(nodes) > 1:
         rows("cluster", summary.totals(nodes))
-    for number, kind in enumerate(found):
+    for number, kind in enumerate(summary.kinds(nodes)):
         console.print(Text(shown(_names(kind.hostnames)), style="bold"), soft_wrap=True)
         if number == 0:
             for title, pairs in summary.sections(kind.description):
                 rows(title, pairs)
         for name, here, elsewhere in kind.differences:
-            told = f"  {name}: {here}, elsewhere {elsewhere}"
-            console.print(Text(shown(told)), soft_wrap=True)
+            difference = f"  {name}: {here}, elsewhere {elsewhere}"
+            console.print(Text(shown(difference)), soft_wrap=True)
     if notes:
-        rows("told by a person", list(notes.items()))
+        rows("notes of the operator", list(notes.items()))
 
 
 def _names(hostnames: Sequence[str]) -> str:
     if len(hostnames) <= 4:
         return ", ".join(hostnames)
-    return f"{hostnames[0]} … {hostnames[-1]} ({len(hostnames):,} nodes alike)"
+    return f"{hostnames[0]} … {hostnames[-1]} ({len(hostnames):,} identical nodes)"

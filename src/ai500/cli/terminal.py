@@ -1,4 +1,4 @@
-"""What a person sees: tables within 80 columns, a live view, plain lines in a log file."""
+"""Terminal output: tables within 80 columns, a live view, plain lines in a log file."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.progress import WorkerView
-from ai500.bagging.member_views import MemberView, seconds_to_the_end
+from ai500.automl.progress import WorkerView, worker_view
+from ai500.bagging.member_views import MemberView, seconds_to_completion
 from ai500.core.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)
-LINES_SHOWN = 16
+LINES_SHOWN = 16  # members in the live view: fits a screen of 24 lines
 PROBLEMS_SHOWN = 20
 
 
 def shown(text: str) -> str:
-    """Text of whoever wrote it: what could steer the terminal is spelled out."""
+    """Escape control characters in untrusted text, which could control the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """A titled list of names and values."""
+    """Print a titled list of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -43,25 +43,25 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     with console.capture() as drawn:
         console.print(table)
     for line in drawn.get().splitlines():
-        console.out(line.rstrip(), highlight=False)  # a log file needs no padding
+        console.out(line.rstrip(), highlight=False)  # no padding in a log file
 
 
 def show_problems(problems: Sequence[str]) -> None:
-    """What is wrong with a file, never a wall of it."""
+    """Print the first problems of a file."""
     rows("Problems", [("", text) for text in problems[:PROBLEMS_SHOWN]])
     if (more := len(problems) - PROBLEMS_SHOWN) > 0:
         console.print(f"  … and {more} more; --json lists all")
 
 
 class Terminal:
-    """An Observer that draws a live view, or prints a line now and then into a log file."""
+    """An Observer that draws a live view, or prints progress lines to a log file."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._live: Live | None = None
         self._bar: Progress | None = None
         self._stage = ""
-        self._told: dict[int, tuple[str, int, str | None]] = {}
+        self._printed: dict[int, tuple[str, int, str | None]] = {}
         self._last_percent = -1
         self._stage_began = time.monotonic()
 
@@ -80,10 +80,10 @@ class Terminal:
         if self._live is not None:
             self._live.stop()
         if kind is KeyboardInterrupt:
-            print("interrupted: the same command goes on where it stopped", file=sys.stderr)
+            print("interrupted: run the same command again to continue", file=sys.stderr)
 
     def stage(self, text: str) -> None:
-        """A stage begins: one line that stays."""
+        """Print the stage that begins as a permanent line."""
         if text == self._stage:
             return
         self._stage, self._bar, self._last_percent = text, None, -1
@@ -94,7 +94,7 @@ class Terminal:
             console.print(Text(f"· {text}"))
 
     def progress(self, done: int, total: int) -> None:
-        """A bar on a screen; in a log file a line each quarter of what takes long."""
+        """Draw a bar; in a log file print a line per quarter of a long stage."""
         if self._quiet or total <= 0:
             return
         if self._live is not None:
@@ -113,7 +113,7 @@ class Terminal:
                 console.print(f"  {25 * quarter} %")
 
     def members(self, views: Sequence[MemberView]) -> None:
-        """The ensemble: a table on a screen, a line per finished epoch in a log file."""
+        """Draw the members as a table; in a log file print a line per finished epoch."""
         if self._quiet:
             return
         if self._live is not None:
@@ -122,17 +122,19 @@ class Terminal:
         for view in views:
             waits = view.reason if view.state == "pending" else None
             now = (view.state, view.epoch, waits)
-            if view.worker is not None:
-                now = (view.state, view.worker.models, waits)
-            if self._told.get(view.member) != now and (waits or view.state != "pending"):
-                self._told[view.member] = now
+            worker = worker_view(view)
+            if worker is not None:
+                now = (view.state, worker.models, waits)
+            if self._printed.get(view.member) != now and (waits or view.state != "pending"):
+                self._printed[view.member] = now
                 console.print("  " + _line(view), markup=False, soft_wrap=True)
 
 
 def _line(view: MemberView) -> str:
-    """Within 80 columns; `ai500 status` has the rate, too."""
-    if view.worker is not None:
-        return _worker_line(view, view.worker)
+    """Format a member within 80 columns; `ai500 status` also shows its throughput."""
+    worker = worker_view(view)
+    if worker is not None:
+        return _worker_line(view, worker)
     parts = [f"member {view.member}", view.state]
     if view.state == "pending" and view.reason:
         parts.append(f"({view.reason})")
@@ -148,15 +150,15 @@ def _line(view: MemberView) -> str:
 
 
 def _active(views: Sequence[MemberView]) -> list[MemberView]:
-    """The active ones first: of a thousand members nobody wants to see the waiting ones."""
+    """Select the members to show: running and failed ones before waiting and finished ones."""
     order = {"running": 0, "failed": 1, "lost": 1, "pending": 2, "cancelled": 2, "done": 3}
     chosen = sorted(views, key=lambda view: (order[view.state], view.member))[:LINES_SHOWN]
     return sorted(chosen, key=lambda view: view.member)
 
 
 def members_table(views: Sequence[MemberView]) -> RenderableType:
-    """Each member: state, epoch, loss, quality, images/s, time left."""
-    if any(view.worker is not None for view in views):
+    """Tabulate each member's state, epoch, loss, quality, images/s and time left."""
+    if any(worker_view(view) is not None for view in views):
         return _workers_table(_active(views), of=views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("member", justify="right")
@@ -164,7 +166,6 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     for name in ("epoch", "loss", "quality", "images/s", "left"):
         table.add_column(name, justify="right")
     for view in _active(views):
-        mine = view.seconds_left
         table.add_row(
             str(view.member),
             view.state,
@@ -172,18 +173,18 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
             "" if view.loss is None else f"{view.loss:.3f}",
             "" if view.quality is None else f"{view.quality:.4f}",
             "" if view.images_per_second is None else f"{view.images_per_second:.0f}",
-            "" if mine is None else human_seconds(mine),
+            "" if view.seconds_left is None else human_seconds(view.seconds_left),
         )
     done = sum(view.state == "done" for view in views)
     reasons = {view.reason for view in views if view.state == "pending" and view.reason}
     waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
-    left = seconds_to_the_end(views)
-    when = "" if left is None else f", all in about {human_seconds(left)}"
+    left = seconds_to_completion(views)
+    when = "" if left is None else f", about {human_seconds(left)} left"
     return Group(table, Text(f"{done} of {len(views)} members done{when}{waiting}", style="dim"))
 
 
 def _worker_line(view: MemberView, worker: WorkerView) -> str:
-    """For a log file: where a worker is when it takes up a model."""
+    """Format a search worker for a log file, printed when it starts a model."""
     parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
     if worker.best_error is not None:
         parts.append(f"best error {worker.best_error:.4f}")
@@ -195,14 +196,14 @@ def _worker_line(view: MemberView, worker: WorkerView) -> str:
 
 
 def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> RenderableType:
-    """Each worker: state, round, model, epoch, best error, FLOPS, time left."""
+    """Tabulate each worker's state, round, model, epoch, best error, FLOPS and time left."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("worker", justify="right")
     table.add_column("state")
     for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
         table.add_column(name, justify="right")
     for view in shown:
-        worker = view.worker or WorkerView()
+        worker = worker_view(view) or WorkerView()
         table.add_row(
             str(view.member),
             view.state,
@@ -213,15 +214,15 @@ def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> 
             "" if worker.flops is None else human_si(worker.flops).strip(),
             "" if view.seconds_left is None else human_seconds(view.seconds_left),
         )
-    return Group(table, Text(_together(of), style="dim"))
+    return Group(table, Text(_search_totals(of), style="dim"))
 
 
-def _together(views: Sequence[MemberView]) -> str:
-    known = [view.worker for view in views if view.worker is not None]
-    errors = [one.best_error for one in known if one.best_error is not None]
-    rates = [one.flops for one in known if one.flops is not None]
+def _search_totals(views: Sequence[MemberView]) -> str:
+    workers = [worker for view in views if (worker := worker_view(view)) is not None]
+    errors = [worker.best_error for worker in workers if worker.best_error is not None]
+    rates = [worker.flops for worker in workers if worker.flops is not None]
     done = sum(view.state == "done" for view in views)
-    models = sum(one.models for one in known)
+    models = sum(worker.models for worker in workers)
     parts = [f"{done} of {len(views)} workers done", f"{models} model{'s' * (models != 1)}"]
     if errors:
         parts.append(f"best error {min(errors):.4f}")

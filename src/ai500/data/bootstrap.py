@@ -1,9 +1,8 @@
-"""Bootstraps on disk: one repeat count per sample, and the order of an epoch that follows from it.
+"""Bootstraps on disk: one repeat count per sample, and the sample order of an epoch.
 
-The Data Sampler draws them (`bagging/data_sampler.py`); everything that reads one is here. Every
-draw depends on (run seed, member, purpose, epoch) alone and is the same on every machine, Python
-and NumPy: NumPy promises stable bits of `SeedSequence` and `PCG64.random_raw`, and nothing of the
-kind for its distributions.
+The Data Sampler draws them (`bagging/data_sampler.py`). Every draw depends on (run seed, member,
+purpose, epoch) alone and is the same on every machine, Python and NumPy: NumPy guarantees the bits
+of `SeedSequence` and `PCG64.random_raw`, but not those of its distributions.
 """
 
 from __future__ import annotations
@@ -25,43 +24,48 @@ Counts = NDArray[np.uint8]
 
 MAGIC = b"ai500 bootstrap 1\n"
 
-ORDER_STREAM = 3  # purpose of random words, after the samplers' own; never renumber
+ORDER_STREAM = 3  # purpose of random words, after the samplers'; never renumber
 
 
 def random_words(stream: int, *, seed: int, member: int, epoch: int = 0) -> np.random.PCG64:
-    """The random words of one purpose.
-
-    Each number has a fixed width, so that no two lists of numbers make the same sequence of words.
-    """
+    """Return the generator of one purpose's random words."""
     for name, value, width in (("seed", seed, 64), ("member", member, 32), ("epoch", epoch, 32)):
         if not 0 <= value < 1 << width:
-            raise DataError(f"{name} = {value}: must be a whole number from 0 to 2^{width} − 1.")
+            raise DataError(
+                f"{name} = {value}: must be a whole number from 0 to 2^{width} − 1.",
+                key=name,
+                value=value,
+            )
+    # Each number has a fixed width, so that no two keys give the same words.
     words = [seed & 0xFFFFFFFF, seed >> 32, member, stream, epoch]
     return np.random.PCG64(np.random.SeedSequence(words))
 
 
 def epoch_order(counts: Counts, *, seed: int, member: int, epoch: int) -> NDArray[np.int64]:
-    """The samples of one epoch in training order, each as often as its count says."""
+    """Return the samples of one epoch in training order, each as often as its count."""
     samples = np.repeat(np.arange(counts.size, dtype=np.int64), counts)
     words = random_words(ORDER_STREAM, seed=seed, member=member, epoch=epoch).random_raw(
         samples.size
     )
-    # Only a stable sort gives the same order on every machine if two words are equal.
+    # A stable sort gives the same order on every machine even where two words are equal.
     return samples[np.argsort(words, kind="stable")]
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a bootstrap's manifest says of itself."""
+    """Header of a bootstrap file."""
 
     algorithm: str
     seed: int
     member: int
     samples: int
     drawn: int
+    """Total number of repeats."""
     distinct: int
+    """Number of samples drawn at least once."""
     bits_per_count: int
     sha256: str
+    """SHA-256 of the counts."""
 
 
 def header_of(counts: Counts, *, algorithm: str, seed: int, member: int) -> Header:
@@ -78,20 +82,19 @@ def header_of(counts: Counts, *, algorithm: str, seed: int, member: int) -> Head
 
 
 def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, member: int) -> Header:
-    """Write a member's manifest: a line of JSON, then the counts compressed.
-
-    Measured on 1 281 167 counts: pairs in a byte under Huffman alone take 1.90 bits a sample
-    (Shannon's bound is 1.88) and 6 ms; zlib at level 9 finds no repeats, takes 2.17 and 170 ms.
-    """
+    """Write a member's bootstrap: a line of JSON, then the compressed counts."""
     if counts.dtype != np.uint8 or counts.ndim != 1:
         raise DataError(
-            f"{path}: a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}."
+            f"{path}: a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}.",
+            path=path,
         )
     header = header_of(counts, algorithm=algorithm, seed=seed, member=member)
     packed = counts
     if header.bits_per_count == 4:
         padded = np.append(counts, np.zeros(counts.size % 2, dtype=np.uint8))
         packed = padded[0::2] | (padded[1::2] << np.uint8(4))
+    # Two counts per byte with Huffman coding alone take 1.90 bits per sample (Shannon's bound is
+    # 1.88) and 6 ms for ImageNet's 1,281,167 counts; zlib at level 9 takes 2.17 bits and 170 ms.
     deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
     payload = deflate.compress(packed.tobytes()) + deflate.flush()
     line = json.dumps(asdict(header)).encode()
@@ -100,36 +103,46 @@ def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, mem
 
 
 def load_bootstrap(path: Path) -> tuple[Header, Counts]:
-    """Read a member's manifest, and hold it against its own hash."""
+    """Read a member's bootstrap and verify its hash."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path}: no such bootstrap. Draw it again: ai500 resume.") from None
+        raise DataError(
+            f"{path}: no such bootstrap.", path=path, remedy="Draw it again: ai500 resume."
+        ) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot read this bootstrap: {error.strerror}.") from error
+        raise DataError(
+            f"{path}: cannot read this bootstrap: {error.strerror}.", path=path
+        ) from error
     try:
         header, counts = _unpacked(data)
     except (ValueError, TypeError, zlib.error) as error:
         raise _corrupt(path, f"its contents do not decode ({error})") from error
-    found = header_of(counts, algorithm=header.algorithm, seed=header.seed, member=header.member)
-    if found != header:
-        raise _corrupt(path, f"its counts have SHA-256 {found.sha256}, it says {header.sha256}")
+    actual = header_of(counts, algorithm=header.algorithm, seed=header.seed, member=header.member)
+    if actual != header:
+        raise _corrupt(path, f"its counts have SHA-256 {actual.sha256}, it says {header.sha256}")
     return header, counts
 
 
 def recorded_counts(run: Path, record: BootstrapRecord) -> Counts:
-    """A member's counts, held against what the run recorded when it drew them."""
+    """Read a member's counts and compare them with the run's record."""
     header, counts = load_bootstrap(run / record.path)
     if header.sha256 != record.sha256:
         raise DataError(
             f"{run / record.path}: SHA-256 of its counts is {header.sha256}, the run "
-            f"recorded {record.sha256}. Start a new run."
+            f"recorded {record.sha256}.",
+            path=run / record.path,
+            remedy="Start a new run.",
         )
     return counts
 
 
-def _corrupt(path: Path, what: str) -> DataError:
-    return DataError(f"{path}: this bootstrap is corrupt: {what}. Delete it and draw it again.")
+def _corrupt(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path}: this bootstrap is corrupt: {reason}.",
+        path=path,
+        remedy="Delete it and draw it again.",
+    )
 
 
 def _unpacked(data: bytes) -> tuple[Header, Counts]:
@@ -143,7 +156,7 @@ def _unpacked(data: bytes) -> tuple[Header, Counts]:
         raise ValueError("its header holds impossible numbers")
     size = (header.samples * header.bits_per_count + 7) // 8
     inflate = zlib.decompressobj()
-    # One byte more than expected shows a payload that is too long, however much it inflates to.
+    # One byte more than expected detects a payload that is too long without inflating it all.
     packed = np.frombuffer(inflate.decompress(payload, size + 1), dtype=np.uint8)
     if packed.size != size or not inflate.eof:
         raise ValueError(f"its payload does not inflate to {size} bytes")
@@ -155,15 +168,15 @@ def _unpacked(data: bytes) -> tuple[Header, Counts]:
     return header, counts[: header.samples]
 
 
-def judged_samples(samples: int, *, limit: int) -> NDArray[np.int64]:
-    """The training samples that are judged out of bag: all, or `limit` evenly spaced ones."""
+def out_of_bag_candidates(samples: int, *, limit: int) -> NDArray[np.int64]:
+    """Return the training samples evaluated out of bag: all, or `limit` evenly spaced ones."""
     if samples <= limit:
         return np.arange(samples, dtype=np.int64)
     return np.arange(limit, dtype=np.int64) * samples // limit
 
 
 def out_of_bag_indices(counts: Counts, *, limit: int) -> NDArray[np.int64]:
-    """The judged samples that this member never saw."""
-    judged = judged_samples(len(counts), limit=limit)
-    unseen: NDArray[np.int64] = judged[counts[judged] == 0]
+    """Return the out-of-bag candidates that this member never drew."""
+    candidates = out_of_bag_candidates(len(counts), limit=limit)
+    unseen: NDArray[np.int64] = candidates[counts[candidates] == 0]
     return unseen

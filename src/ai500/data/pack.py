@@ -1,11 +1,11 @@
-"""Packs images that people have into a store: an ImageNet-style folder tree, or NumPy arrays.
+"""Packs an ImageNet-style folder tree of images into a store.
 
     SOURCE/train/<class>/…  and  SOURCE/val/<class>/…  (or validation/)
     SOURCE/<class>/…        a part of each class becomes the validation split
 
 Classes are numbered in the order of their names. The short side of an image is resized to `size`
-and the centre is cut out, as torchvision's Resize and CenterCrop do (EXIF rotation is ignored, as
-there). An image that cannot be read is left out and listed in `unreadable.json` in the store.
+and the centre is cropped, as torchvision's Resize and CenterCrop do (like those, it ignores EXIF
+rotation). An image that cannot be read is left out and listed in `unreadable.json` in the store.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ EXPECTED_TREE = (
 
 @dataclass(frozen=True)
 class Packed:
-    """What came of packing."""
+    """Result of packing."""
 
     store: ImageStore
     unreadable: int
-    """Images that were left out; `unreadable.json` in the store names them."""
+    """Number of images left out; `unreadable.json` in the store lists them."""
     ignored: int
-    """Files in class folders that are no images by their names."""
+    """Number of files in class folders whose names are not those of images."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The images of a tree: their paths below it and their labels, for each split."""
+    """The images of a tree: their relative paths and labels, for each split."""
 
     classes: tuple[str, ...]
     files: dict[str, list[tuple[str, int]]]
@@ -65,7 +65,7 @@ class Listing:
         return {split: len(files) for split, files in self.files.items()}
 
     def sha256(self) -> str:
-        """Changes when a file comes, goes or moves."""
+        """Hash the paths and labels; the contents of the files do not count."""
         digest = hashlib.sha256()
         for split, files in self.files.items():
             for file, label in files:
@@ -74,13 +74,13 @@ class Listing:
 
 
 def list_folder(source: Path, *, validation_fraction: float, without: Path) -> Listing:
-    """Find the images of a tree; `without` is a folder in it that is not a class."""
+    """List the images of a tree; `without` is a folder in it that is not a class."""
     if not source.is_dir():
-        raise DataError(f"{source}: no such folder of images. {EXPECTED_TREE}")
+        raise DataError(f"{source}: no such folder of images.", path=source, remedy=EXPECTED_TREE)
     train = source / TRAIN if _class_folders(source / TRAIN, without=without) else source
     classes = tuple(_class_folders(train, without=without))
     if not classes:
-        raise DataError(f"{source}: no class folder in it. {EXPECTED_TREE}")
+        raise DataError(f"{source}: no class folder in it.", path=source, remedy=EXPECTED_TREE)
     files, ignored = _files_of(source, train, classes)
     validation = next(
         (source / name for name in VALIDATION_NAMES if (source / name).is_dir()), None
@@ -90,64 +90,73 @@ def list_folder(source: Path, *, validation_fraction: float, without: Path) -> L
     unknown = sorted(set(_class_folders(validation, without=without)) - set(classes))
     if unknown:
         raise DataError(
-            f"{validation / unknown[0]}: no such class in {train}. "
-            "Both folders must have the same classes."
+            f"{validation / unknown[0]}: no such class in {train}.",
+            path=validation / unknown[0],
+            remedy="Both folders must have the same classes.",
         )
-    held, more_ignored = _files_of(source, validation, classes)
-    if not held:
-        raise DataError(f"{validation}: no image in it. {EXPECTED_TREE}")
-    return Listing(classes, {TRAIN: files, VALIDATION: held}, ignored + more_ignored)
+    validation_files, more_ignored = _files_of(source, validation, classes)
+    if not validation_files:
+        raise DataError(f"{validation}: no image in it.", path=validation, remedy=EXPECTED_TREE)
+    return Listing(classes, {TRAIN: files, VALIDATION: validation_files}, ignored + more_ignored)
 
 
 def _class_folders(folder: Path, *, without: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    found = [f for f in folder.iterdir() if f.name[0] != "." and f.is_dir()]
-    names = sorted(f.name for f in found if f.resolve() != without.resolve())
+    folders = [f for f in folder.iterdir() if f.name[0] != "." and f.is_dir()]
+    names = sorted(f.name for f in folders if f.resolve() != without.resolve())
     for name in names:
         if not name.isprintable():
-            raise DataError(f"{folder / name!r}: a class needs a printable name. Rename it.")
+            raise DataError(
+                f"{folder / name!r}: a class needs a printable name.",
+                path=folder / name,
+                remedy="Rename it.",
+            )
     return names
 
 
 def _files_of(
     source: Path, folder: Path, classes: Sequence[str]
 ) -> tuple[list[tuple[str, int]], int]:
-    """The images of one split in order, and how many other files lie between them."""
+    """List the images of one split in order, and count the other files."""
     files: list[tuple[str, int]] = []
     ignored = 0
     for label, name in enumerate(classes):
         if not (folder / name).is_dir():
             continue
-        found, others = _images_below(folder / name)
-        if not found:
+        images, other_files = _images_below(folder / name)
+        if not images:
             kinds = ", ".join(sorted(SUFFIXES))
             raise DataError(
-                f"{folder / name}: no image in this class ({kinds}). Delete or fill it."
+                f"{folder / name}: no image in this class ({kinds}).",
+                path=folder / name,
+                remedy="Delete or fill it.",
             )
-        files += [(file.relative_to(source).as_posix(), label) for file in found]
-        ignored += others
+        files += [(image.relative_to(source).as_posix(), label) for image in images]
+        ignored += other_files
     return files, ignored
 
 
 def _images_below(folder: Path) -> tuple[list[Path], int]:
     def fail(error: OSError) -> None:
-        raise DataError(f"{error.filename}: cannot list this folder: {error.strerror}.")
+        raise DataError(
+            f"{error.filename}: cannot list this folder: {error.strerror}.", path=error.filename
+        )
 
-    found: list[Path] = []
-    others = 0
+    images: list[Path] = []
+    other_files = 0
     for place, folders, names in os.walk(folder, onerror=fail):
         folders.sort()
         for name in sorted(names):
             if name[0] != "." and Path(name).suffix.lower() in SUFFIXES:
-                found.append(Path(place, name))
+                images.append(Path(place, name))
             else:
-                others += 1
-    return found, others
+                other_files += 1
+    return images, other_files
 
 
 def _part(files: list[tuple[str, int]], *, fraction: float) -> dict[str, list[tuple[str, int]]]:
-    """Move a part of each class to validation."""
+    """Divide the files into training and validation."""
     keys, labels = [file for file, _ in files], [label for _, label in files]
     held = held_out(keys, labels=labels, fraction=fraction)
     return {
@@ -157,24 +166,28 @@ def _part(files: list[tuple[str, int]], *, fraction: float) -> dict[str, list[tu
 
 
 def held_out(keys: Sequence[str], *, labels: Iterable[int], fraction: float) -> set[int]:
-    """Places of the validation samples: chosen by a hash of their keys, so always the same.
+    """Return the places of the validation samples, chosen by a hash of their keys.
 
-    Of each class `fraction`, rounded; at least one where a class has two, and never all.
+    They are `fraction` of each class, rounded; at least one where a class has two, and never all.
     """
     if not 0 < fraction < 1:
-        raise DataError(f"validation_fraction = {fraction}: must lie between 0 and 1, as 0.1 does.")
+        raise DataError(
+            f"validation_fraction = {fraction}: must lie between 0 and 1.",
+            key="validation_fraction",
+            value=fraction,
+        )
     places: dict[int, list[int]] = {}
     for place, label in enumerate(labels):
         places.setdefault(label, []).append(place)
     held: set[int] = set()
     for members in places.values():
         members.sort(key=lambda i: hashlib.blake2b(os.fsencode(keys[i]), digest_size=16).digest())
-        wanted = max(1, round(fraction * len(members)))
-        held.update(members[: min(wanted, len(members) - 1)])
+        number = max(1, round(fraction * len(members)))
+        held.update(members[: min(number, len(members) - 1)])
     if not held:
         raise DataError(
-            f"cannot hold out validation samples: each of {len(places)} classes has one sample. "
-            "Add images, or a folder SOURCE/val."
+            f"cannot hold out validation samples: each of {len(places)} classes has one sample.",
+            remedy="Add images, or a folder SOURCE/val.",
         )
     return held
 
@@ -188,14 +201,20 @@ def pack_folder(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Packed:
-    """Pack a tree of images; after a kill the same call goes on where it stopped."""
+    """Pack a tree of images; after a kill, the same call resumes."""
     if not 1 <= size <= 4096:
-        raise DataError(f"size = {size}: the side of a packed image must be 1 to 4096 pixels.")
+        raise DataError(
+            f"size = {size}: the side of a packed image must be 1 to 4096 pixels.",
+            key="size",
+            value=size,
+        )
     source = source.resolve()
     try:
         listing = list_folder(source, validation_fraction=validation_fraction, without=out)
     except OSError as error:
-        raise DataError(f"{error.filename}: cannot read this: {error.strerror}.") from error
+        raise DataError(
+            f"{error.filename}: cannot read this: {error.strerror}.", path=error.filename
+        ) from error
     plan = Plan(
         name=source.name,
         classes=listing.classes,
@@ -239,7 +258,7 @@ def _pack_chunk(
 
 
 def decode(file: Path, *, size: int) -> Images:
-    """An image as RGB, its centre square scaled to size × size, antialiased."""
+    """Decode an image as RGB and scale its centre square to size × size, antialiased."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata is no reason to leave an image out
         with Image.open(file) as opened:
@@ -251,27 +270,29 @@ def decode(file: Path, *, size: int) -> Images:
 
 
 def _report_unreadable(out: Path, journal: Journal, listing: Listing) -> None:
-    found = [
+    entries = [
         {"split": split, "file": os.fsencode(files[row][0]).decode(errors="replace"), "why": why}
         for split, files in listing.files.items()
         for row, why in journal.holes(split)
     ]
-    if found:
-        atomic.write_json(out / UNREADABLE, found)
+    if entries:
+        atomic.write_json(out / UNREADABLE, entries)
 
 
 def require_same(store: ImageStore, plan: Plan) -> int:
-    """The number of unreadable images, if the store is what the plan says without them."""
+    """Return the number of unreadable images; raise `DataError` for another plan's store."""
     file = store.path / UNREADABLE
     listed = json.loads(file.read_bytes()) if file.exists() else []
     missing = Counter(entry["split"] for entry in listed)
     counts = {name: split.count + missing[name] for name, split in store.splits.items()}
     shapes = {split.shape for split in store.splits.values()}
-    found = (store.name, store.classes, counts, shapes)
-    if found != (plan.name, plan.classes, plan.counts, {plan.shape}):
+    contents = (store.name, store.classes, counts, shapes)
+    if contents != (plan.name, plan.classes, plan.counts, {plan.shape}):
         raise DataError(
             f"{store.path}: holds another store: {store.name!r}, {len(store.classes)} classes, "
-            f"{counts}, images {shapes}. Wanted: {plan.name!r}, {len(plan.classes)} classes, "
-            f"{plan.counts}, images {plan.shape}. Delete it, or choose another folder."
+            f"{counts}, images {shapes}; expected {plan.name!r}, {len(plan.classes)} classes, "
+            f"{plan.counts}, images {plan.shape}.",
+            path=store.path,
+            remedy="Delete it, or choose another folder.",
         )
     return len(listed)

@@ -24,19 +24,19 @@ NAMES = (
     ("images", "labels", "validation_images", "validation_labels"),
     ("x_train", "y_train", "x_test", "y_test"),
 )
-"""Names of arrays in a .npz: ours, and those of Keras' data sets."""
+"""Names of arrays in a .npz: `ai500`'s, and those of Keras' data sets."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A split to be: some rows of an array of images."""
+    """A split to be packed: rows of an array of images."""
 
     images: NDArray[Any]
     labels: Labels
     rows: Indices
 
-    def of(self, chunk: Chunk) -> tuple[Images, Labels]:
-        """The rows of one chunk, in memory."""
+    def read(self, chunk: Chunk) -> tuple[Images, Labels]:
+        """Read the rows of one chunk into memory."""
         rows = self.rows[chunk.first : chunk.last]
         return np.array(self.images[rows]), self.labels[rows]
 
@@ -70,8 +70,8 @@ def pack_arrays(
     def make() -> ImageStore:
         writer = StoreWriter.create(out, plan)
         journal = writer.complete(
-            # The rows are read here: a process of its own would have to load the arrays again.
-            lambda chunk: partial(_pack_chunk, writer, chunk, *parts[chunk.split].of(chunk)),
+            # Rows are read in this process: each worker would have to load the arrays again.
+            lambda chunk: partial(_pack_chunk, writer, chunk, *parts[chunk.split].read(chunk)),
             workers=workers,
             progress=progress,
         )
@@ -97,19 +97,26 @@ def _parts(images: Path, labels: Path | None, *, fraction: float) -> dict[str, _
     loaded = _load(images)
     if isinstance(loaded, np.ndarray):
         if labels is None:
-            raise DataError(f"{images}: needs labels: give labels.npy, or a .npz that holds both.")
-        own = _load(labels)
-        if not isinstance(own, np.ndarray):
             raise DataError(
-                f"{labels}: is a .npz; give labels as .npy, or images and labels in it."
+                f"{images}: needs labels.",
+                path=images,
+                remedy="Give labels.npy, or a .npz that holds both.",
             )
-        pixels, numbers = _checked(loaded, own, where=f"{images}, {labels}")
+        separate = _load(labels)
+        if not isinstance(separate, np.ndarray):
+            raise DataError(
+                f"{labels}: is a .npz.",
+                path=labels,
+                remedy="Give labels as .npy, or images and labels in one .npz.",
+            )
+        pixels, numbers = _checked(loaded, separate, where=f"{images}, {labels}")
     else:
         names = next((n for n in NAMES if n[0] in loaded and n[1] in loaded), None)
         if names is None or labels is not None:
             raise DataError(
                 f"{images}: holds {sorted(loaded)}; a .npz needs `images` and `labels` in it "
-                "(and no other file of labels)."
+                "(and no other file of labels).",
+                path=images,
             )
         pixels, numbers = _checked(
             loaded[names[0]], loaded[names[1]], where=f"{images}: {names[0]}"
@@ -139,19 +146,22 @@ def _load(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file of arrays.") from None
+        raise DataError(f"{path}: no such file of arrays.", path=path) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .npy or .npz of numbers: {error}.") from error
+        raise DataError(
+            f"{path}: not a readable .npy or .npz of numbers: {error}.", path=path
+        ) from error
 
 
 def _checked(
     images: NDArray[Any], labels: NDArray[Any], *, where: str
 ) -> tuple[NDArray[Any], Labels]:
-    """Images as [N, H, W, C] and labels as int64, or what is wrong with them."""
+    """Return images as [N, H, W, C] and labels as int64, or raise `DataError`."""
     if images.dtype != np.uint8:
         raise DataError(
-            f"{where}: images are {images.dtype}, a store holds uint8. Scale them to 0 … 255 and "
-            "convert: (images * 255).round().astype('uint8') if they lie between 0 and 1."
+            f"{where}: images are {images.dtype}, a store holds uint8.",
+            remedy="Scale them to 0 … 255 and convert: "
+            "(images * 255).round().astype('uint8') if they lie between 0 and 1.",
         )
     if images.ndim not in (3, 4) or 0 in images.shape:
         raise DataError(
@@ -163,7 +173,8 @@ def _checked(
     if images.shape[1] in (1, 3) and images.shape[3] > 4:
         raise DataError(
             f"{where}: images have shape {images.shape}, which looks like channels first; "
-            "needed is [N, H, W, C]: images.transpose(0, 2, 3, 1)."
+            "needed is [N, H, W, C].",
+            remedy="Transpose: images.transpose(0, 2, 3, 1).",
         )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -179,15 +190,17 @@ def _class_names(
     parts: dict[str, _Part], classes: Sequence[str] | None, *, source: Path
 ) -> tuple[str, ...]:
     labels = np.concatenate([part.labels for part in parts.values()])
-    found = np.unique(parts[TRAIN].labels)
-    number = len(classes) if classes is not None else found.size
+    number = len(classes) if classes is not None else np.unique(parts[TRAIN].labels).size
     if int(labels.min()) < 0 or int(labels.max()) >= number:
         raise DataError(
             f"{source}: labels run from {labels.min()} to {labels.max()}; {number} classes have "
-            f"labels 0 to {number - 1}, without gaps. Renumber them: "
-            "numpy.unique(labels, return_inverse=True)."
+            f"labels 0 to {number - 1}, without gaps.",
+            path=source,
+            remedy="Renumber them: numpy.unique(labels, return_inverse=True).",
         )
     shapes = {part.images.shape[1:] for part in parts.values()}
     if len(shapes) > 1:
-        raise DataError(f"{source}: images of both splits must have one shape, not {shapes}.")
+        raise DataError(
+            f"{source}: images of both splits must have one shape, not {shapes}.", path=source
+        )
     return tuple(classes) if classes is not None else tuple(str(i) for i in range(number))

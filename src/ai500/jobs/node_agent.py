@@ -145,7 +145,7 @@ def _stage(task: Task, trial: TrialFolder, place: Place) -> Placement:
         counts=[recorded_counts(run, bootstraps[member]) for member in task.node_members],
         folder=job_scratch(task),
     )
-    run_folder.write(trial.placed(place.node, task.member), staged)
+    run_folder.write(trial.node_placement(place.node, task.member), staged)
     return staged
 
 

@@ -2,12 +2,12 @@
 
 A counter gives its difference between the window's ends, interpolated between the samples around
 each. Power without a counter is integrated by the trapezoidal rule. The figure holds for all nodes
-and the whole window, or not at all: a device that was not metered for 5 % of the window or more
-makes its meter unusable; what is missing below that is filled with the device's own mean power.
+and the whole window, or there is none: a device that was not metered for 5 % of the window or more
+makes its meter unusable; a smaller gap is filled with the device's own mean power.
 
-Of several meters the widest one counts that every node has: the whole node, else the sum of those
-parts (accelerators, processors, memory) that do not overlap. What was covered is always named,
-and so is a meter that is somebody else's plugin.
+Of several meters, the widest one that every node has is used: the whole node, else the sum of those
+parts (accelerators, processors, memory) that do not overlap. The score names the covered parts, and
+a meter that is an outside plugin.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from ai500.core.clocks import Clocks, host_of
 from ai500.core.events import Event
 from ai500.meters.log import Head, NodeLog, Point, series
 
-LARGEST_MISSING_SHARE = 0.05
-LONGEST_GAUGE_GAP_SECONDS = 100.0
-"""Between two readings of watts; three of the slowest meter's periods."""
-MOST_WATTS_OF_A_WRAPPING_COUNTER = 2000.0
-"""More than any processor package draws: where more than that fits into the time between two
-samples than the counter holds, it may have wrapped unseen."""
+MAX_MISSING_FRACTION = 0.05
+"""Fraction of the window that a device may be unmetered."""
+# Three periods of the slowest meter.
+MAX_GAUGE_GAP_SECONDS = 100.0
+"""Largest time between two readings of watts that is integrated over."""
+# More than any processor package draws: a counter that could wrap at this power between two
+# samples may have wrapped without being noticed.
+MAX_COUNTER_WATTS = 2000.0
+# Meters that read the hardware themselves come first.
 PREFERRED = ("cray", "ipmi", "nvml", "drm", "rapl", "slurm")
-"""Of meters that cover the same: those that read the hardware themselves first."""
+"""Order of preference among meters that cover the same parts."""
 NAMES = {"node": "whole nodes"}
 
 
@@ -39,17 +42,17 @@ class Window:
     first: float
     last: float
     time_of: Callable[[Event], float | None]
-    """The time of a sample on that clock; None: it can't be compared."""
+    """Function that gives a sample's time on that clock; None: it can't be compared."""
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the window."""
         return self.last - self.first
 
 
 @dataclass(frozen=True)
 class Energy:
-    """What the metered parts of all nodes drew in the window."""
+    """Energy of the metered parts of all nodes in the window."""
 
     joules: float
     watts: float
@@ -58,34 +61,35 @@ class Energy:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """There is no figure, and why."""
+    """Absence of an energy figure, with the reason."""
 
     reason: str
 
 
 Parts = tuple[str, ...]
-Told = tuple[float, str]
-"""Joules, and the meter that told them."""
+"""Parts of a node that a meter covers."""
+Measured = tuple[float, str]
+"""Joules, and the meter that measured them."""
 
 
 def trial_energy(
     logs: Iterable[NodeLog], window: Window, *, nodes_of_members: Mapping[int, int]
 ) -> Energy | NotMeasured:
-    """The energy of all nodes; `nodes_of_members`: on how many nodes each member trained."""
+    """Compute the energy of all nodes; `nodes_of_members` is each member's number of nodes."""
     metered: dict[int, set[str]] = {}
-    nodes: list[dict[Parts, Told]] = []
+    nodes: list[dict[Parts, Measured]] = []
     reasons: list[str] = []
     for log in logs:
         for head in log.heads:
             metered.setdefault(head.member, set()).add(head.host[0])
-        joules, why = _node_energy(log, window)
+        joules, unusable = _node_energy(log, window)
         nodes.append(joules)
-        reasons += why
+        reasons += unusable
     for member, count in nodes_of_members.items():
-        found = len(metered.get(member, ()))
-        if found < count:
+        recorded = len(metered.get(member, ()))
+        if recorded < count:
             return NotMeasured(
-                f"member {member} trained on {count} node(s), meters were recorded on {found} "
+                f"member {member} trained on {count} node(s), meters were recorded on {recorded} "
                 "(run.meter_seconds = 0 turns them off)"
             )
     if not nodes or window.seconds <= 0:
@@ -94,17 +98,17 @@ def trial_energy(
     chosen = _widest(common)
     if not chosen:
         return NotMeasured("; ".join(dict.fromkeys(reasons)) or "no meter is on every node")
-    told = [one[parts] for one in nodes for parts in chosen]
-    total = sum(joules for joules, _ in told)
+    measured = [node[parts] for node in nodes for parts in chosen]
+    total = sum(joules for joules, _ in measured)
     coverage = " + ".join(NAMES.get(part, part) for parts in chosen for part in parts)
-    outside = sorted({meter for _, meter in told} - set(PREFERRED))
+    outside = sorted({meter for _, meter in measured} - set(PREFERRED))
     if outside:
-        coverage += f", told by {', '.join(outside)} (not one of ours)"
+        coverage += f", measured by {', '.join(outside)} (not built in)"
     return Energy(total, total / window.seconds, coverage)
 
 
 def per_watt(energy: Energy | NotMeasured, *, flops: float, vflops: float) -> dict[str, Any]:
-    """The fields of a score that energy gives; none where it was not measured."""
+    """Return the fields of a score that follow from energy; none if it was not measured."""
     if isinstance(energy, NotMeasured):
         return {}
     return {
@@ -117,7 +121,7 @@ def per_watt(energy: Energy | NotMeasured, *, flops: float, vflops: float) -> di
 
 
 def sample_times(events: Sequence[Event], clock: str) -> Callable[[Event], float | None]:
-    """How samples tell the time of a trial with these events, on its clock."""
+    """Return the function that gives a sample's time on the clock of a trial's events."""
     if clock == "wall":
         clocks = Clocks(events)
         return lambda sample: float(clocks.corrected(sample)["wall"])
@@ -126,7 +130,7 @@ def sample_times(events: Sequence[Event], clock: str) -> Callable[[Event], float
 
 
 def _widest(known: set[Parts]) -> list[Parts]:
-    """The whole node, or parts that do not overlap, the wider meters first."""
+    """Choose the whole node, or parts that do not overlap, the wider meters first."""
     if ("node",) in known:
         return [("node",)]
     chosen: list[Parts] = []
@@ -136,16 +140,16 @@ def _widest(known: set[Parts]) -> list[Parts]:
     return sorted(chosen)
 
 
-def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, Told], list[str]]:
-    """Joules by what a meter covers, and why meters that could tell them did not."""
-    found: dict[Parts, Told] = {}
+def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, Measured], list[str]]:
+    """Return joules by covered parts, and the reasons why other power meters are unusable."""
+    energies: dict[Parts, Measured] = {}
     reasons: list[str] = []
     columns = series(log, window.time_of)
     meters = _covering(log.heads)
     if not meters:
-        told = {name: why for head in log.heads for name, why in head.absent.items()}
-        known = [f"{name}: {told[name]}" for name in PREFERRED if name in told]
-        reasons.append(f"{log.name} has no power meter ({'; '.join(known)})")
+        absent = {name: reason for head in log.heads for name, reason in head.absent.items()}
+        listed = [f"{name}: {absent[name]}" for name in PREFERRED if name in absent]
+        reasons.append(f"{log.name} has no power meter ({'; '.join(listed)})")
     for meter in sorted(meters, key=_preference):
         devices: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
         for column, points in columns.items():
@@ -156,25 +160,25 @@ def _node_energy(log: NodeLog, window: Window) -> tuple[dict[Parts, Told], list[
                     else integral(points, window.first, window.last)
                 )
                 devices.setdefault((column.node, column.device), {})[column.quantity] = measured
-        joules = [_whole(one, window) for one in devices.values()]
+        joules = [_device_joules(device, window) for device in devices.values()]
         if not devices:
-            reasons.append(f"{meter} on {log.name} told nothing")
+            reasons.append(f"{meter} on {log.name} recorded nothing")
         elif None in joules:
-            worst = min(max(c for _, c in one.values()) for one in devices.values())
-            share = worst / window.seconds
-            reasons.append(f"{meter} on {log.name} covers only {share:.0%} of the time")
+            worst = min(max(c for _, c in device.values()) for device in devices.values())
+            fraction = worst / window.seconds
+            reasons.append(f"{meter} on {log.name} covers only {fraction:.0%} of the time")
         else:
-            total = sum(one for one in joules if one is not None)
-            found.setdefault(meters[meter], (total, meter))
-    return found, reasons
+            total = sum(value for value in joules if value is not None)
+            energies.setdefault(meters[meter], (total, meter))
+    return energies, reasons
 
 
-def _whole(told: Mapping[str, tuple[float, float]], window: Window) -> float | None:
-    """A device's joules in the whole window: by its counter, else by its watts."""
+def _device_joules(measured: Mapping[str, tuple[float, float]], window: Window) -> float | None:
+    """Return a device's joules in the whole window: by its counter, else by its watts."""
     for quantity in ("energy_joules", "watts"):
-        joules, covered = told.get(quantity, (0.0, 0.0))
-        # A counter that stands still is none: nothing that runs draws nothing.
-        if joules > 0 and covered > (1 - LARGEST_MISSING_SHARE) * window.seconds:
+        joules, covered = measured.get(quantity, (0.0, 0.0))
+        # A counter that stands still does not work: every running device draws power.
+        if joules > 0 and covered > (1 - MAX_MISSING_FRACTION) * window.seconds:
             return joules * window.seconds / covered
     return None
 
@@ -182,28 +186,28 @@ def _whole(told: Mapping[str, tuple[float, float]], window: Window) -> float | N
 def counter_increase(
     points: Sequence[Point], first: float, last: float, *, wraps_at: float | None
 ) -> tuple[float, float]:
-    """By how much a counter grew in [first, last], and how many of those seconds are known."""
+    """Return a counter's increase in [first, last], and the seconds of it that were metered."""
     total, covered = 0.0, 0.0
     for (start, before), (end, after) in pairwise(points):
         overlap = min(end, last) - max(start, first)
         growth = after - before
         if wraps_at is not None:
             growth = growth if growth >= 0 else growth + wraps_at
-            most = MOST_WATTS_OF_A_WRAPPING_COUNTER * (end - start)
-            if growth > most or most >= wraps_at:
+            limit = MAX_COUNTER_WATTS * (end - start)
+            if growth > limit or limit >= wraps_at:
                 continue
-        if overlap > 0 and growth >= 0:  # else it was reset: what it counted before is lost
+        if overlap > 0 and growth >= 0:  # else the counter was reset
             total += growth * overlap / (end - start)
             covered += overlap
     return total, covered
 
 
 def integral(points: Sequence[Point], first: float, last: float) -> tuple[float, float]:
-    """The integral of a gauge over [first, last], and how many of those seconds are known."""
+    """Integrate a gauge over [first, last]; return also the seconds that were metered."""
     total, covered = 0.0, 0.0
     for (start, before), (end, after) in pairwise(points):
         left, right = max(start, first), min(end, last)
-        if right > left and end - start <= LONGEST_GAUGE_GAP_SECONDS:
+        if right > left and end - start <= MAX_GAUGE_GAP_SECONDS:
             slope = (after - before) / (end - start)
             middle = before + slope * ((left + right) / 2 - start)
             total += middle * (right - left)
@@ -212,10 +216,10 @@ def integral(points: Sequence[Point], first: float, last: float) -> tuple[float,
 
 
 def _covering(heads: Sequence[Head]) -> dict[str, Parts]:
-    """Meters of energy, and what they cover."""
+    """Return the meters of energy, and the parts they cover."""
     return {name: parts for head in heads for name, parts in head.covers.items() if parts}
 
 
 def _preference(meter: str) -> tuple[int, str]:
-    known = PREFERRED.index(meter) if meter in PREFERRED else len(PREFERRED)
-    return known, meter
+    rank = PREFERRED.index(meter) if meter in PREFERRED else len(PREFERRED)
+    return rank, meter

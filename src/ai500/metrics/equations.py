@@ -9,12 +9,12 @@ Direction = Literal["higher", "lower"]
 
 
 def apc(operations_per_image: float, *, batch_size: int, ensemble_size: int = 1) -> float:
-    """Amount of parallel computation of one iteration: V3 Eq. 3, and Eq. 4 for an ensemble."""
+    """Compute the amount of parallel computation: V3 Eq. 3, and Eq. 4 for an ensemble."""
     return float(ensemble_size * batch_size * operations_per_image)
 
 
 def flops(operations: float, *, seconds: float) -> float:
-    """V3 Eq. 6: operations per second."""
+    """Compute operations per second: V3 Eq. 6."""
     return operations / seconds
 
 
@@ -25,7 +25,7 @@ def penalty_coefficient(
     exponent: float,
     direction: Direction = "higher",
 ) -> float:
-    """V3 Eq. 8; it may exceed 1 (V2 §4.4.1). Where lower is better the ratio is inverted [D15]."""
+    """Compute V3 Eq. 8; it may exceed 1 (V2 §4.4.1). Invert where lower is better [D15]."""
     if direction == "lower":
         if achieved_quality == 0:
             return math.inf
@@ -34,10 +34,10 @@ def penalty_coefficient(
 
 
 def quality_of_penalty(penalty: float, *, target_quality: float, exponent: float) -> float:
-    """V3 Eq. 8 solved for the achieved quality."""
+    """Solve V3 Eq. 8 for the achieved quality."""
     return float(target_quality * penalty ** (1 / exponent))
 
 
 def vflops(flops: float, *, penalty_coefficient: float) -> float:
-    """V3 Eq. 7: valid FLOPS."""
+    """Compute valid FLOPS: V3 Eq. 7."""
     return flops * penalty_coefficient

@@ -11,9 +11,10 @@ from ai500.meters import COUNTERS, LOOPBACK
 from ai500.meters.log import Column, NodeLog, Point, series
 from ai500.metrics.energy import PREFERRED, Window
 
-MOST_POINTS = 300
+MAX_POINTS = 300
+"""Points of a curve: more can't be seen in a figure."""
 Values = list[float | None]
-"""One for each bin of the window; None: nothing is known of it."""
+"""Value in each bin of the window; None: not measured."""
 
 NODE_SUMS = {
     "disk_read_bytes": "disk read",
@@ -21,12 +22,12 @@ NODE_SUMS = {
     "network_sent_bytes": "network sent",
     "network_received_bytes": "network received",
 }
-"""Counter → curve, of all devices of a node together."""
+"""Counter → curve; the devices of a node are summed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One bin; `at` is its middle, in seconds since the window began."""
+    """Values in one bin; `at` is its middle, in seconds since the window began."""
 
     at: float
     mean: float
@@ -40,41 +41,41 @@ class Curve:
 
     points: Sequence[CurvePoint]
     sources: int
-    """Devices or nodes it is the mean of."""
+    """Number of devices or nodes that it is the mean of."""
 
     @property
     def mean(self) -> float:
-        """Over the whole time."""
+        """Mean over the whole time."""
         return math.fsum(point.mean for point in self.points) / len(self.points)
 
 
 def meter_curves(logs: Iterable[NodeLog], window: Window) -> dict[str, Curve]:
-    """Curve by name, one node's log after the other."""
+    """Return the curves by name, reading one node's log after the other."""
     gathered: dict[str, _Gathered] = {}
     bins = 0
     for log in logs:
         if window.seconds <= 0:
             break
         period = max(0.01, min(head.period_seconds for head in log.heads))
-        bins = bins or max(1, min(MOST_POINTS, int(window.seconds / period)))
+        bins = bins or max(1, min(MAX_POINTS, int(window.seconds / period)))
         for name, values in _node_curves(log, window, bins):
             gathered.setdefault(name, _Gathered(bins)).add(values)
-    curves = {name: one.curve(window.seconds / bins) for name, one in gathered.items()}
+    curves = {name: sums.curve(window.seconds / bins) for name, sums in gathered.items()}
     return {name: curve for name, curve in curves.items() if curve.points}
 
 
 def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Values]]:
-    """The curves of one node; those of its accelerators one by one."""
+    """Return the curves of one node; each of its accelerators has its own."""
     covers = {name: parts for head in log.heads for name, parts in head.covers.items()}
-    told = {
+    columns = {
         column: _binned(column, points, window, bins)
         for column, points in series(log, window.time_of).items()
     }
-    beside = _beside(covers, {column.meter for column in told})
-    found: list[tuple[str, Values]] = []
+    redundant = _redundant(covers, {column.meter for column in columns})
+    curves: list[tuple[str, Values]] = []
     sums: dict[str, list[Values]] = {}
-    for column, values in told.items():
-        if column.meter in beside:
+    for column, values in columns.items():
+        if column.meter in redundant:
             continue
         parts = covers.get(column.meter, ())
         if column.quantity in NODE_SUMS:
@@ -82,51 +83,54 @@ def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Val
             name = "network inside" if inside else NODE_SUMS[column.quantity]
             if not inside or column.quantity == "network_sent_bytes":
                 sums.setdefault(name, []).append(values)
-        elif parts and _tells_power(column, told):
+        elif parts and _is_power(column, columns):
             # Accelerators are shown one by one; packages and their memory as one node's.
             name = f"power of {' + '.join(parts)}"
             if parts == ("accelerators",):
-                found.append((name, values))
+                curves.append((name, values))
             else:
                 sums.setdefault(name, []).append(values)
         elif column.quantity in ("utilization", "memory_utilization"):
-            whose = "accelerator" if "accelerators" in parts else "host"
+            owner = "accelerator" if "accelerators" in parts else "host"
             kind = "memory" if column.quantity == "memory_utilization" else "utilization"
-            found.append((f"{whose} {kind}", values))
+            curves.append((f"{owner} {kind}", values))
         elif column.quantity == "cpu_busy_seconds":
             total = replace(column, quantity="cpu_total_seconds")
-            if total in told:
-                found.append(("host processors", _divide(values, told[total])))
-    found += [(name, _sum(many)) for name, many in sums.items()]
-    return found
+            if total in columns:
+                curves.append(("host processors", _divide(values, columns[total])))
+    curves += [(name, _sum(devices)) for name, devices in sums.items()]
+    return curves
 
 
-def _beside(covers: Mapping[str, tuple[str, ...]], meters: set[str]) -> set[str]:
-    """Meters of what a better one covers too, as in the energy score: a board's own graphics
-    beside the cards that train, Slurm's word beside the sensor it comes from."""
-    place = {meter: number for number, meter in enumerate(PREFERRED)}
+def _redundant(covers: Mapping[str, tuple[str, ...]], meters: set[str]) -> set[str]:
+    """Return meters of parts that a preferred meter covers too, as in the energy score.
+
+    Examples: Slurm's figure beside the sensor that it comes from, a board's own graphics beside the
+    cards that train.
+    """
+    rank = {meter: number for number, meter in enumerate(PREFERRED)}
     best: dict[tuple[str, ...], str] = {}
-    for meter in sorted(meters, key=lambda one: (place.get(one, len(place)), one)):
+    for meter in sorted(meters, key=lambda meter: (rank.get(meter, len(rank)), meter)):
         if covers.get(meter):
             best.setdefault(covers[meter], meter)
     return {meter for meter in meters if covers.get(meter)} - set(best.values())
 
 
-def _tells_power(column: Column, told: Mapping[Column, Values]) -> bool:
-    """A device's watts; of one that has none, the growth of its energy."""
+def _is_power(column: Column, columns: Mapping[Column, Values]) -> bool:
+    """Return True for a device's watts, or for its energy if it has no watts."""
     if column.quantity != "energy_joules":
         return column.quantity == "watts"
-    return replace(column, quantity="watts", wraps_at=None) not in told
+    return replace(column, quantity="watts", wraps_at=None) not in columns
 
 
 def _binned(column: Column, points: Sequence[Point], window: Window, bins: int) -> Values:
-    """A counter's rate, or a gauge's mean, in each bin."""
+    """Compute a counter's rate, or a gauge's mean, in each bin."""
     width = window.seconds / bins
     amounts, weights = [0.0] * bins, [0.0] * bins
     if column.quantity in COUNTERS:
         for (start, before), (end, after) in pairwise(points):
             growth = after - before
-            if growth < 0:  # a reset, or a wrap: at most one bin of the picture
+            if growth < 0:  # a reset, or a wrap: at most one bin is missing
                 continue
             first = max(0, int((start - window.first) / width))
             last = min(bins - 1, int((end - window.first) / width))
@@ -145,8 +149,8 @@ def _binned(column: Column, points: Sequence[Point], window: Window, bins: int) 
     return [a / w if w else None for a, w in zip(amounts, weights, strict=True)]
 
 
-def _sum(many: Sequence[Values]) -> Values:
-    rows = ([one for one in row if one is not None] for row in zip(*many, strict=True))
+def _sum(devices: Sequence[Values]) -> Values:
+    rows = ([value for value in row if value is not None] for row in zip(*devices, strict=True))
     return [math.fsum(row) if row else None for row in rows]
 
 
@@ -158,7 +162,7 @@ def _divide(part: Values, whole: Values) -> Values:
 
 @dataclass
 class _Gathered:
-    """Sums over devices, so that thousands of them need no more room than one."""
+    """Running sums over devices: memory does not grow with their number."""
 
     bins: int
     sources: int = 0
@@ -190,7 +194,7 @@ class _Gathered:
 
 
 def power_names(curves: Mapping[str, Curve]) -> list[str]:
-    """Curves of power, the widest first."""
+    """Return the names of the power curves, the widest first."""
     return sorted(
         (name for name in curves if name.startswith("power of ")),
         key=lambda name: ("node" not in name, name),

@@ -1,4 +1,4 @@
-"""Tables and figures that the papers print about trials and rankings: recorded, never our own."""
+"""Tables and figures of the papers about trials and rankings, as published."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ V2_TABLE_2 = (
 
 
 class Removed(NamedTuple):
-    """Weight decay taken off batch norm: what it gains, on how many GPUs."""
+    """Gain by training batch norm without weight decay, on a number of GPUs."""
 
     accelerators: int
     batch_size: int

@@ -9,6 +9,22 @@ from ai500.records import Plan
 from ai500.workloads.protocol import load_workload
 
 
+def is_better(quality: float, other: float, *, direction: Direction) -> bool:
+    """Return True if `quality` is better than `other`."""
+    return quality > other if direction == "higher" else quality < other
+
+
+def improvement(quality: float, *, over: float, direction: Direction) -> float:
+    """Return by how much `quality` is better than `over`; negative: worse."""
+    return quality - over if direction == "higher" else over - quality
+
+
+def quality_ratio(quality: float, *, target: float, direction: Direction) -> float:
+    """Return quality / target, inverted where lower is better, so that more is better [D15]."""
+    above, below = (quality, target) if direction == "higher" else (target, quality)
+    return above / below if below else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Target quality of a class, with the exponent of its penalty and the quality's direction."""
@@ -19,13 +35,9 @@ class Target:
     direction: Direction
     """`higher` or `lower`: the direction in which quality improves."""
 
-    def better(self, quality: float, other: float) -> bool:
-        """Return True if `quality` is better than `other`."""
-        return quality > other if self.direction == "higher" else quality < other
-
     def reached(self, quality: float) -> bool:
         """Return True if `quality` is the target or better."""
-        return quality == self.quality or self.better(quality, self.quality)
+        return quality == self.quality or is_better(quality, self.quality, direction=self.direction)
 
     def penalty(self, quality: float) -> float:
         """Compute the penalty coefficient of an achieved quality: V3 Eq. 8."""

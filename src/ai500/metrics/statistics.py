@@ -1,8 +1,8 @@
-"""Student's t distribution, and the two tests by which a repeated result is judged.
+"""Student's t distribution, and the two tests that compare a repeated result.
 
-- Welch's test: may two sets of runs have the same mean? It does not need equal variances.
-- TOST (two one-sided tests, Schuirmann 1987): is the difference of the means surely within a
-  margin? Not to find a difference in few runs is no proof that there is none; this is.
+- Welch's test: do two sets of runs have different means? It does not need equal variances.
+- TOST (two one-sided tests, Schuirmann 1987): is the difference of the means within a margin? To
+  find no difference in few runs does not show that there is none; TOST does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
+# Lentz's method replaces zero denominators by this.
 _TINY = 1e-300
-_ENOUGH = 1e-15
+# Relative change at which the continued fraction has converged to double precision.
+_CONVERGED = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,13 @@ class Welch:
     """Mean of the second − mean of the first."""
     standard_error: float
     degrees: float
-    """By Welch and Satterthwaite."""
+    """Degrees of freedom, by Welch and Satterthwaite."""
     p_value: float
-    """Two-sided: of a difference at least this large between sets of one mean."""
+    """Two-sided probability of a difference at least this large if the means were equal."""
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
-    """Welch's t-test of two sets, each of at least two values."""
+    """Compute Welch's t-test of two sets, each of at least two values."""
     a, b = variance(first) / len(first), variance(second) / len(second)
     difference = fmean(second) - fmean(first)
     spread = a**2 / (len(first) - 1) + b**2 / (len(second) - 1)
@@ -45,7 +47,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
 
 
 def equivalence_p_value(test: Welch, *, margin: float) -> float:
-    """TOST: the larger p-value of "difference ≤ −margin" and "difference ≥ margin"."""
+    """Compute TOST: the larger p-value of "difference ≤ −margin" and "difference ≥ margin"."""
     if test.standard_error == 0:
         return 0.0 if abs(test.difference) < margin else 1.0
     t = (abs(test.difference) - margin) / test.standard_error
@@ -53,7 +55,7 @@ def equivalence_p_value(test: Welch, *, margin: float) -> float:
 
 
 def student_cdf(t: float, *, degrees: float) -> float:
-    """P(T ≤ t) of Student's t with so many degrees of freedom."""
+    """Compute P(T ≤ t) of Student's t."""
     square = t * t
     if square < degrees:  # near the middle the tail's argument would round to 1
         half = 0.5 * incomplete_beta(square / (degrees + square), a=0.5, b=degrees / 2)
@@ -63,7 +65,7 @@ def student_cdf(t: float, *, degrees: float) -> float:
 
 
 def student_quantile(probability: float, *, degrees: float) -> float:
-    """The t with P(T ≤ t) = probability, by bisection."""
+    """Find the t with P(T ≤ t) = probability, by bisection."""
     low, high = -1.0, 1.0
     while student_cdf(low, degrees=degrees) > probability:
         low *= 2
@@ -79,7 +81,7 @@ def student_quantile(probability: float, *, degrees: float) -> float:
 
 
 def incomplete_beta(x: float, *, a: float, b: float) -> float:
-    """The regularized incomplete beta function I_x(a, b), by its continued fraction.
+    """Compute the regularized incomplete beta function I_x(a, b), by its continued fraction.
 
     NIST DLMF 8.17.22, evaluated by Lentz's method on the side where it converges quickly.
     """
@@ -95,7 +97,7 @@ def incomplete_beta(x: float, *, a: float, b: float) -> float:
 
 
 def _beta_fraction(x: float, *, a: float, b: float) -> float:
-    """1 + d₁/(1 + d₂/(1 + …)), the coefficients of DLMF 8.17.23."""
+    """Evaluate 1 + d₁/(1 + d₂/(1 + …)) with the coefficients of DLMF 8.17.23."""
     value, c, d = 1.0, 1.0, 0.0
     for n in range(1, 10_000):
         m = n // 2
@@ -108,6 +110,6 @@ def _beta_fraction(x: float, *, a: float, b: float) -> float:
         d = 1 / (d if abs(d) > _TINY else _TINY)
         c = c if abs(c) > _TINY else _TINY
         value *= c * d
-        if abs(c * d - 1) < _ENOUGH:
+        if abs(c * d - 1) < _CONVERGED:
             break
     return value

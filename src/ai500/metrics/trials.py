@@ -89,12 +89,12 @@ def clock_of(hosts: set[Host]) -> Clock:
     return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
 
 
-def mean_of_trials(trials: Sequence[TrialScore], *, least_runs: int) -> Score:
+def mean_of_trials(trials: Sequence[TrialScore], *, required_runs: int) -> Score:
     """Compute the run's score: the mean of the kept trials, with every trial's own (SPEC §5).
 
     The variations are over all complete trials, as V2 Table 2's are over all runs.
     """
-    kept = kept_trials(trials, least_runs=least_runs)
+    kept = kept_trials(trials, required_runs=required_runs)
     complete = [trial for trial in trials if trial.complete]
     figures = _means(kept) | {"complete": len(complete) == len(trials)}
     return Score(
@@ -106,7 +106,7 @@ def mean_of_trials(trials: Sequence[TrialScore], *, least_runs: int) -> Score:
     )
 
 
-def kept_trials(trials: Sequence[TrialScore], *, least_runs: int) -> list[TrialScore]:
+def kept_trials(trials: Sequence[TrialScore], *, required_runs: int) -> list[TrialScore]:
     """Return the trials whose mean is the score: all but the highest and lowest (V2 §5.3.2).
 
     They are ranked by VFLOPS. Only complete trials compete, and only if there are at least the
@@ -114,8 +114,8 @@ def kept_trials(trials: Sequence[TrialScore], *, least_runs: int) -> list[TrialS
     or two trials none is dropped.
     """
     complete = [trial for trial in trials if trial.complete]
-    if len(complete) < max(least_runs, 3):
-        return complete if len(complete) >= least_runs else list(trials)
+    if len(complete) < max(required_runs, 3):
+        return complete if len(complete) >= required_runs else list(trials)
     ranked = sorted(range(len(complete)), key=lambda index: complete[index].vflops)
     dropped = {ranked[0], ranked[-1]}
     return [trial for index, trial in enumerate(complete) if index not in dropped]

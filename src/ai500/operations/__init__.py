@@ -1,6 +1,6 @@
-"""Counting operations (V3 §3.6, AIPerf §IV-D): traverse the graph, never run it.
+"""Counting operations (V3 §3.6, AIPerf §IV-D): traverse the graph without running it.
 
-Importing this needs no torch; `count` does.
+Only `count` needs torch; the package itself does not.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ def count(
     loss: str | None = None,
     regions: int | None = None,
 ) -> OperationCount:
-    """Operations of one training step of `model` on a batch like `example_input`.
+    """Count the operations of one training step of `model` on a batch like `example_input`.
 
-    Only the shape and type of the input are read: a tensor on any device, a meta tensor, or a
-    shape with the batch first, `(64, 3, 224, 224)`. The model may live on any device; it is
-    traced in the mode it is in and left exactly as it was. `loss="softmax"` adds the softmax
-    that follows a classifier's logits, as AIPerf's Table III counts it.
-    `regions` is how many rows an operator gives whose output size depends on the values of its
-    data: a detector's proposals.
+    Only shape and type of the input are used: pass a tensor on any device, a meta tensor, or a
+    shape with the batch first, `(64, 3, 224, 224)`. The model may be on any device; it is traced
+    in its current mode and not changed. `loss="softmax"` adds the softmax after a classifier's
+    logits, as AIPerf's Table III counts it. `regions` is the number of output rows of operators
+    whose output size depends on the values of their input, such as a detector's proposals.
     """
     from ai500.operations.torch_trace import trace
 

@@ -1,6 +1,6 @@
-"""Which kind an operator of torch is: names only, so that it is read and tested without torch.
+"""Kinds of torch's operators, by name, so that the table needs no torch.
 
-A name without a namespace is `aten`'s; the in-place form (`relu_`) is found under the plain name.
+A name without a namespace is `aten`'s; the in-place form (`relu_`) has the kind of the plain name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
     return {name: kind for kind, names in table.items() for name in names.split()}
 
 
-#: Operators read field by field (operands, kernel, gradients) by the tracer.
+#: Convolutions, whose operands, kernel and gradients the tracer reads.
 CONVOLUTIONS = {
     "convolution",
     "_convolution",
@@ -23,7 +23,7 @@ CONVOLUTIONS = {
 }
 CONVOLUTION_BACKWARD = "convolution_backward"
 
-#: Products of two tensors → the position of their first factor among the arguments.
+#: Products of two tensors → index of the first factor among the arguments.
 PRODUCTS = {
     "mm": 0,
     "bmm": 0,
@@ -133,7 +133,7 @@ _SAMPLING = {
     "fft": "_fft_r2c _fft_c2r _fft_c2c",
 }
 
-#: Backward operators, seen only where the traced backward graph itself is counted.
+#: Backward operators, which occur only if the backward pass itself is traced.
 _BACKWARD = {
     "batch_norm_backward": """native_batch_norm_backward cudnn_batch_norm_backward
         miopen_batch_norm_backward batch_norm_backward native_layer_norm_backward
@@ -158,7 +158,7 @@ _BACKWARD = {
     "gru_cell_backward": "_thnn_fused_gru_cell_backward",
 }
 
-#: No arithmetic on data: another view of the same memory, or memory moved, filled or drawn.
+#: No arithmetic on data: views of the same memory, and memory that is moved, filled or drawn.
 _FREE = {
     "view": """view _unsafe_view reshape _reshape_alias t transpose permute expand expand_as
         slice select narrow split split_with_sizes unsafe_split unsafe_split_with_sizes chunk
@@ -201,6 +201,6 @@ KINDS = _rows(
 
 
 def kind_of(operator: str) -> str | None:
-    """Kind of an operator by its name, `aten::relu_` or `torchvision::nms`; None if not known."""
+    """Return the kind of an operator such as `aten::relu_` or `torchvision::nms`; None: unknown."""
     name = operator.removeprefix("aten::")
     return KINDS.get(name) or KINDS.get(name.removesuffix("_"))

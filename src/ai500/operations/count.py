@@ -1,4 +1,4 @@
-"""From a stream of operators to operation counts, under one of the three conventions."""
+"""Operation counts of a stream of operators, by one of the three conventions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ai500.core.errors import InputError
 from ai500.core.schema import nearest
 from ai500.operations.graph import UNKNOWN, Op, Trace
 from ai500.operations.rules import CONVENTIONS, Convention
+from ai500.records import Operations
 
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """What the operators of one kind, or of one module, amount to for the whole batch."""
+    """Sum over the operators of one kind or one module, for the whole batch."""
 
     forward: int = 0
     backward: int = 0
-    """As AIPerf Table II: the gradients, and in `aiperf` the parameter update."""
+    """Operations of the gradients, and in `aiperf` the parameter update (AIPerf Table II)."""
     update: int = 0
-    """The part of `backward` that is the parameter update."""
+    """Operations of the parameter update, included in `backward`."""
     operators: int = 0
     parameters: int = 0
     activation_bytes: int = 0
@@ -49,43 +50,53 @@ class OperationCount:
     batch: int
     parameters: int
     forward: int
-    """Of the whole batch. A validation pass costs this and nothing else."""
+    """Operations of the forward pass on the whole batch; a validation pass has no others."""
     backward: int
-    """Of the whole batch: gradients, and in `aiperf` the update once (SPEC §4, [D12])."""
+    """Operations of the gradients on the batch, and in `aiperf` one update (SPEC §4, [D12])."""
     update: int
-    """The part of `backward` that happens once per optimizer step, however large the batch."""
+    """Operations of one parameter update, included in `backward`; independent of the batch."""
     by_kind: dict[str, KindCount] = field(repr=False)
     by_module: dict[str, KindCount] = field(repr=False)
-    """Module path → the operators that run in that module itself, not in its children."""
+    """Module path → operators of the module itself, without those of its children."""
     unknown: dict[str, int]
-    """Operators no rule knows, and how many: their work is not in the count."""
+    """Operator without a rule → number of occurrences; they are not counted."""
 
     @property
     def total(self) -> int:
-        """One optimizer step on this batch: forward, backward, update."""
+        """Operations of one optimizer step on this batch: forward, backward, update."""
         return self.forward + self.backward
 
     @property
     def gradients(self) -> int:
-        """The backward pass without the parameter update."""
+        """Operations of the backward pass without the parameter update."""
         return self.backward - self.update
 
     @property
     def forward_per_image(self) -> int:
-        """Exact where work grows with the batch; work that does not is shared, rounded down."""
+        """Operations of the forward pass per image, rounded down where a batch shares work."""
         return self.forward // self.batch
 
     @property
     def backward_per_image(self) -> int:
-        """Gradients of one image; the update belongs to the step, not to the image [D12]."""
+        """Operations of the gradients per image, without the update, which is per step [D12]."""
         return self.gradients // self.batch
 
     @property
     def activation_bytes(self) -> int:
         return sum(kind.activation_bytes for kind in self.by_kind.values())
 
+    def as_record(self) -> Operations:
+        """Return the count per image and per optimizer step."""
+        return Operations(
+            convention=self.convention,
+            forward_per_image=self.forward_per_image,
+            backward_per_image=self.backward_per_image,
+            update_per_step=self.update,
+            parameters=self.parameters,
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """Plain data, for `--json` and for records."""
+        """Return plain data, for `--json`."""
         return {
             "convention": self.convention,
             "batch": self.batch,
@@ -104,14 +115,19 @@ class OperationCount:
 
 
 def convention_named(name: str) -> Convention:
-    """The convention of that name, or an error with the nearest one."""
+    """Return the convention called `name`."""
     if name in CONVENTIONS:
         return CONVENTIONS[name]
-    raise InputError(f"unknown convention {name!r}; {nearest(name, list(CONVENTIONS))}")
+    raise InputError(
+        f"unknown convention {name!r};",
+        key="convention",
+        value=name,
+        remedy=nearest(name, list(CONVENTIONS)),
+    )
 
 
 def count_op(op: Op, convention: Convention) -> KindCount:
-    """Count one operator; one without a rule counts nothing and is reported by its caller."""
+    """Count an operator; without a rule it counts 0 and the caller reports it."""
     rule = convention.rules.get(op.kind)
     attributes = op.attributes
     update = convention.update * attributes.get("updated", 0)
@@ -127,19 +143,19 @@ def count_op(op: Op, convention: Convention) -> KindCount:
 
 
 def count_ops(ops: Iterable[Op], *, convention: str, batch: int, parameters: int) -> OperationCount:
-    """Count a stream of operators traced at a batch of that size."""
+    """Count a stream of operators that was traced with a batch of `batch` images."""
     rules = convention_named(convention)
     by_kind: dict[str, KindCount] = {}
     by_module: dict[str, KindCount] = {}
     unknown: Counter[str] = Counter()
     total = KindCount()
     for op in ops:
-        one = count_op(op, rules)
+        count = count_op(op, rules)
         if op.kind == UNKNOWN or op.kind not in rules.rules:
             unknown[op.operator or op.kind] += 1
-        by_kind[op.kind] = by_kind.get(op.kind, KindCount()) + one
-        by_module[op.module] = by_module.get(op.module, KindCount()) + one
-        total += one
+        by_kind[op.kind] = by_kind.get(op.kind, KindCount()) + count
+        by_module[op.module] = by_module.get(op.module, KindCount()) + count
+        total += count
     return OperationCount(
         convention=convention,
         batch=batch,

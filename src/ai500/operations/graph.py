@@ -1,4 +1,4 @@
-"""The framework-neutral graph: a stream of operators. Counting sees nothing but this."""
+"""Framework-neutral graph of a model: a stream of operators, the only input of counting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 Shape = tuple[int, ...]
 
-#: Kind of an operator that no table knows. It is reported by name, never dropped.
+#: Kind of an operator that no table lists; it is reported by name, never dropped.
 UNKNOWN = "unknown"
 
 
@@ -41,13 +41,13 @@ class Shapes:
 class Op:
     """One operator of a model's graph.
 
-    Attributes a tracer may set, all whole numbers:
+    A tracer may set these attributes, all whole numbers:
 
     - `kernel`: elements of a pooling window; `transposed`: 1 for a transposed convolution
-    - `gradients`: gradients the backward pass computes, 2 for data and weight, 1 for one of them
-    - `parameters`: elements of the model's parameters first seen here
-    - `updated`: those an optimizer step updates, first seen here in a convolution or dense layer
-    - `activation_bytes`: bytes of new memory its outputs hold
+    - `gradients`: number of gradients in the backward pass: of data, of weight, or 2 for both
+    - `parameters`: elements of the model's parameters that first occur here
+    - `updated`: elements that an optimizer step updates and that first occur here
+    - `activation_bytes`: bytes of new memory of its outputs
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A traced model: its operators in the order they run, its parameters, and the batch traced."""
+    """A traced model: operators in order of execution, parameters, and the traced batch size."""
 
     ops: tuple[Op, ...]
     parameters: int
@@ -67,34 +67,34 @@ class Trace:
     outputs: tuple[Shape, ...] = ()
 
 
-#: Module path of what follows the model in a training step.
+#: Module path of the loss, which follows the model in a training step.
 LOSS = "(loss)"
 
 
 def with_loss(trace: Trace, kind: str) -> Trace:
-    """The trace followed by an operator over the model's first output: `softmax` of its logits."""
+    """Append an operator over the model's first output, such as the `softmax` of its logits."""
     shapes = Shapes(inputs=trace.outputs[:1], outputs=trace.outputs[:1])
     return replace(trace, ops=(*trace.ops, Op(kind, shapes, module=LOSS, operator=kind)))
 
 
-#: The batch a graph's identity is taken at: a layer may refuse a batch of one.
+#: Batch size at which a graph is identified; some layers reject a batch of 1.
 IDENTITY_BATCH = 2
 _TWO_FACTORS = {"convolution", "dense", "matmul", "attention"}
 
 
 def graph_sha256(trace: Trace) -> str:
-    """Identity of a model's graph, the same in every framework and precision that computes it.
+    """Hash a model's graph, with the same result in every framework and precision.
 
-    Of each operator: kind, the shapes of what it reads and writes, windows, and how many
-    parameters it brings. Not its name, nor copies and casts, nor statistics that one backend
-    returns and another does not. Operators that nobody knows count by name.
+    The hash covers each operator's kind, shapes, windows and number of parameters. It excludes
+    operator names, copies, casts, and statistics that only some backends return. Operators
+    without a kind are hashed by name.
     """
     rows: list[list[Any]] = []
     for op in trace.ops:
         if op.kind == "data_movement":
             continue
         parameters = op.attributes.get("parameters", 0)
-        if op.kind == "bias":  # some backends add it by itself, others inside the layer
+        if op.kind == "bias":  # a separate operator in some backends only
             rows[-1][-1] += parameters
             continue
         factors = op.shapes.inputs[: 2 if op.kind in _TWO_FACTORS else 1]

@@ -1,4 +1,4 @@
-"""Operation counts the papers print for ResNet-50: shown beside ours, never used as our own."""
+"""Operation counts that the papers print for ResNet-50, for comparison only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """One printed row; figures that do not follow from the paper's own weights are `recorded`."""
+    """One printed row; `recorded` names the figures that contradict the paper's own weights."""
 
     forward: float
     backward: float

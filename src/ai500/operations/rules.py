@@ -1,8 +1,8 @@
-"""The three conventions of SPEC §4: operator kind → a small function of its shapes.
+"""The three conventions of SPEC §4: operator kind → a formula of its shapes.
 
-A row names its source. Rows marked "ours" are what the papers' tables leave out; in `aiperf` they
-follow the same weights (AIPerf Table I's caption). All functions count one operator as traced,
-for the whole batch.
+Each row names its source. Rows marked "extension" are kinds that the papers' tables omit; in
+`aiperf` they use the same weights (AIPerf Table I's caption). All formulas count one traced
+operator for the whole batch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ V3 = "V3 Table 3"
 V3_IGNORED = "V3 §3.6: ignored"
 AIPERF = "AIPerf Table I"
 TORCH = "torch.utils.flop_counter"
-OURS = "ours"
+EXTENSION = "extension"
 
 
 class Rule(NamedTuple):
-    """How one kind is counted: forward, each gradient of it in the backward pass, and whence."""
+    """Formulas of one kind: forward, and each gradient of the backward pass; with their source."""
 
     forward: Formula
     source: str
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
 
 class Convention(NamedTuple):
-    """A named table of rules; `update` is what one parameter costs in an optimizer step."""
+    """A named table of rules; `update` is the operations per parameter of an optimizer step."""
 
     name: str
     rules: dict[str, Rule]
@@ -45,9 +45,9 @@ class Convention(NamedTuple):
 
 
 def convolution_macc(op: Op) -> int:
-    """K²·Ci·Ho·Wo·Co / groups; a transposed convolution visits each input position instead.
+    """Count K²·Ci·Ho·Wo·Co / groups; a transposed convolution counts input positions instead.
 
-    The weight's shape already carries the division by the groups, so depth-wise needs no case.
+    The weight's shape is already divided by the groups, so depth-wise is no special case.
     """
     data, weight = op.shapes.inputs
     positions = data if op.attributes.get("transposed") else op.shapes.outputs[0]
@@ -55,30 +55,30 @@ def convolution_macc(op: Op) -> int:
 
 
 def product_macc(op: Op) -> int:
-    """Rows·Ci·Co of a dense layer or a matrix product, batched or not."""
+    """Count rows·Ci·Co of a dense layer or a (batched) matrix product."""
     left, right = op.shapes.inputs
     return prod(left) * (right[-1] if len(right) > 1 else 1)
 
 
 def attention_scores(op: Op) -> int:
-    """Elements of the score matrix of scaled dot product attention, all heads."""
+    """Count the elements of the attention scores of all heads."""
     query, key, _ = op.shapes.inputs
     return prod(query[:-1]) * key[-2]
 
 
 def attention_macc(op: Op) -> int:
-    """The two products of attention: scores, and scores times values."""
+    """Count both products of attention: scores, and scores times values."""
     query, _, value = op.shapes.inputs
     return attention_scores(op) * (query[-1] + value[-1])
 
 
 def elements(weight: int) -> Formula:
-    """`weight` operations for each element of the output."""
+    """Return a formula of `weight` operations per output element."""
     return lambda op: weight * op.shapes.elements_out
 
 
 def elements_in(weight: int) -> Formula:
-    """`weight` operations for each element of the input."""
+    """Return a formula of `weight` operations per input element."""
     return lambda op: weight * op.shapes.elements_in
 
 
@@ -87,13 +87,16 @@ def _nothing(op: Op) -> int:
 
 
 def _max_pool(op: Op) -> int:
-    """Compare = K²·Ho·Wo·Co; adaptive windows cover the input once (ours)."""
+    """Count compare = K²·Ho·Wo·Co; adaptive windows cover the input once (extension)."""
     kernel = op.attributes.get("kernel")
     return COMPARE * (kernel * op.shapes.elements_out if kernel else op.shapes.elements_in)
 
 
 def _average_pool(op: Op) -> int:
-    """Global: Add = Hi·Wi·Ci, Div = Ci; with a window Add = K²·Ho·Wo·Co, Div = Ho·Wo·Co (ours)."""
+    """Count add = Hi·Wi·Ci and div = Ci of a global pool.
+
+    With a window (extension) add = K²·Ho·Wo·Co, div = Ho·Wo·Co.
+    """
     outputs = op.shapes.elements_out
     kernel = op.attributes.get("kernel")
     return ADD * (kernel * outputs if kernel else op.shapes.elements_in) + DIVIDE * outputs
@@ -108,19 +111,19 @@ def _norm(op: Op) -> int:
 
 
 def _sort(op: Op) -> int:
-    """n·log₂(n) comparisons along the last dimension."""
+    """Count n·log₂(n) comparisons along the last dimension."""
     length = op.shapes.inputs[0][-1] if op.shapes.inputs and op.shapes.inputs[0] else 1
     return COMPARE * op.shapes.elements_in * max(1, (length - 1).bit_length())
 
 
 def _nms(op: Op) -> int:
-    """Every pair of boxes: the corners of the overlap, two areas, one division."""
+    """Count every pair of boxes: corners of the overlap, two areas, one division."""
     boxes = op.shapes.inputs[0][0]
     return boxes * (boxes - 1) // 2 * (4 * COMPARE + 6 * ADD + MULTIPLY + DIVIDE)
 
 
 def _fft(op: Op) -> int:
-    """5·n·log₂(n), the usual count, along the last dimension."""
+    """Count the usual 5·n·log₂(n) along the last dimension."""
     length = op.shapes.inputs[0][-1] if op.shapes.inputs[0] else 1
     return 5 * op.shapes.elements_in * max(1, (length - 1).bit_length())
 
@@ -131,8 +134,8 @@ _TANH = MULTIPLY + EXPONENTIAL + 2 * ADD + DIVIDE
 _SOFTPLUS = 2 * EXPONENTIAL + ADD
 _DROPOUT = DIVIDE + MULTIPLY
 
-#: Weight per element of the output, kinds AIPerf's Table I does not list.
-_AIPERF_OURS: dict[str, int] = {
+#: Kinds that AIPerf's Table I omits → weight per output element.
+_EXTENSIONS: dict[str, int] = {
     "layer_norm": _NORMALIZATION,
     "group_norm": _NORMALIZATION,
     "rms_norm": _NORMALIZATION,
@@ -158,7 +161,7 @@ _AIPERF_OURS: dict[str, int] = {
     "glu": _SIGMOID + MULTIPLY,
     "dropout": _DROPOUT,
     "log_softmax": EXPONENTIAL + 2 * ADD,
-    # Gates summed; three sigmoids and two tanh; new cell and output.
+    # Sums of the gates; three sigmoids and two tanh; new cell and output.
     "lstm_cell": 4 * ADD + 3 * _SIGMOID + 2 * _TANH + 3 * MULTIPLY + ADD,
     "gru_cell": 3 * ADD + 2 * _SIGMOID + _TANH + 2 * MULTIPLY + 2 * ADD,
     "interpolate_linear": 2 * MACC,
@@ -180,8 +183,8 @@ _AIPERF_OURS: dict[str, int] = {
     "gru_cell_backward": 3 * (ADD + 2 * MULTIPLY),
 }
 
-#: The same per element of the input.
-_AIPERF_OURS_INPUT: dict[str, int] = {
+#: Kinds that AIPerf's Table I omits → weight per input element.
+_EXTENSIONS_BY_INPUT: dict[str, int] = {
     "sum": ADD,
     "embedding_bag": ADD,
     "nll_loss": ADD,
@@ -192,7 +195,7 @@ _AIPERF_OURS_INPUT: dict[str, int] = {
     "ctc_loss": 2 * EXPONENTIAL + 3 * ADD,
 }
 
-#: Element-wise in the sense of V3 Table 3, softmax included (SPEC §4).
+#: Element-wise kinds of V3 Table 3, softmax included (SPEC §4).
 _ELEMENT_WISE = {
     *("add", "mul", "div", "sqrt", "rsqrt", "exp", "compare", "dropout", "softmax", "log_softmax"),
     *("relu", "clamp", "leaky_relu", "sigmoid", "log_sigmoid", "tanh", "gelu", "silu", "mish"),
@@ -200,7 +203,7 @@ _ELEMENT_WISE = {
 }
 _NORMALIZATIONS = ("batch_norm", "layer_norm", "group_norm", "rms_norm")
 _POOLINGS = ("max_pool", "average_pool")
-#: `bias`: none of the tables counts a bias, fused into its layer or not.
+#: No table counts a bias, whether it is fused into its layer or not.
 _FREE = ("view", "data_movement", "embedding", "interpolate_nearest", "bias")
 _SPECIAL: dict[str, Formula] = {
     "mean": _average_pool,
@@ -210,7 +213,7 @@ _SPECIAL: dict[str, Formula] = {
     "nms": _nms,
     "fft": _fft,
 }
-_COUNTED_ONLY_BY_AIPERF = (*_AIPERF_OURS, *_AIPERF_OURS_INPUT, *_SPECIAL)
+_COUNTED_ONLY_BY_AIPERF = (*_EXTENSIONS, *_EXTENSIONS_BY_INPUT, *_SPECIAL)
 
 
 def _all(kinds: Iterable[str], rule: Rule) -> dict[str, Rule]:
@@ -218,12 +221,12 @@ def _all(kinds: Iterable[str], rule: Rule) -> dict[str, Rule]:
 
 
 def _by_product(*, convolution: int, product: int, scores: int, source: str) -> dict[str, Rule]:
-    """Rows for the kinds made of multiply-adds, the only ones with a counted backward pass."""
+    """Build the rules of multiply-add kinds, the only ones with a counted backward pass."""
 
     def weigh(macc: Formula, weight: int, row_source: str) -> Rule:
         return Rule(lambda op: weight * macc(op), row_source, lambda op: weight * macc(op))
 
-    unlisted = source if source == TORCH else OURS
+    unlisted = source if source == TORCH else EXTENSION
     return {
         "convolution": weigh(convolution_macc, convolution, source),
         "dense": weigh(product_macc, product, source),
@@ -255,10 +258,13 @@ v3 = Convention(
 aiperf = Convention(
     name="aiperf",
     rules={
-        **_all(_FREE, Rule(_nothing, OURS)),
-        **{kind: Rule(elements(weight), OURS) for kind, weight in _AIPERF_OURS.items()},
-        **{kind: Rule(elements_in(weight), OURS) for kind, weight in _AIPERF_OURS_INPUT.items()},
-        **{kind: Rule(formula, OURS) for kind, formula in _SPECIAL.items()},
+        **_all(_FREE, Rule(_nothing, EXTENSION)),
+        **{kind: Rule(elements(weight), EXTENSION) for kind, weight in _EXTENSIONS.items()},
+        **{
+            kind: Rule(elements_in(weight), EXTENSION)
+            for kind, weight in _EXTENSIONS_BY_INPUT.items()
+        },
+        **{kind: Rule(formula, EXTENSION) for kind, formula in _SPECIAL.items()},
         **_by_product(convolution=MACC, product=MACC, scores=_SOFTMAX, source=AIPERF),
         "batch_norm": Rule(elements_in(_NORMALIZATION), AIPERF),
         "relu": Rule(elements(COMPARE), AIPERF),

@@ -1,6 +1,6 @@
-"""Counts of the built-in problem classes that ship with the package: planning needs no torch.
+"""Counts of the built-in problem classes, shipped with the package: planning needs no torch.
 
-`python -m ai500.workloads.ship_operations` writes the file; a test holds it equal to traced models.
+`python -m ai500.workloads.ship_operations` writes the file; a test compares it with traced models.
 """
 
 from __future__ import annotations
@@ -12,22 +12,17 @@ from importlib.resources import files
 from typing import Any
 
 from ai500.operations.count import convention_named
+from ai500.records import OFFICIAL_CONVENTION, Operations
 
 FILE_NAME = "shipped.json"
 
 
 @dataclass(frozen=True, slots=True)
-class PerImage:
-    """Operations of a class's model at the class's own input size."""
+class ModelIdentity:
+    """Identity of a class's model."""
 
-    convention: str
-    forward: int
-    """Of one image."""
-    backward: int
-    """Gradients of one image, without the update."""
-    update: int
-    """Of one optimizer step, however many images [D12]."""
     parameters: int
+    graph_sha256: str
 
 
 @cache
@@ -37,24 +32,25 @@ def _table() -> dict[str, Any]:
     return table
 
 
-def shipped(workload: str, problem_class: str, convention: str = "aiperf") -> PerImage | None:
-    """The shipped count, or None for a workload or class of somebody else's."""
+def shipped_operations(
+    workload: str, problem_class: str, convention: str = OFFICIAL_CONVENTION
+) -> Operations | None:
+    """Return the shipped count of a built-in class at its own input size; None for others."""
     row = _table().get(workload, {}).get(problem_class)
     if row is None:
         return None
     name = convention_named(convention).name
-    return PerImage(convention=name, parameters=row["parameters"], **row["per_image"][name])
-
-
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """What a class's model is known by."""
-
-    parameters: int
-    graph_sha256: str
+    counts = row["per_image"][name]
+    return Operations(
+        convention=name,
+        forward_per_image=counts["forward"],
+        backward_per_image=counts["backward"],
+        update_per_step=counts["update"],
+        parameters=row["parameters"],
+    )
 
 
 def shipped_model(workload: str, problem_class: str) -> ModelIdentity | None:
-    """The identity of a built-in class's model; None for somebody else's."""
+    """Return the identity of a built-in class's model; None for others."""
     row = _table().get(workload, {}).get(problem_class)
     return None if row is None else ModelIdentity(row["parameters"], row["graph_sha256"])

@@ -1,4 +1,4 @@
-"""What runs while a model is traced: each operator as an `Op`, with the module it runs in."""
+"""Tracing modes of torch: record each operator as an `Op`, with the module that runs it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from ai500.operations import aten
 from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes
 
-#: Kinds whose parameters Table II updates; fused recurrent cells hold the biases of their gates.
+#: Kinds whose parameters Table II updates; fused recurrent cells contain their gates' biases.
 _UPDATED_KINDS = {"convolution", "dense", "bias", "lstm_cell", "gru_cell"}
 
 
 class ModulePath:
-    """Where in the model we are, by torch's global hooks: the model itself gets none."""
+    """Path of the running module, tracked by torch's global hooks; the model gets no hooks."""
 
     def __init__(self, model: nn.Module) -> None:
         self._names = {id(module): name for name, module in model.named_modules()}
@@ -30,17 +30,19 @@ class ModulePath:
 
     @property
     def current(self) -> str:
+        """Path of the running module, such as `stages.0.1.conv1`; empty for the model itself."""
         return self._names.get(id(self._stack[-1]), "") if self._stack else ""
 
     @property
     def described(self) -> str:
-        """`stages.0.1.conv1 (Conv2d)`; the model's own forward has no name."""
+        """Path and class of the running module, for error messages."""
         kind = type(self._stack[-1]).__name__ if self._stack else "nn.Module"
         return f"layer {self.current} ({kind})" if self.current else f"the forward of {kind}"
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
-        # No always_call: after an exception the stack still ends at the layer that failed.
+    def tracked(self) -> Iterator[None]:
+        """Track the running module; after an exception the path is that of the failed layer."""
+        # Hence no always_call: an exception must not pop the stack.
         enter = hooks.register_module_forward_pre_hook(self._enter)
         leave = hooks.register_module_forward_hook(self._leave)
         try:
@@ -57,9 +59,9 @@ class ModulePath:
 
 
 class Recorder(TorchDispatchMode):
-    """Turns every operator below autograd into an `Op`.
+    """Recorder of every operator below autograd as an `Op`.
 
-    Where an operator's output size depends on the values of its data, `regions` is that size.
+    `regions` is the number of output rows of operators whose output size depends on values.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Recorder(TorchDispatchMode):
         self.ops: list[Op] = []
         self._path = path
         self._regions = regions
-        # Memory → the parameter that lives in it: finds a weight behind any view of it.
+        # Memory → its parameter: identifies a weight behind any view of it.
         self._owner = {_memory(parameter): parameter for parameter in parameters}
         self._kept: list[Tensor] = []
         self._seen: set[int] = set()
@@ -105,7 +107,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         kind, factors, attributes = self._read(operator, name, args, inputs, outputs)
         if kind != UNKNOWN and not any(map(_is_number, (*inputs, *outputs))):
-            kind = "data_movement"  # whole numbers only: indices and counters, not data
+            kind = "data_movement"  # integers are indices and counters, not data
         attributes["parameters"] = self._first_seen(inputs, self._seen)
         if kind in _UPDATED_KINDS and torch.is_grad_enabled():
             trained = [tensor for tensor in inputs if tensor.requires_grad]
@@ -129,7 +131,7 @@ class Recorder(TorchDispatchMode):
         inputs: list[Tensor],
         outputs: list[Tensor],
     ) -> tuple[str, tuple[Shape, ...], dict[str, int]]:
-        """Kind, the shapes its rule reads, and its attributes."""
+        """Return the kind, the shapes that its rule reads, and the attributes."""
         if name in aten.CONVOLUTIONS:
             transposed = name.endswith("convolution") and len(args) > 6 and args[6] is True
             factors = args[:2]
@@ -153,16 +155,16 @@ class Recorder(TorchDispatchMode):
         return kind, shapes_of(inputs), {"kernel": _kernel(name, args)} if is_pool else {}
 
     def _record_convolution_backward(self, operator: str, args: tuple[Any, ...]) -> None:
-        """One convolution for each gradient it computes; both cost what the forward costs."""
+        """Record a convolution per gradient; each costs the same as the forward pass."""
         gradient, data, weight = args[:3]
-        for wanted in args[-1][:2]:
-            if wanted:
+        for is_computed in args[-1][:2]:
+            if is_computed:
                 shapes = Shapes((_shape(data), _shape(weight)), (_shape(gradient),))
                 attributes = {"transposed": 1} if args[7] else {}
                 self.ops.append(Op("convolution", shapes, attributes, operator=operator))
 
     def _is_bias(self, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
-        """A bias torch adds by itself, where a layer's input is laid out so that it can't fuse."""
+        """Return True for a bias that torch did not fuse because of the memory layout."""
         previous = self.ops[-1] if self.ops else None
         return (
             previous is not None
@@ -176,30 +178,30 @@ class Recorder(TorchDispatchMode):
         return isinstance(tensor, Tensor) and _memory(tensor) in self._owner
 
     def _first_seen(self, tensors: list[Tensor], seen: set[int]) -> int:
-        """Elements of the parameters among `tensors` that are not in `seen` yet."""
-        fresh = {
+        """Count the elements of the parameters among `tensors` that are not in `seen`; add them."""
+        new = {
             id(owner): owner
             for tensor in tensors
             if (owner := self._owner.get(_memory(tensor))) is not None and id(owner) not in seen
         }
-        seen.update(fresh)
-        return sum(owner.numel() for owner in fresh.values())
+        seen.update(new)
+        return sum(owner.numel() for owner in new.values())
 
     def _follow_copy(self, inputs: list[Tensor], outputs: Any) -> None:
-        """A parameter cast to another precision is still that parameter."""
+        """Map the memory of a cast parameter to the parameter."""
         owner = self._owner.get(_memory(inputs[0])) if inputs else None
         if owner is not None:
             self._owner[_memory(outputs)] = owner
-            self._kept.append(outputs)  # or its memory's address could be given to another
+            self._kept.append(outputs)  # keeps the address from being reused
 
 
 def tensors_of(tree: Any) -> list[Tensor]:
-    """The tensors in arguments or results of any structure."""
+    """Return the tensors in arguments or results of any structure."""
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
 
 
 def _sized(tensor: Tensor, *, regions: int) -> Tensor:
-    """The tensor, or one with `regions` wherever its size depends on data and is a symbol."""
+    """Replace symbolic sizes, which depend on values, by `regions`."""
     if all(isinstance(size, int) for size in tensor.shape):
         return tensor
     return tensor.new_empty([_size(size, regions=regions) for size in tensor.shape])
@@ -208,7 +210,7 @@ def _sized(tensor: Tensor, *, regions: int) -> Tensor:
 def _size(size: int | torch.SymInt, *, regions: int) -> int:
     if isinstance(size, int):
         return size
-    expression = size.node.expr  # of symbols, where an operator gives twice the rows it finds
+    expression = size.node.expr  # may be a multiple of a symbol
     return int(expression.subs(dict.fromkeys(expression.free_symbols, regions)))
 
 
@@ -221,7 +223,7 @@ def _shape(tensor: Tensor) -> Shape:
 
 
 def shapes_of(tensors: Sequence[Tensor]) -> tuple[Shape, ...]:
-    """Their shapes as plain numbers."""
+    """Return the shapes as plain integers."""
     return tuple(map(_shape, tensors))
 
 
@@ -234,13 +236,13 @@ def _any_gradient(tensors: Sequence[Tensor]) -> bool:
 
 
 def _gradients(factors: Sequence[Tensor], *, transposed: bool = False) -> dict[str, int]:
-    """One gradient per factor that needs one: the first layer's data needs none (SPEC §4)."""
-    wanted = sum(factor.requires_grad for factor in factors) if torch.is_grad_enabled() else 0
-    return {"gradients": wanted, "transposed": int(transposed)}
+    """Count the factors that need a gradient: the first layer's data needs none (SPEC §4)."""
+    gradients = sum(factor.requires_grad for factor in factors) if torch.is_grad_enabled() else 0
+    return {"gradients": gradients, "transposed": int(transposed)}
 
 
 def _is_global_pool(args: tuple[Any, ...]) -> bool:
-    """A mean over all spatial dimensions of images: what adaptive pooling to 1×1 turns into."""
+    """Return True for a mean over all spatial dimensions: adaptive pooling to 1×1."""
     data, *rest = args
     dimensions = rest[0] if rest and isinstance(rest[0], (list, tuple)) else ()
     spatial = set(range(2, data.dim()))
@@ -248,7 +250,7 @@ def _is_global_pool(args: tuple[Any, ...]) -> bool:
 
 
 def _kernel(name: str, args: tuple[Any, ...]) -> int:
-    """Elements of a pooling window; 0 where windows adapt to the output's size."""
+    """Return the elements of a pooling window; 0 for adaptive pooling."""
     if "adaptive" in name or name == "mean":
         return 0
     size = args[1]
@@ -257,7 +259,7 @@ def _kernel(name: str, args: tuple[Any, ...]) -> int:
 
 
 def _new_bytes(inputs: list[Tensor], outputs: list[Tensor]) -> int:
-    """Bytes of the outputs that share no memory with an input (in-place makes none)."""
+    """Count the bytes of outputs that share no memory with an input."""
     old = {_memory(tensor) for tensor in inputs}
     return sum(
         tensor.numel() * tensor.element_size() for tensor in outputs if _memory(tensor) not in old

@@ -1,6 +1,6 @@
-"""A torch model → a stream of operators, on fake tensors: no memory, no kernel, no device.
+"""Tracer of torch models: a stream of operators on fake tensors, without memory or kernels.
 
-Why dispatch-mode tracing and not torch.export: docs/adr/0003-operation-tracer.md.
+docs/adr/0003-operation-tracer.md explains why dispatch-mode tracing and not torch.export.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Example = Tensor | Sequence[int] | Sequence[Tensor]
 
 
 def trace(model: nn.Module, example_input: Example, *, regions: int | None = None) -> Trace:
-    """Trace the forward pass of `model` in the mode it is in; the model is left as it was.
+    """Trace the forward pass of `model` in its current mode, without changing the model.
 
-    `regions` is how many rows an operator gives whose output size depends on the values of its
-    data (a detector's proposals); without it such a model is refused.
+    `regions` is the number of output rows of operators whose output size depends on the values of
+    their input (a detector's proposals); without it such a model is an error.
     """
     return _trace(model, example_input, regions=regions, backward=_no_backward)
 
@@ -42,7 +42,7 @@ def trace(model: nn.Module, example_input: Example, *, regions: int | None = Non
 def trace_backward(
     model: nn.Module, example_input: Example, *, regions: int | None = None
 ) -> Trace:
-    """Trace the backward pass that autograd really makes, for comparison with the one rule."""
+    """Trace autograd's actual backward pass, for comparison with the rules' gradients."""
     return _trace(model, example_input, regions=regions, backward=_sum_backward)
 
 
@@ -54,16 +54,18 @@ def _trace(
     backward: Callable[[Any, Recorder], None],
 ) -> Trace:
     if regions is not None and regions < 1:
-        raise InputError(f"regions = {regions}: state a positive number of regions")
+        raise InputError(
+            f"regions = {regions}: expected a positive number.", key="regions", value=regions
+        )
     model = _unwrapped(model)
     path = ModulePath(model)
-    with _untouched_world(), _fake_mode(regions):
+    with _reproducible_settings(), _fake_mode(regions):
         state = _fake_state(model)
         inputs = _fake_inputs(example_input, device=_device(state))
         parameters = [value for value in state.values() if isinstance(value, nn.Parameter)]
         recorder = Recorder(path, parameters, regions=regions)
         try:
-            with path.followed(), recorder:
+            with path.tracked(), recorder:
                 outputs = torch.func.functional_call(model, state, inputs)
                 backward(outputs, recorder)
         except Exception as error:
@@ -77,31 +79,31 @@ def _trace(
 
 
 def _no_backward(outputs: Any, recorder: Recorder) -> None:
-    """The forward pass is all."""
+    """Trace no backward pass."""
 
 
 def _sum_backward(outputs: Any, recorder: Recorder) -> None:
-    """Drop the forward pass, and send a gradient of ones through the backward one."""
+    """Drop the forward pass, then run the backward pass on gradients of ones."""
     leaves = [leaf for leaf in tensors_of(outputs) if leaf.requires_grad]
     recorder.ops.clear()
     torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
 
 
 def _fake_mode(regions: int | None) -> FakeTensorMode:
-    """With stated regions, sizes that depend on data come out symbolic; the recorder fills them in.
+    """Create the fake mode; with `regions`, data-dependent sizes are symbols until recorded.
 
-    Branches that depend on data (`.item()`) are refused either way.
+    Data-dependent branches (`.item()`) are an error either way.
     """
     env = ShapeEnv(allow_scalar_outputs=False) if regions is not None else None
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=env, static_shapes=True)
 
 
 @contextmanager
-def _untouched_world() -> Iterator[None]:
-    """Settings that make the graph the same on every device, and put back what tracing touches.
+def _reproducible_settings() -> Iterator[None]:
+    """Set what makes the graph device-independent, and restore all state that tracing changes.
 
-    Fused attention and recurrent kernels differ from device to device: their mathematical form
-    does not. Torch's log is silent: what fails is told in one message of ours.
+    Fused attention and recurrent kernels differ between devices; their mathematical form does
+    not. Torch's log is disabled: an error is reported in one message of the tracer.
     """
     torch_log = logging.getLogger("torch")
     log_level = torch_log.level
@@ -124,7 +126,7 @@ def _untouched_world() -> Iterator[None]:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside torch.compile's or DDP's wrapper: neither changes what is computed."""
+    """Return the model inside the wrapper of torch.compile or DDP."""
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return _unwrapped(model.module)
     original = getattr(model, "_orig_mod", None)
@@ -132,11 +134,13 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _fake_state(model: nn.Module) -> dict[str, Tensor]:
-    """Fake parameters and buffers: the real ones are neither read nor written."""
+    """Create fake parameters and buffers; the real ones are neither read nor written."""
     state: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise InputError(f"{name} has no shape yet: call the model once before counting it")
+            raise InputError(
+                f"{name} has no shape yet.", key=name, remedy="Call the model once before counting."
+            )
         state[name] = nn.Parameter(_fake(parameter), requires_grad=parameter.requires_grad)
     for name, buffer in model.named_buffers():
         state[name] = _fake(buffer)
@@ -145,7 +149,7 @@ def _fake_state(model: nn.Module) -> dict[str, Tensor]:
 
 def _fake(tensor: Tensor, device: torch.device | None = None) -> Tensor:
     device = device or tensor.device
-    # Tensors a model makes on the way live on the CPU, and a meta tensor does not mix with them.
+    # Tensors that a model creates are on the CPU, and meta tensors do not mix with them.
     return torch.empty_strided(
         tensor.shape,
         tensor.stride(),
@@ -164,8 +168,10 @@ def _fake_inputs(example: Example, *, device: torch.device) -> tuple[Tensor, ...
     if sizes and len(sizes) == len(example):
         return (torch.empty(sizes, device=device),)
     raise InputError(
-        f"example input {example!r}: give a tensor, several tensors, or a shape of positive "
-        "whole numbers with the batch first"
+        f"example input {example!r} is not valid.",
+        key="example_input",
+        value=example,
+        remedy="Pass a tensor, several tensors, or a shape of positive integers, batch first.",
     )
 
 
@@ -180,28 +186,33 @@ def _device(state: dict[str, Tensor]) -> torch.device:
 def _explained(
     error: Exception, *, path: ModulePath, inputs: tuple[Tensor, ...], regions: int | None
 ) -> InputError:
-    """One message that names the layer, for a mistake in the model or its input."""
+    """Build an error that names the layer, for a mistake in the model or its input."""
     reason = _first_line(error)
     if isinstance(error, DynamicOutputShapeException) and regions is None:
         return InputError(
-            f"cannot trace {path.described}: how many rows {reason} gives depends on the values "
-            "of its data. State the number of regions: --regions N, in Python regions=N."
+            f"cannot trace {path.described}: the output size of {reason} depends on values.",
+            key="regions",
+            remedy="Set the number of regions: --regions N, in Python regions=N.",
         )
     if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
         return InputError(
-            f"cannot trace {path.described}: what it does depends on the values of its data "
-            f"({reason}). Count a variant whose sizes and branches are fixed."
+            f"cannot trace {path.described}: its control flow depends on values ({reason}).",
+            key=path.current,
+            remedy="Count a variant whose sizes and branches are fixed.",
         )
     if "fake" in reason or "tensor subclasses" in reason:
         return InputError(
-            f"cannot trace {path.described}: it needs real data ({reason}). Count a variant "
-            "that stays in torch, with operators that know the shape of their result."
+            f"cannot trace {path.described}: it needs real data ({reason}).",
+            key=path.current,
+            remedy="Count a variant that uses torch operators only, with known output shapes.",
         )
     shapes = ", ".join("×".join(map(str, tensor.shape)) for tensor in inputs)
     return InputError(
-        f"{path.described} fails on an input of {shapes}: {reason}. "
-        "Check the input's shape (without the batch) and type: --input and --dtype of "
-        "`ai500 flops`, input_shape of a workload's class."
+        f"{path.described} fails on an input of {shapes}: {reason}.",
+        key=path.current,
+        value=shapes,
+        remedy="Check the input's shape (without the batch) and type: --input and --dtype of "
+        "`ai500 flops`, input_shape of a workload's class.",
     )
 
 

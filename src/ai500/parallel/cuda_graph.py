@@ -1,4 +1,4 @@
-"""A training step as one CUDA graph: a single launch instead of a thousand."""
+"""Training steps as CUDA graphs: a single launch instead of a thousand."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ai500.parallel.sharing import CAPTURABLE_PRECISIONS
 
 Step = Callable[..., Tensor]
-CALLS_BEFORE = 3
-"""Steps that run as they are: libraries choose their algorithms, allocators settle."""
-
-
-were_tried = False
-"""Whether cuDNN chose by trial in this process: `train/provenance.py` tells it."""
+# Eager steps before a capture: libraries choose algorithms and allocators reach their size.
+WARM_UP_CALLS = 3
+# Precisions in which loss and gradients can be captured, if not the whole step: the backward pass
+# reads the loss scale from device memory.
+CAPTURABLE_GRADIENTS = (*CAPTURABLE_PRECISIONS, "mixed-fp16")
 
 
 @contextmanager
-def algorithms_tried() -> Iterator[None]:
-    """cuDNN times its algorithms and keeps the fastest for shapes that it meets in here.
+def cudnn_autotuning() -> Iterator[None]:
+    """Let cuDNN time its algorithms for the shapes inside, and keep the fastest.
 
-    Steps that are recorded have fixed shapes and pay once; elsewhere, such as in a validation's
-    last batch, trying would cost more than it gains.
+    Captured steps have fixed shapes and pay for it once; elsewhere, such as in the last batch of a
+    validation, it would cost more than it gains.
     """
-    global were_tried
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = were_tried = True
+    torch.backends.cudnn.benchmark = True
     try:
         yield
     finally:
@@ -34,17 +34,16 @@ def algorithms_tried() -> Iterator[None]:
 
 
 class Graphed:
-    """Each call is one step: the first few run as they are, later ones replay what was recorded.
+    """A step that is captured after its warm-up calls and replayed from then on.
 
     The step takes tensors of fixed shapes, clears gradients itself (to None, so that they are
-    allocated inside the graph) and keeps what changes from step to step, such as the rate, in
-    tensors on the device. What it returns is overwritten by the next call. On a device without
-    graphs every call runs as it is.
+    allocated inside the graph) and reads what changes from step to step, such as the learning rate,
+    from device memory. The next call overwrites its result. Without CUDA every call is eager.
     """
 
-    def __init__(self, step: Step, *, calls_before: int = CALLS_BEFORE) -> None:
+    def __init__(self, step: Step, *, warm_up_calls: int = WARM_UP_CALLS) -> None:
         self._step = step
-        self._calls_before = calls_before
+        self._warm_up_calls = warm_up_calls
         self._graph: torch.cuda.CUDAGraph | None = None
         self._stream: torch.cuda.Stream | None = None
         self._inputs: tuple[Tensor, ...] = ()
@@ -53,12 +52,11 @@ class Graphed:
     def __call__(self, *inputs: Tensor) -> Tensor:
         if inputs[0].device.type != "cuda":
             return self._step(*inputs)
-        if self._calls_before > 0:
-            self._calls_before -= 1
-            return self._beside(inputs)
+        if self._warm_up_calls > 0:
+            self._warm_up_calls -= 1
+            return self._warm_up(inputs)
         if self._graph is None:
-            self._record(inputs)
-        assert self._graph is not None
+            self._graph = self._capture(inputs)
         for static, new in zip(self._inputs, inputs, strict=True):
             if static is not new:
                 static.copy_(new, non_blocking=True)
@@ -66,24 +64,64 @@ class Graphed:
         return self._result
 
     @property
-    def recorded(self) -> bool:
-        """Whether calls are replays by now."""
+    def captured(self) -> bool:
+        """True once calls are replays."""
         return self._graph is not None
 
-    def _beside(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """On a stream of its own, as recording asks for."""
-        if self._stream is None:  # one for all calls: freed memory is not shared between streams
+    def _warm_up(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Run eagerly on a side stream, as a capture requires."""
+        if self._stream is None:  # one for all calls: streams do not share freed memory
             self._stream = torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream), algorithms_tried():
+        with torch.cuda.stream(self._stream), cudnn_autotuning():
             result = self._step(*inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         return result
 
-    def _record(self, inputs: tuple[Tensor, ...]) -> None:
-        self._inputs = tuple(one.clone() for one in inputs)
+    def _capture(self, inputs: tuple[Tensor, ...]) -> torch.cuda.CUDAGraph:
+        self._inputs = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        # Another thread may read ahead meanwhile: only what this one does is recorded.
+        # thread_local: a prefetching thread may call CUDA during the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._result = self._step(*self._inputs)
-        self._graph = graph
+        return graph
+
+
+def gradients_capturable(module: nn.Module, *, precision: str) -> bool:
+    """Return whether loss and gradients can be captured: the model's class declares
+    `fixed_shapes = True` if its step has fixed shapes and never waits for the device."""
+    return precision in CAPTURABLE_GRADIENTS and bool(getattr(module, "fixed_shapes", False))
+
+
+class GradientGraph:
+    """Loss and gradients of whole batches as one CUDA graph; a smaller batch runs eagerly.
+
+    The optimizer stays outside and reads each gradient from `.grad` as usual.
+    """
+
+    def __init__(
+        self, forward_backward: Step, parameters: list[nn.Parameter], *, batch_size: int
+    ) -> None:
+        self._eager = forward_backward
+        self._graphed = Graphed(forward_backward)
+        self._parameters = parameters
+        self._gradients: list[Tensor | None] = []
+        self._batch_size = batch_size
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        if len(inputs) != self._batch_size:
+            return self._eager(inputs, labels)
+        loss = self._graphed(inputs, labels)
+        if self._gradients:
+            for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+                parameter.grad = gradient
+        elif self._graphed.captured:
+            self._gradients = [parameter.grad for parameter in self._parameters]
+        return loss.clone()
+
+    def capture(self, inputs: Tensor, labels: Tensor) -> None:
+        """Warm up and capture now, so that no timed step is slower than the others."""
+        for _ in range(WARM_UP_CALLS + 1):
+            for parameter in self._parameters:
+                parameter.grad = None
+            self(inputs, labels)

@@ -1,6 +1,6 @@
-"""The stages that bring a trial its data: the store, the bootstraps, the copies on the nodes.
+"""The stages that prepare a trial's data: the store, the bootstraps, the copies on the nodes.
 
-Their order is the pipeline's.
+`stages.py` calls them in order.
 """
 
 from __future__ import annotations
@@ -25,23 +25,27 @@ from ai500.workloads.class_data import generate_store
 
 
 def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
-    """Fix the trial's seed and data; a trial that goes on must find the same data."""
+    """Record the trial's seed and data; refuse to resume a trial on other data."""
     trial = session.run.trial(number)
     if not trial.trial.exists():
         session.log.emit("trial_start", trial=number, seed=seed)
         run_folder.write(
             trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256)
         )
-    begun = run_folder.read(TrialRecord, trial.trial)
-    if begun.store_sha256 != store.sha256:
+    record = run_folder.read(TrialRecord, trial.trial)
+    if record.store_sha256 != store.sha256:
         raise DataError(
-            f"{store.path}: its SHA-256 is {store.sha256}, trial {number} began with "
-            f"{begun.store_sha256}. Put that store back, or start a new run."
+            f"{store.path}: its SHA-256 is {store.sha256}; trial {number} began with "
+            f"{record.store_sha256}.",
+            key="store_sha256",
+            value=store.sha256,
+            path=store.path,
+            remedy="Restore that store, or start a new run.",
         )
 
 
 def open_store(session: Session) -> Store:
-    """The user's store, or the class's own, generated once and kept in the cache."""
+    """Open the user's store, or the class's own, which is generated once and cached."""
     plan, path = session.plan, session.config.data.path
     if path is not None:
         store = open_folder(Path(path))
@@ -54,14 +58,14 @@ def open_store(session: Session) -> Store:
         session.observer.stage(store.preparation)
         store.prepare(session.observer.progress)
     if not plan.stage:
-        # Staging holds every sample against its digest as it copies it; here nobody would.
+        # Staging checks the digest of every sample that it copies; without it, check here.
         session.observer.stage("verifying the store")
         store.verify(session.observer.progress)
     return store
 
 
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
-    """Data Sampler: a manifest of repeat counts for each member."""
+    """Draw and write the repeat counts of each member's bootstrap (Data Sampler, V3 Fig. 4)."""
     if trial.bootstraps.exists():
         return run_folder.read_all(BootstrapRecord, trial.bootstraps)
     plan = session.plan
@@ -91,13 +95,13 @@ def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[Bootstrap
 def place(
     session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
 ) -> list[Placement]:
-    """Data Duplicator: what each node's members need, to its local folder, once per node."""
+    """Copy the samples of each node's members to its local folder, once (Data Duplicator)."""
     plan, placements = session.plan, []
-    here = load_scheduler(plan.scheduler).controller_places_data
-    on_node = members_by_node(plan.mapping)
+    controller_copies = load_scheduler(plan.scheduler).controller_places_data
+    node_members = members_by_node(plan.mapping)
     for node in plan.nodes:
-        members = on_node.get(node.name, [])
-        if not (plan.stage and members and here):
+        members = node_members.get(node.name, [])
+        if not (plan.stage and members and controller_copies):
             placements.append(placement.in_shared_store(store, node=node.name))
             continue
         session.observer.stage(f"staging data on {node.name}")
@@ -115,14 +119,14 @@ def place(
 
 
 def collect_placements(trial: TrialFolder) -> None:
-    """What the jobs placed on their nodes, where they did: in place of what was planned."""
+    """Replace the planned placements by those that the jobs recorded, where there are any."""
     files = sorted(trial.path.glob("placements/*.json"))
     if files:
         run_folder.write(trial.placement, [run_folder.read(Placement, file) for file in files])
 
 
 def on_data(plan: Plan, store: Store) -> Plan:
-    """The plan with what only its data tells: how climate's channels are normalized."""
+    """Complete the plan with what follows from its data: the normalization of the channels."""
     normalization = store.normalization()
     if normalization is None:
         return plan
@@ -131,10 +135,10 @@ def on_data(plan: Plan, store: Store) -> Plan:
 
 
 def remove_staged(placements: Sequence[Placement]) -> None:
-    """A finished trial's copy serves nobody: the next trial has other bootstraps."""
-    for one in placements:
-        if one.folder is not None:
-            placement.remove(Path(one.folder).parent)
+    """Remove a finished trial's copies: the next trial has other bootstraps."""
+    for placed in placements:
+        if placed.folder is not None:
+            placement.remove(Path(placed.folder).parent)
 
 
 def _scratch(session: Session) -> Path:

@@ -6,17 +6,17 @@ import dataclasses
 import math
 from pathlib import Path
 
-from ai500.automl.search_plan import planned_search
 from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.pipeline.programs import program_of_class
 from ai500.records import (
     OFFICIAL_CONVENTION,
     Cluster,
@@ -25,7 +25,6 @@ from ai500.records import (
     Mapping,
     Node,
     Operations,
-    Parallelism,
     Plan,
     ProblemClass,
     Slot,
@@ -38,9 +37,10 @@ from ai500.workloads.protocol import load_workload
 
 
 def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -> Plan:
-    """What `run` would do on this machine or cluster, or an error that says what would work."""
+    """Plan a run on this machine or cluster; an error says which settings would work."""
     workload = load_workload(config.workload)
     problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
+    program = program_of_class(problem_class)
     device = _device(config, machine, cluster)
     nodes = (
         _nodes(config, machine, device=device)
@@ -49,7 +49,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     )
     degrees = solve(
         ensemble_size=config.ensemble.size,
-        parallel_degree=_parallel_degree(config, problem_class),
+        parallel_degree=program.parallel_degree(config, problem_class),
         system_scale=_system_scale(config, nodes),
         accelerators_per_node=len(nodes[0].slots),
         least_ensemble_size=problem_class.ensemble_size,
@@ -57,18 +57,20 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     )
     if degrees.ensemble_size >= MAX_COUNT:
         raise ConfigError(
-            f"ensemble of {degrees.ensemble_size} members: less than {MAX_COUNT} can be planned. "
-            "Set ensemble.size, or a larger parallel.degree."
+            f"{degrees.ensemble_size} members: less than {MAX_COUNT} can be planned.",
+            key="ensemble.size",
+            value=degrees.ensemble_size,
+            remedy="Set ensemble.size, or a larger parallel.degree.",
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
-    search = planned_search(
+    settings = program.settings(
         config, problem_class, hyper, device=device, degree=degrees.parallel_degree
     )
     precision.check(
         hyper.precision,
         device_type=device,
-        # Neither a planned machine nor a login node's own accelerator is what will train.
+        # Members train neither on a planned machine's nor on a login node's accelerator.
         machine=machine if cluster is None and config.system.nodes is None else None,
     )
     global_batch = hyper.images_per_step * degrees.parallel_degree
@@ -81,14 +83,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
-    seconds, basis = (
-        _estimate(problem_class, degrees, parallel, hyper=hyper, steps=steps, device=device)
-        if search is None
-        else (degrees.waves * search.minutes * 60, "each worker searches for its time")
-    )
-    wanted = config.run.trials
-    trials = problem_class.least_runs if wanted == "valid" else wanted
-    return Plan(
+    trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
+    plan = Plan(
         workload=config.workload,
         problem_class=config.problem_class,
         definition=problem_class,
@@ -99,7 +95,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         system_scale=degrees.system_scale,
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
-        sampler=config.ensemble.sampler if search is None else "whole",
+        sampler=settings.sampler,
         parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
@@ -118,9 +114,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         steps_per_epoch=steps,
         stage=config.data.stage,
         operations=operations,
-        operations_per_trial=None
-        if operations is None or search is not None
-        else operations.per_step(global_batch) * (steps * hyper.epochs * degrees.ensemble_size),
+        operations_per_trial=None,
         apc=None
         if operations is None
         else apc(
@@ -129,8 +123,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             ensemble_size=degrees.ensemble_size,
         ),
         bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
-        estimated_seconds=seconds and seconds * trials,
-        estimated_node_hours=seconds and seconds * trials * len(nodes) / 3600,
+        estimated_seconds=None,
+        estimated_node_hours=None,
+        estimate_basis="",
         sharing=sharing.decide(
             config.ensemble.sharing,
             workload,
@@ -139,32 +134,40 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             device=device,
             precision=hyper.precision,
         ),
-        estimate_basis=basis,
-        search=search,
+        search=settings.search,
+    )
+    cost = program.cost(plan)
+    return dataclasses.replace(
+        plan,
+        operations_per_trial=cost.operations,
+        estimated_seconds=cost.seconds and cost.seconds * trials,
+        estimated_node_hours=cost.seconds and cost.seconds * trials * len(nodes) / 3600,
+        estimate_basis=cost.basis,
     )
 
 
-def _parallel_degree(config: Config, problem_class: ProblemClass) -> int | None:
-    """A search's class may say how many accelerators a worker has; None: Eq. 5 tells."""
-    if problem_class.search is None or config.ensemble.size is not None:
-        return config.parallel.degree
-    return config.parallel.degree or problem_class.search.degree
-
-
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
-    """The class as the user's own store makes it; the rules compare the store's identity."""
+    """Adapt the class to the user's own store; the rules compare the store's identity."""
     if config.data.path is None:
         return problem_class
     store = open_store(Path(config.data.path))
     for split in ("train", "validation"):
         if split not in store.splits:
-            raise DataError(f"{store.path}: has no split {split!r}, only {sorted(store.splits)}.")
+            raise DataError(
+                f"{store.path}: it has the splits {sorted(store.splits)}, not {split!r}.",
+                key=split,
+                path=store.path,
+            )
     shape = store.splits["train"].shape
     channels = problem_class.input_shape[0]
     if shape[2] != channels:
         raise DataError(
             f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
-            f"{channels}. Is this the data of {config.workload}?"
+            f"{channels}.",
+            key="data.path",
+            value=shape[2],
+            path=store.path,
+            remedy=f"Use data of {config.workload}.",
         )
     store.require_fit(problem_class)
     return dataclasses.replace(
@@ -177,7 +180,7 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
 
 
 def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:
-    """The reference with the user's changes over it."""
+    """Apply the user's changes to the reference hyper-parameters."""
     changes = {
         name: value
         for name in (field.name for field in dataclasses.fields(Hyperparameters))
@@ -187,79 +190,90 @@ def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparamete
 
 
 def _device(config: Config, machine: System, cluster: Cluster | None) -> str:
-    """A login node's accelerators are not the cluster's; GRES `gpu` is `cuda` unless stated."""
+    """Return the device type; on a cluster, GRES `gpu` is `cuda` unless configured."""
     if cluster is not None:
         return config.system.device or ("cuda" if cluster.accelerators_per_node else "cpu")
     return config.system.device or machine.accelerator or "cpu"
 
 
 def _cluster_nodes(config: Config, cluster: Cluster, *, device: str) -> tuple[Node, ...]:
-    """As many of the cluster's nodes as are wanted; which ones Slurm gives, Slurm decides."""
-    wanted = config.system
+    """Return as many of the cluster's nodes as configured; Slurm decides which ones run."""
+    settings = config.system
     if device == "cpu":
-        count = wanted.accelerators_per_node or system.default_cpu_slots(
-            wanted.cores_per_slot, cores=cluster.cpus_per_node
+        unit = "CPU slots"
+        available = cluster.cpus_per_node // (settings.cores_per_slot or 1)
+        count = settings.accelerators_per_node or system.default_cpu_slots(
+            settings.cores_per_slot, cores=cluster.cpus_per_node
         )
-        available, what = cluster.cpus_per_node // (wanted.cores_per_slot or 1), "CPU slots"
     else:
-        count = wanted.accelerators_per_node or cluster.accelerators_per_node
-        available, what = cluster.accelerators_per_node, "accelerators"
+        unit, available = "accelerators", cluster.accelerators_per_node
+        count = settings.accelerators_per_node or available
     if count > available or count == 0:
         raise ConfigError(
             f"system.accelerators_per_node = {count}: a node of partition {cluster.partition!r} "
-            f"has {available} {what} (device {device!r}). Set at most that, another "
-            "system.device, or another slurm.partition."
+            f"has {available} {unit} (device {device!r}).",
+            key="system.accelerators_per_node",
+            value=count,
+            remedy="Set at most that, another system.device, or another slurm.partition.",
         )
-    if wanted.nodes is not None and wanted.nodes > len(cluster.nodes):
+    if settings.nodes is not None and settings.nodes > len(cluster.nodes):
         raise ConfigError(
-            f"system.nodes = {wanted.nodes}: partition {cluster.partition!r} has "
-            f"{len(cluster.nodes)} that can be used now. Set at most that."
+            f"system.nodes = {settings.nodes}: partition {cluster.partition!r} has "
+            f"{len(cluster.nodes)} available nodes.",
+            key="system.nodes",
+            value=settings.nodes,
+            remedy="Set at most that.",
         )
     slots = tuple(Slot(index=i, device=device, cores=()) for i in range(count))
-    return tuple(Node(name, slots) for name in cluster.nodes[: wanted.nodes])
+    return tuple(Node(name, slots) for name in cluster.nodes[: settings.nodes])
 
 
 def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
-    """The nodes of the system: this machine's own slots, or as many as [system] states."""
-    wanted = config.system
-    cores_per_slot = wanted.cores_per_slot
+    """Return the nodes of the system: this machine's own slots, or as many as configured."""
+    settings = config.system
     if device == "cpu":
-        count = wanted.accelerators_per_node or system.default_cpu_slots(cores_per_slot)
-        needed = count * (cores_per_slot or 1)
-        if wanted.nodes is None and needed > machine.cores:
+        cores = settings.cores_per_slot or 1
+        count = settings.accelerators_per_node or system.default_cpu_slots(settings.cores_per_slot)
+        if settings.nodes is None and count * cores > machine.cores:
             raise ConfigError(
-                f"system.accelerators_per_node = {count} slots of {cores_per_slot or 1} cores need "
-                f"{needed} cores; this machine has {machine.cores}. Set at most "
-                f"{machine.cores // (cores_per_slot or 1)}, or state system.nodes for another one."
+                f"system.accelerators_per_node = {count} slots of {cores} cores need "
+                f"{count * cores} cores; this machine has {machine.cores}.",
+                key="system.accelerators_per_node",
+                value=count,
+                remedy=f"Set at most {machine.cores // cores}, or set system.nodes to plan for "
+                "another machine.",
             )
-        slots = system.cpu_slots(count, cores_per_slot=cores_per_slot)
+        slots = system.cpu_slots(count, cores_per_slot=settings.cores_per_slot)
     else:
-        found = len(machine.accelerators) if machine.accelerator == device else 0
-        count = wanted.accelerators_per_node or found
-        if count == 0 or (wanted.nodes is None and count > found):
+        available = len(machine.accelerators) if machine.accelerator == device else 0
+        count = settings.accelerators_per_node or available
+        if count == 0 or (settings.nodes is None and count > available):
             raise ConfigError(
-                f"system.device = {device!r} with {count} accelerators: this machine has {found} "
-                'that torch can use. Set system.device = "cpu", or state system.nodes and '
-                "system.accelerators_per_node to plan for another machine."
+                f"system.device = {device!r} with {count} accelerators: torch can use {available} "
+                "on this machine.",
+                key="system.device",
+                value=device,
+                remedy='Set system.device = "cpu", or set system.nodes and '
+                "system.accelerators_per_node to plan for another machine.",
             )
         slots = system.accelerator_slots(device, count)
-    if wanted.nodes is None:
+    if settings.nodes is None:
         return (Node(name=machine.hostname, slots=slots),)
-    width = len(str(wanted.nodes))
-    return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, wanted.nodes + 1))
+    width = len(str(settings.nodes))
+    return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
 
 
 def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...]) -> Communication:
-    """Between corresponding ranks of a member's replicas; with one replica it has no effect."""
+    """Check the communication between a member's replicas; one replica does not communicate."""
     data, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
-    wanted = config.communication
+    mode = config.communication.mode
     topology.check(
-        wanted.mode,
+        mode,
         data_degree=data,
         ranks_per_replica=pipeline * tensor,
         ranks_per_node=len(mapping[0].shares[0].slots),
     )
-    return Communication(mode=wanted.mode, precision=wanted.precision)
+    return Communication(mode=mode, precision=config.communication.precision)
 
 
 def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
@@ -267,14 +281,19 @@ def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
     if available >= 10 * MAX_COUNT:
         raise ConfigError(
             f"system.nodes × system.accelerators_per_node = {available}: less than "
-            f"{10 * MAX_COUNT} can be planned."
+            f"{10 * MAX_COUNT} can be planned.",
+            key="system.nodes",
+            value=config.system.nodes,
         )
     scale = config.system.scale or available
     if scale > available:
         raise ConfigError(
             f"system.scale = {scale}: the system has {available} accelerators "
-            f"({len(nodes)} nodes × {len(nodes[0].slots)}). Set it to at most {available}, or "
-            "state system.nodes and system.accelerators_per_node."
+            f"({len(nodes)} nodes × {len(nodes[0].slots)}).",
+            key="system.scale",
+            value=scale,
+            remedy=f"Set at most {available}, or set system.nodes and "
+            "system.accelerators_per_node.",
         )
     return scale
 
@@ -285,24 +304,21 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
         raise ConfigError(
             f"a step of {global_batch} images (train.batch_size × parallel.degree × "
             f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
-            f"{problem_class.name}. Set a smaller train.batch_size or parallel.degree."
+            f"{problem_class.name}.",
+            key="train.batch_size",
+            value=global_batch,
+            remedy="Set a smaller train.batch_size or parallel.degree.",
         )
     return steps
 
 
 def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
-    """What ships with the package for a built-in class: no torch needed."""
-    counted = shipped(config.workload, problem_class.name, OFFICIAL_CONVENTION)
+    """Return the count that ships with the package for a built-in class: no torch needed."""
+    counted = shipped_operations(config.workload, problem_class.name, OFFICIAL_CONVENTION)
     reference = load_workload(config.workload).problem_classes[problem_class.name]
     if counted is None or reference.classes != problem_class.classes:
         return None
-    return Operations(
-        convention=counted.convention,
-        forward_per_image=counted.forward,
-        backward_per_image=counted.backward,
-        update_per_step=counted.update,
-        parameters=counted.parameters,
-    )
+    return counted
 
 
 def _bytes_per_node(
@@ -312,7 +328,7 @@ def _bytes_per_node(
     *,
     stage: bool,
 ) -> dict[str, int]:
-    """What the Data Duplicator will bring to each node: its members' samples, and validation."""
+    """Return the bytes that each node's copy takes: its members' samples, and validation."""
     members = members_by_node(mapping)
     return {
         node.name: staged_bytes(
@@ -325,26 +341,3 @@ def _bytes_per_node(
         else 0
         for node in nodes
     }
-
-
-def _estimate(
-    problem_class: ProblemClass,
-    degrees: Degrees,
-    parallel: Parallelism,
-    *,
-    hyper: Hyperparameters,
-    steps: int,
-    device: str,
-) -> tuple[float | None, str]:
-    """Seconds of one trial from a speed measured before; none measured, none estimated."""
-    per_image = problem_class.seconds_per_image
-    if degrees.members_per_accelerator > 1:
-        return None, "not estimated: nobody measured members that share an accelerator"
-    if per_image is None or (problem_class.measured_on or "").partition(":")[0] != device:
-        return None, f"not estimated: class {problem_class.name} was not measured on {device}"
-    if parallel.mode != "data" or parallel.sharded:
-        return None, f"not estimated: class {problem_class.name} was measured with data parallelism"
-    if hyper.precision != problem_class.reference.precision:
-        return None, f"not estimated: class {problem_class.name} was not measured in this precision"
-    images = steps * hyper.images_per_step * hyper.epochs
-    return degrees.waves * images * per_image, f"measured on {problem_class.measured_on}"

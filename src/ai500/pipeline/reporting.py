@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ai500.automl.sections import search_report
-from ai500.bagging.sections import ensemble_report
+from ai500.pipeline.programs import program_of
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_report
 from ai500.report.run_data import RunData
@@ -17,4 +16,4 @@ def write_report(run: RunFolder) -> None:
 
 def program_report(run: RunData) -> ProgramReport:
     """Return the part of the report that depends on the program."""
-    return ensemble_report(run) if run.plan.search is None else search_report(run)
+    return program_of(run.plan).report(run)

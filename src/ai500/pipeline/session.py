@@ -1,4 +1,4 @@
-"""One process at work in one run folder, and who watches it."""
+"""State of the process that runs a run folder, and the observer it reports to."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ai500.bagging.member_views import MemberView
+from ai500.bagging.program import Program
 from ai500.config import Config
 from ai500.core.events import EventLog
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan
 from ai500.records.run_folder import RunFolder
 
 
 class Observer(Protocol):
-    """Who watches a run: the terminal, a test, nobody."""
+    """Receiver of a run's progress, such as the terminal or a test."""
 
     def stage(self, text: str) -> None:
-        """A stage begins."""
+        """Note that a stage begins."""
 
     def progress(self, done: int, total: int) -> None:
-        """How far the stage is."""
+        """Note how many parts of the present stage are done."""
 
     def members(self, views: Sequence[MemberView]) -> None:
-        """Where the members are."""
+        """Show the progress of the members."""
 
 
 class Silent:
@@ -41,7 +43,7 @@ class Silent:
 
 @dataclass
 class Session:
-    """One process at work in one run folder."""
+    """Everything that the stages of a run share."""
 
     run: RunFolder
     config: Config
@@ -50,3 +52,8 @@ class Session:
     observer: Observer
     detach: bool = False
     """Leave as soon as the members are submitted."""
+
+    @property
+    def program(self) -> Program:
+        """Program of the run: an ensemble or a search."""
+        return program_of(self.plan)

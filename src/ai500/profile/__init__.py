@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: kernels by category, communication by stage (V2 §7).
+"""The profile of a training step: kernels by category, communication by stage (V2 §7).
 
-`capture.py` (torch) runs inside the workers, the rest reads what they left and needs no torch.
+`train.profiling` captures traces inside the workers; this package reads them without torch.
 """

@@ -1,4 +1,4 @@
-"""From the traces of all ranks to the profile of one precision (V2 §7.3.2, Fig. 10)."""
+"""The profile of one precision, from the traces of all ranks (V2 §7.3.2, Fig. 10)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ COUNTED: dict[str, Category] = {
 }
 """Kinds of operations whose category is known; the convention `matmul` counts no others."""
 REROUTED = ("fp8", "int8")
-"""Precisions in which convolutions run as matrix products: one can't be told from the other."""
+"""Precisions whose convolutions run as matrix products, which makes the two indistinguishable."""
 FUSED_KERNEL = "linear_normal"
-"""Nor in a step of ours (workloads/kernels), of which this one is always a part."""
+"""Kernel of every step with our fused kernels (workloads/kernels), which mix the two as well."""
 PRODUCTS: tuple[Category, ...] = ("convolution", "GEMM")
 
 
 @dataclass(slots=True)
-class _Sum:
+class _Calls:
+    """All calls of a kernel."""
+
     nanoseconds: int = 0
-    calls: int = 0
+    count: int = 0
     operators: Counter[str] = field(default_factory=Counter)
 
 
-Sums = Mapping[tuple[str, Category | None], _Sum]
+Sums = Mapping[tuple[str, Category | None], _Calls]
 
 
 def precision_profile(
@@ -50,24 +52,28 @@ def precision_profile(
     steps: int,
     parallel: Parallelism,
 ) -> PrecisionProfile:
-    """All that is known without hardware counters."""
+    """Compute everything that needs no hardware counters."""
     sums = _sums(traces)
-    total = sum(one.nanoseconds for one in sums.values())
+    total = sum(kernel.nanoseconds for kernel in sums.values())
     per_step = 1 / (steps * len(traces))
-    kernels = [_kernel_time(key, one, per_step=per_step, total=total) for key, one in sums.items()]
-    kernels.sort(key=lambda one: -one.seconds_per_step)
-    unknown = [one for one in kernels if one.category is None]
-    seconds = sum(one.seconds_per_step for one in captures) / len(captures)
+    kernels = [
+        _kernel_time(key, kernel, per_step=per_step, total=total) for key, kernel in sums.items()
+    ]
+    kernels.sort(key=lambda kernel: -kernel.seconds_per_step)
+    unknown = [kernel for kernel in kernels if kernel.category is None]
+    seconds = sum(capture.seconds_per_step for capture in captures) / len(captures)
     windows = [trace.window for trace in traces]
-    found, missing = _communication(captures, traces, steps=steps, parallel=parallel)
+    stages, stages_missing = _communication(captures, traces, steps=steps, parallel=parallel)
     operations = captures[0].operations_per_step
-    apart = (
+    distinguishable = (
         precision not in REROUTED
-        and not any(one.name == FUSED_KERNEL for one in kernels)
-        # On a CPU operators are what is timed.
-        and not (any(one.on_accelerator for one in traces) and _mostly_replayed(kernels))
+        and not any(kernel.name == FUSED_KERNEL for kernel in kernels)
+        # On a CPU operators are timed, which are never replayed.
+        and not (any(trace.on_accelerator for trace in traces) and _mostly_replayed(kernels))
     )
-    categories = _categories(kernels, operations, apart=apart, ranks=len(traces))
+    categories = _categories(
+        kernels, operations, distinguishable=distinguishable, ranks=len(traces)
+    )
     return PrecisionProfile(
         precision=precision,
         seconds_per_step=seconds,
@@ -77,107 +83,113 @@ def precision_profile(
         kernel_seconds_per_step=total * per_step / 1e9,
         categories=categories,
         products_flops=_products_flops(categories, operations, ranks=len(traces)),
-        unknown_share=sum(one.share for one in unknown),
+        unknown_share=sum(kernel.share for kernel in unknown),
         unknown=tuple(unknown[:UNKNOWN_KERNELS]),
         top=tuple(kernels[:TOP_KERNELS]),
-        waiting_for_data=sum(communication.waiting_for_data(one, steps=steps) for one in traces)
+        waiting_for_data=sum(communication.waiting_for_data(trace, steps=steps) for trace in traces)
         / len(traces),
-        communication=found,
-        communication_missing=missing,
-        counters_missing="not asked for: --counters",
+        communication=stages,
+        communication_missing=stages_missing,
+        counters_missing="not requested: --counters",
     )
 
 
 def with_counters(
-    profile: PrecisionProfile, found: Mapping[Category, CategoryCounters]
+    profile: PrecisionProfile, counters: Mapping[Category, CategoryCounters]
 ) -> PrecisionProfile:
-    """The same with what the hardware counted."""
+    """Add the hardware counters of each category."""
     categories = tuple(
         replace(
-            one,
-            instructions_per_cycle=found[one.category].instructions_per_cycle,
-            dram_utilization=found[one.category].dram_utilization,
+            time,
+            instructions_per_cycle=counters[time.category].instructions_per_cycle,
+            dram_utilization=counters[time.category].dram_utilization,
         )
-        if one.category in found
-        else one
-        for one in profile.categories
+        if time.category in counters
+        else time
+        for time in profile.categories
     )
     return replace(profile, categories=categories, counters_missing=None)
 
 
-def _sums(traces: Sequence[RankTrace]) -> dict[tuple[str, Category | None], _Sum]:
-    sums: dict[tuple[str, Category | None], _Sum] = defaultdict(_Sum)
+def _sums(traces: Sequence[RankTrace]) -> dict[tuple[str, Category | None], _Calls]:
+    sums: dict[tuple[str, Category | None], _Calls] = defaultdict(_Calls)
     for trace in traces:
         for kernel in trace.kernels:
-            one = sums[kernel.name, kernel.category]
-            one.nanoseconds += kernel.busy
-            one.calls += 1
+            calls = sums[kernel.name, kernel.category]
+            calls.nanoseconds += kernel.busy
+            calls.count += 1
             if kernel.operator is not None:
-                one.operators[kernel.operator] += 1
+                calls.operators[kernel.operator] += 1
     return sums
 
 
 def _kernel_time(
-    key: tuple[str, Category | None], one: _Sum, *, per_step: float, total: int
+    key: tuple[str, Category | None], calls: _Calls, *, per_step: float, total: int
 ) -> KernelTime:
     name, category = key
-    usual = one.operators.most_common(1)
+    usual = calls.operators.most_common(1)
     return KernelTime(
         name=name,
         category=category,
-        seconds_per_step=one.nanoseconds * per_step / 1e9,
-        share=one.nanoseconds / total if total else 0.0,
-        calls_per_step=one.calls * per_step,
+        seconds_per_step=calls.nanoseconds * per_step / 1e9,
+        share=calls.nanoseconds / total if total else 0.0,
+        calls_per_step=calls.count * per_step,
         operator=usual[0][0] if usual else None,
     )
 
 
 def _categories(
-    kernels: Sequence[KernelTime], operations: Mapping[str, int], *, apart: bool, ranks: int
+    kernels: Sequence[KernelTime],
+    operations: Mapping[str, int],
+    *,
+    distinguishable: bool,
+    ranks: int,
 ) -> tuple[CategoryTime, ...]:
-    """`apart`: convolutions can be told from matrix products."""
-    found = []
+    """Sum kernels by category; FLOPS only if convolutions and products are distinguishable."""
+    times = []
     for category in CATEGORIES:
-        mine = [one for one in kernels if one.category == category]
-        seconds = sum(one.seconds_per_step for one in mine)
+        members = [kernel for kernel in kernels if kernel.category == category]
+        seconds = sum(kernel.seconds_per_step for kernel in members)
         counted = sum(n for kind, n in operations.items() if COUNTED.get(kind) == category)
-        told = bool(counted) and apart
-        found.append(
+        times.append(
             CategoryTime(
                 category=category,
                 seconds_per_step=seconds,
-                share=sum(one.share for one in mine),
-                calls_per_step=sum(one.calls_per_step for one in mine),
+                share=sum(kernel.share for kernel in members),
+                calls_per_step=sum(kernel.calls_per_step for kernel in members),
                 operations_per_step=counted or None,
-                flops=counted / (seconds * ranks) if told and seconds else None,
+                flops=counted / (seconds * ranks)
+                if counted and distinguishable and seconds
+                else None,
             )
         )
-    return tuple(found)
+    return tuple(times)
 
 
 def _mostly_replayed(kernels: Sequence[KernelTime]) -> bool:
-    """Do most products come from a recorded step (a CUDA graph)?
+    """Return True if most products come from a replayed CUDA graph.
 
-    No operator launches its kernels, and by their names alone a convolution that cuDNN computes by
-    `nvjet` or CUTLASS is a matrix product.
+    No operator launches the kernels of a replay, and by name alone a convolution that cuDNN
+    computes with `nvjet` or CUTLASS looks like a matrix product.
     """
-    products = [one for one in kernels if one.category in PRODUCTS]
-    named = sum(one.seconds_per_step for one in products if one.operator is not None)
-    return 2 * named < sum(one.seconds_per_step for one in products)
+    products = [kernel for kernel in kernels if kernel.category in PRODUCTS]
+    launched = sum(kernel.seconds_per_step for kernel in products if kernel.operator is not None)
+    return 2 * launched < sum(kernel.seconds_per_step for kernel in products)
 
 
 def _products_flops(
     categories: Sequence[CategoryTime], operations: Mapping[str, int], *, ranks: int
 ) -> float | None:
-    seconds = sum(one.seconds_per_step for one in categories if one.category in PRODUCTS)
+    seconds = sum(time.seconds_per_step for time in categories if time.category in PRODUCTS)
     counted = sum(number for kind, number in operations.items() if kind in COUNTED)
     return counted / (seconds * ranks) if seconds and counted else None
 
 
 def _busy_share(trace: RankTrace) -> float:
-    """Of the window, the part in which any kernel runs."""
+    """Return the share of the window in which any kernel runs."""
     first, last = trace.window
-    inside = ((max(first, a), min(last, b)) for a, b in (one.interval for one in trace.kernels))
+    intervals = (kernel.interval for kernel in trace.kernels)
+    inside = ((max(first, start), min(last, end)) for start, end in intervals)
     return length(union(inside)) / (last - first)
 
 
@@ -188,14 +200,14 @@ def _communication(
     steps: int,
     parallel: Parallelism,
 ) -> tuple[CommunicationTime | None, str | None]:
-    """Table 12, or why there is none."""
+    """Compute V2 Table 12, or the reason why there is none."""
     if len(traces) == 1:
         return None, "a member is one rank: nothing is sent"
     if not any(span.mark.phase == REDUCE for trace in traces for span in trace.spans):
         how = "FSDP2" if parallel.sharded else f"parallel.mode = {parallel.mode!r}"
         return None, (
-            f"{how} sends by itself, not through the collectives that are watched; its time is in "
-            "the category all-reduce"
+            f"{how} communicates by itself, not through the traced collectives; its time is in the "
+            "category all-reduce"
         )
-    uncertainty = max(one.clock_uncertainty_seconds for one in captures)
+    uncertainty = max(capture.clock_uncertainty_seconds for capture in captures)
     return communication.table(traces, steps=steps, uncertainty=uncertainty), None

@@ -1,13 +1,13 @@
-"""The eight categories of V2 Fig. 10: which kernel belongs where. A table to be read.
+"""The eight categories of V2 Fig. 10 as tables of patterns.
 
-A kernel is asked three questions, and the first answer counts:
+Three questions decide the category of a kernel; the first answer counts:
 
 1. Is its name enough? A copy, NCCL, a change of layout, batch norm, an element-wise loop of torch.
 2. Which operator launched it? One CUTLASS kernel serves convolutions and matrix products alike.
    From the innermost operator outwards; views and allocations leave it to the operator around.
 3. What does its name suggest? For kernels whose operator is not known.
 
-On a CPU operators are what is timed (each without those inside it), and question 2 is the only one.
+On a CPU operators are timed (each without those inside it), and question 2 is the only one.
 A kernel without an answer is listed as unknown, with its time.
 """
 
@@ -67,7 +67,7 @@ CERTAIN_KERNELS: Table = (
     ("batch norm", r"batch_?norm|BatchNorm|\bbn_(fw|bw)|_bn_(fw|bw)|bnFw|bnBw|batchnorm_"),
     ("batch norm", r"layer_?norm|LayerNorm|group_?norm|GroupNorm|rms_?norm|RMSNorm"),
     ("pooling", r"max_?pool|avg_?pool|adaptive_(average|max)|MaxPool|AvgPool|pooling_(fw|bw)"),
-    # Our own (workloads/kernels): what is fused belongs to what most of its bytes are for.
+    # Our own (workloads/kernels): a fused kernel belongs to the part that moves most of its bytes.
     ("batch norm", r"^(partial_statistics|fold_norm|norm_relu|norm_relu_sum|norm_add_relu)$"),
     ("batch norm", r"^(norm_backward|norm_backward_sums|norm_backward_terms|column_sums)$"),
     ("batch norm", r"^(add_relu_backward|pointwise_fold_norm|pointwise_backward_terms)$"),
@@ -124,7 +124,7 @@ _DEFERRING = re.compile(
 )
 """Allocations and the like: part of the operator around them, as views are."""
 _AUGMENTATION = re.compile(r"^aten::(affine_grid_generator|grid_sampler\w*)$")
-"""They turn images; that the grid is made by a small product is their own matter."""
+"""Augmentation of images; the small product that makes the grid belongs to it."""
 _COPIES = re.compile(r"^aten::(copy_|_copy_from)$")
 _CONVERSIONS = re.compile(r"^aten::(_to_copy|contiguous|clone|reshape|_reshape_copy)$")
 
@@ -152,13 +152,13 @@ _certain, _by_operator, _likely = map(_matcher, (CERTAIN_KERNELS, OPERATORS, LIK
 
 
 def category_of_kernel(name: str, operators: Sequence[str] = ()) -> Category | None:
-    """The category of an accelerator's kernel; `operators` launched it, the innermost first."""
+    """Return the category of an accelerator's kernel, launched by `operators`, innermost first."""
     return _certain(name) or category_of_operators(tuple(operators)) or _likely(name)
 
 
 @lru_cache(maxsize=65536)
 def category_of_operators(operators: tuple[str, ...]) -> Category | None:
-    """The category of an operator inside others, the innermost first."""
+    """Return the category of an operator inside others, innermost first."""
     if any(map(_AUGMENTATION.match, operators)):
         return "element-wise"
     deferred = False
@@ -168,16 +168,16 @@ def category_of_operators(operators: tuple[str, ...]) -> Category | None:
         if _DEFERRING.match(name) or kind_of(name) == "view":
             deferred = True
             continue
-        if (found := _category_of_operator(name)) is not None:
-            return found
-    # A view or an allocation of nobody's: it prepares memory, it computes nothing.
+        if (category := _category_of_operator(name)) is not None:
+            return category
+    # A view or an allocation outside of any operator prepares memory and computes nothing.
     return "transformation" if deferred else None
 
 
 def _category_of_operator(name: str) -> Category | None:
     plain = name.removeprefix("autograd::engine::evaluate_function: ")
-    found = _by_operator(plain)
-    if found is not None or not plain.startswith(("aten::", "torchvision::")):
-        return found
+    category = _by_operator(plain)
+    if category is not None or not plain.startswith(("aten::", "torchvision::")):
+        return category
     kind = kind_of(plain)
     return None if kind is None else _KIND_CATEGORIES.get(kind, "element-wise")

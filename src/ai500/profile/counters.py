@@ -1,7 +1,7 @@
 """Hardware counters by category (V2 Fig. 10): instructions per cycle and use of DRAM, by ncu.
 
-NVIDIA's Nsight Compute runs each kernel again for its counters, which ranks that wait for each
-other do not survive: one rank alone is looked at, on this machine.
+NVIDIA's Nsight Compute runs each kernel again for its counters. Ranks that wait for each other
+would time out meanwhile, so a single rank is measured, on this machine.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ INSTRUCTIONS = "sm__inst_executed.avg.per_cycle_active"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 STEPS = 1
-"""Every kernel is stopped for, or run several times: one step takes a minute or more."""
+"""Steps under ncu, which runs every kernel several times: one step takes a minute or more."""
 LONGEST_SECONDS = 90.0
+"""Time after which ncu is stopped: counters are an addition, not the profile."""
 PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")
-"""Where its installers put ncu, beside the PATH."""
+"""Folders of ncu's installers, searched after the PATH."""
 _NANOSECONDS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}
 
 
@@ -46,25 +47,25 @@ class CategoryCounters:
     dram_utilization: float
 
 
-def what_is_missing(*, device: str, scheduler: str) -> str | None:
-    """Why counters can't be read here, as far as one knows before trying."""
+def missing_requirement(*, device: str, scheduler: str) -> str | None:
+    """Return the reason why counters can't be read here; None: none is known before trying."""
     if device != "cuda":
         return f"ncu reads NVIDIA's counters; the device is {device}"
     if scheduler != "local":
-        return f"ncu is started on this machine alone; scheduler.kind is {scheduler!r}"
+        return f"ncu runs on this machine only; scheduler.kind is {scheduler!r}"
     if find_ncu() is None:
         return f"ncu (NVIDIA Nsight Compute) is neither on the PATH nor in {' or '.join(PLACES)}"
     return None
 
 
 def find_ncu() -> str | None:
-    """Its whole name."""
-    found = (str(folder) for place in PLACES for folder in sorted(Path("/").glob(place[1:])))
-    return shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(found))
+    """Return the path of ncu; None: it is not installed."""
+    folders = (str(folder) for place in PLACES for folder in sorted(Path("/").glob(place[1:])))
+    return shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(folders))
 
 
 def command(log: Path) -> tuple[str, ...]:
-    """The words before a job's command that let ncu watch it."""
+    """Return the command line that runs a job under ncu."""
     return (
         find_ncu() or "ncu", "--target-processes", "all", "--profile-from-start", "off",
         "--metrics", f"{INSTRUCTIONS},{DRAM},{TIME}",
@@ -76,7 +77,7 @@ def command(log: Path) -> tuple[str, ...]:
 
 
 def refusal(text: str) -> str | None:
-    """What ncu says when it may not, or can't, count."""
+    """Return ncu's own reason for not counting; None: it counted."""
     if "ERR_NVGPUCTRPERM" in text:
         return "ncu may not read the counters (ERR_NVGPUCTRPERM): the administrator has to allow it"
     errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
@@ -86,23 +87,23 @@ def refusal(text: str) -> str | None:
 
 
 def parse(text: str) -> list[CountedKernel]:
-    """The kernels of ncu's raw page as CSV: a line of names, a line of units, a line a kernel."""
+    """Parse ncu's raw page as CSV: a line of names, a line of units, a line for each kernel."""
     lines = [line for line in text.splitlines() if line and not line.startswith("==")]
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(io.StringIO("\n".join(lines[start:])))
-    found, units = [], None
+    kernels, units = [], None
     for row in rows:
         if units is None:
             units = row
             continue
         kernel = _kernel(row, units)
         if kernel is not None:
-            found.append(kernel)
-    return found
+            kernels.append(kernel)
+    return kernels
 
 
 def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel | None:
-    """None: ncu has no such counter for this kernel (n/a), or broke off."""
+    """Parse a line; None: ncu has no such counter for this kernel (n/a), or was interrupted."""
     try:
         time, instructions, dram = (
             float(row[metric].replace(",", "")) for metric in (TIME, INSTRUCTIONS, DRAM)
@@ -118,13 +119,13 @@ def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel |
 
 
 def by_category(
-    counted: Iterable[CountedKernel], known: Mapping[str, Mapping[Category, float]]
+    counted: Iterable[CountedKernel], traced: Mapping[str, Mapping[Category, float]]
 ) -> dict[Category, CategoryCounters]:
-    """Means by category; `known` is what the trace, which sees operators, says of a kernel.
+    """Average by category; `traced` has the time of each kernel by category in the trace.
 
-    Of a name that the trace has in several categories each gets its share of the time there.
+    A kernel with several categories in the trace counts in each by its share of the time there.
     """
-    plain: dict[str, Mapping[Category, float]] = {_plain(name): one for name, one in known.items()}
+    plain = {_plain(name): times for name, times in traced.items()}
     weights: dict[Category, list[tuple[float, CountedKernel]]] = defaultdict(list)
     for kernel in counted:
         times = plain.get(_plain(kernel.name))
@@ -141,11 +142,11 @@ def by_category(
 def _mean(kernels: list[tuple[float, CountedKernel]]) -> CategoryCounters:
     total = sum(weight for weight, _ in kernels) or 1.0
     return CategoryCounters(
-        sum(one.instructions_per_cycle * weight for weight, one in kernels) / total,
-        sum(one.dram_utilization * weight for weight, one in kernels) / total,
+        sum(kernel.instructions_per_cycle * weight for weight, kernel in kernels) / total,
+        sum(kernel.dram_utilization * weight for weight, kernel in kernels) / total,
     )
 
 
 def _plain(name: str) -> str:
-    """Two tools write the same template with other spaces."""
+    """Remove spaces, which the two tools put at different places of a template's name."""
     return "".join(name.split()).removeprefix("void")

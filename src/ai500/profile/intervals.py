@@ -1,4 +1,4 @@
-"""Sets of time: intervals in nanoseconds, put together and cut with each other."""
+"""Sets of time as intervals in nanoseconds: their union, length and intersection."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ Interval = tuple[int, int]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Disjoint and in order, covering the same time."""
-    found: list[Interval] = []
+    """Return disjoint intervals in order that cover the same time."""
+    merged: list[Interval] = []
     for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         elif end > start:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def length(disjoint: Iterable[Interval]) -> int:
-    """Their whole time."""
+    """Return the total time of disjoint intervals."""
     return sum(end - start for start, end in disjoint)
 
 
 def common(first: Sequence[Interval], second: Sequence[Interval]) -> int:
-    """Time that two unions share."""
+    """Return the time that two unions share."""
     total = i = j = 0
     while i < len(first) and j < len(second):
         start, end = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])

@@ -1,4 +1,4 @@
-"""A profile's numbers and names as a person reads them, on the terminal and on the page."""
+"""Numbers and names of a profile as text, on the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ STAGES = {
     "hidden": "hidden by computation",
     "exposed": "not hidden",
 }
-"""Rows of V2 Table 12, and how much of communication computation hides."""
+"""Rows of V2 Table 12, and the overlap of communication and computation."""
 MEANINGS = {
-    "negotiation": "all ranks have their gradients, not all have come to the exchange",
+    "negotiation": "all ranks have their gradients, not all have entered the exchange",
     "waiting_for_data": "the training loop waits for its next batch",
     "waiting_for_others": "in an exchange, while another rank's gradients are not ready",
     "queueing": "gradients are ready, another buffer is being reduced",
@@ -25,22 +25,22 @@ MEANINGS = {
     "all_reduce": "the exchange itself, once all ranks are in it",
     "copy_out": "decompression, means",
     "hidden": "communication while the rank computes",
-    "exposed": "communication while it does nothing else",
+    "exposed": "communication while nothing else runs",
 }
 
 
 def number(value: float) -> str:
-    """Three digits, and never a small value as zero."""
+    """Format a value with three digits, and never a small one as zero."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 else ("0" if value == 0 else "<0.001")
 
 
 def milliseconds(seconds: float) -> str:
-    """Without the unit, which stands above."""
+    """Format seconds in milliseconds, without the unit."""
     return number(seconds * 1000)
 
 
 def flops(value: float | None) -> str:
-    """With its prefix; a dash where operations are not counted."""
+    """Format a rate with its prefix; a dash where operations are not counted."""
     return "–" if value is None else human_si(value).strip()

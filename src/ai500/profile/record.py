@@ -1,4 +1,4 @@
-"""What a profile says, as it is kept on disk. A value that was not measured is None."""
+"""The records of a profile. A value that was not measured is None."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class KernelTime:
 
     name: str
     category: Category | None
-    """None: no row of the table knows it."""
+    """None: it matches no pattern of the tables."""
     seconds_per_step: float
     share: float
     calls_per_step: float
     operator: str | None
-    """Which launched it; None: itself an operator, or not known."""
+    """Operator that launched it most often; None: itself an operator, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class CategoryTime:
     category: Category
     seconds_per_step: float
     share: float
-    """Of the time of all kernels."""
+    """Share of the time of all kernels."""
     calls_per_step: float
     operations_per_step: int | None
-    """Of all ranks, in the convention matmul, which counts products alone; None: not counted."""
+    """Operations of all ranks by the convention matmul (products only); None: not counted."""
     flops: float | None
-    """Of one rank while such kernels run."""
+    """Operations per second of one rank while such kernels run."""
     instructions_per_cycle: float | None = None
     dram_utilization: float | None = None
     """Share of the peak bandwidth, weighted by time."""
@@ -56,18 +56,18 @@ class Stages:
     hidden: float
     """Part of the communication during which the rank computed."""
     exposed: float
-    """The rest: nothing else ran."""
+    """Part of the communication during which nothing else ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommunicationTime:
-    """Where communication time goes."""
+    """V2 Table 12 for every rank, and the mean of the ranks."""
 
     mean: Stages
     ranks: tuple[Stages, ...]
     buffers_per_step: float
     clock_uncertainty_seconds: float
-    """Between hosts; 0 where all ranks share a clock."""
+    """Uncertainty between hosts; 0 where all ranks share a clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +76,30 @@ class PrecisionProfile:
 
     precision: str
     seconds_per_step: float
-    """Without the profiler."""
+    """Duration of a step without the profiler."""
     profiled_seconds_per_step: float
     images_per_second: float
-    """Of all ranks, without the profiler."""
+    """Throughput of all ranks, without the profiler."""
     busy_share: float
-    """Of the device's time under the profiler in which any kernel ran."""
+    """Share of the device's time under the profiler in which any kernel ran."""
     kernel_seconds_per_step: float
     """Sum over kernels: more than the busy time where streams overlap."""
     categories: tuple[CategoryTime, ...]
     products_flops: float | None
-    """Convolution and GEMM together; of one rank while they run."""
+    """Operations per second of one rank while convolutions and GEMMs run."""
     unknown_share: float
     unknown: tuple[KernelTime, ...]
     top: tuple[KernelTime, ...]
     waiting_for_data: float
     communication: CommunicationTime | None
     communication_missing: str | None
-    """Why there is none."""
+    """Reason why there is none."""
     counters_missing: str | None
-    """Why no hardware counters; None: measured."""
+    """Reason why there are no hardware counters; None: measured."""
 
     @property
     def idle_share(self) -> float:
-        """Of a step without the profiler, which makes steps longer and kernels not."""
+        """Idle share of a step without the profiler, which slows down steps but not kernels."""
         busy = self.busy_share * self.profiled_seconds_per_step
         return max(0.0, 1 - busy / self.seconds_per_step)
 

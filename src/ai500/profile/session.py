@@ -1,7 +1,7 @@
 """Config → Profile: one member's job for each precision, through the scheduler of any run.
 
-A run folder of its own is made under the profile's folder, with a plan of one member; its job is
-started like a member's, and its task says that some steps are profiled.
+A temporary run folder under the profile's folder has a plan of one member; its job is started like
+any member's, and its task asks for some steps to be profiled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ai500.bagging.job_controller import log_tail
+from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.core import __version__, events
@@ -30,6 +31,7 @@ from ai500.jobs.trial_jobs import ACTIVE, job_spec, python_of, scheduler_context
 from ai500.parallel import placement
 from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.pipeline.session import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
@@ -38,54 +40,62 @@ from ai500.profile.record import FORMAT, PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
 from ai500.records import Plan, Profiling, Task, run_folder
-from ai500.records.profiling import RankCapture, captured_trace, rank_file, steps_in_all
+from ai500.records.profiling import RankCapture, captured_trace, rank_file, total_steps
 from ai500.records.run_folder import MemberFolder
 from ai500.workloads.class_data import class_source
 
 TRIAL, MEMBER = 1, 0
 NEVER_SECONDS = 1e9
+"""Interval of checkpoints that is longer than any profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be profiled."""
+    """A configuration to profile, and where the result goes."""
 
     config: Config
     out: Path
     precisions: tuple[str, ...] = ()
-    """Empty: the configuration's own."""
+    """Precisions to profile in turn; empty: the configuration's own."""
     steps: int = 10
     counters: bool = False
     run: str | None = None
-    """The run it is the configuration of."""
+    """Name of the run whose configuration it is."""
 
     @property
     def record(self) -> Path:
-        """`profile.json`."""
+        """File of the record."""
         return self.out / "profile.json"
 
     @property
     def timeline(self) -> Path:
-        """All ranks, for the Perfetto UI."""
+        """File with the timeline of all ranks, for the Perfetto UI."""
         return self.out / "timeline.json.gz"
 
     @property
     def page(self) -> Path:
-        """For a person."""
+        """File of the HTML page."""
         return self.out / "profile.html"
 
 
 def profile(request: Request, observer: Observer) -> Profile:
-    """Every precision in turn; the record and the timeline are written, nothing else is left."""
+    """Profile every precision in turn; write the record and the timeline."""
     if request.steps < 1:
-        raise InputError(f"--steps {request.steps}: at least one step has to be profiled.")
-    wanted = request.precisions or (None,)
-    configs = [_one_member(request.config, precision) for precision in wanted]
-    plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
-    if plans[0].search is not None:
         raise InputError(
-            "a search trains another model each round: there is no step of it to profile. Profile "
-            "a run of image_classification instead."
+            f"--steps {request.steps} is too small.",
+            key="steps",
+            value=request.steps,
+            remedy="Profile at least one step.",
+        )
+    precisions = request.precisions or (None,)
+    configs = [_one_member(request.config, precision) for precision in precisions]
+    plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
+    if program_of(plans[0]) is not ENSEMBLE:
+        raise InputError(
+            "a search trains another model each round: it has no single step to profile.",
+            key="workload",
+            value=plans[0].workload,
+            remedy="Profile a run of image_classification instead.",
         )
     if request.config.data.path is None:
         class_source(plans[0].workload, plans[0].problem_class)
@@ -94,8 +104,8 @@ def profile(request: Request, observer: Observer) -> Profile:
     shutil.rmtree(work, ignore_errors=True)
     try:
         with Timeline(request.timeline) as timeline:
-            found = [
-                _of_precision(config, work / str(number), request, observer, timeline)
+            parts = [
+                _profile_precision(config, work / str(number), request, observer, timeline)
                 for number, config in enumerate(configs)
             ]
     except BaseException:
@@ -104,13 +114,13 @@ def profile(request: Request, observer: Observer) -> Profile:
             request.out.rmdir()  # unless an earlier profile is in it
         raise
     shutil.rmtree(work, ignore_errors=True)
-    made = _record(request, plans[0], found)
-    run_folder.write(request.record, made)
-    return made
+    record = _record(request, plans[0], parts)
+    run_folder.write(request.record, record)
+    return record
 
 
 def _one_member(config: Config, precision: str | None) -> Config:
-    """The same configuration for a single member, on as many accelerators as it has."""
+    """Reduce a configuration to a single member, on as many accelerators as it has."""
     if precision is not None:
         config = replace(config, train=replace(config.train, precision=precision))
     degree = pipeline.make_plan(config)[1].parallel_degree
@@ -120,7 +130,7 @@ def _one_member(config: Config, precision: str | None) -> Config:
         ensemble=replace(config.ensemble, size=1, members_per_accelerator=1),
         parallel=replace(config.parallel, degree=degree),
         system=replace(config.system, scale=degree),
-        # Nobody else takes part, so there is nobody to wait for.
+        # A single member has no others to wait for at a barrier.
         slurm=replace(config.slurm, start="array"),
     )
 
@@ -128,20 +138,22 @@ def _one_member(config: Config, precision: str | None) -> Config:
 def _check_folder(request: Request) -> None:
     out = request.out
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not request.record.exists())):
-        raise InputError(f"{out} exists and is not a profile's folder. Choose another --out.")
+        raise InputError(
+            f"{out} exists and is not a profile's folder.", path=out, remedy="Choose another --out."
+        )
     with explaining_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
-    """What a job left: in the order of the ranks."""
+    """Files of a job, in the order of the ranks."""
 
     captures: list[RankCapture]
     traces: list[Path]
 
 
-def _of_precision(
+def _profile_precision(
     config: Config, work: Path, request: Request, observer: Observer, timeline: Timeline
 ) -> tuple[PrecisionProfile, list[RankCapture]]:
     job = _Job(config, work, observer)
@@ -156,10 +168,10 @@ def _of_precision(
     traces = _read_traces(captured, precision, timeline)
     if job.plan.device != "cpu" and not all(trace.on_accelerator for trace in traces):
         raise EnvironmentLacksError(
-            f"torch's profiler saw no kernel of device {job.plan.device!r}: it may not watch it "
-            "here (NVIDIA's needs CUPTI), or does not know it. Another profiler may hold it."
+            f"torch's profiler recorded no kernel of device {job.plan.device!r}: it lacks "
+            "permission or support (NVIDIA's needs CUPTI), or another profiler is attached."
         )
-    found = precision_profile(
+    part = precision_profile(
         precision,
         captured.captures,
         traces,
@@ -167,63 +179,63 @@ def _of_precision(
         parallel=job.plan.parallel,
     )
     if request.counters:
-        missing = counters.what_is_missing(device=job.plan.device, scheduler=job.plan.scheduler)
-        beside = work.with_name(f"{work.name}-counters")
-        found = (
-            _counted(found, traces, config, beside, observer)
+        missing = counters.missing_requirement(device=job.plan.device, scheduler=job.plan.scheduler)
+        folder = work.with_name(f"{work.name}-counters")
+        part = (
+            _add_counters(part, traces, config, folder, observer)
             if missing is None
-            else replace(found, counters_missing=missing)
+            else replace(part, counters_missing=missing)
         )
-    return found, captured.captures
+    return part, captured.captures
 
 
 def _read_traces(captured: _Captured, precision: str, timeline: Timeline) -> list[RankTrace]:
-    """Each trace once, into the analysis and into the timeline."""
+    """Read each trace once, for the analysis and for the timeline."""
     traces: list[RankTrace] = []
     zero: int | None = None
-    for one, path in zip(captured.captures, captured.traces, strict=True):
-        found, base = load(path)
-        shift = round(one.clock_offset_seconds * 1e9)
-        traces.append(read(found, base=base, shift=shift))
+    for capture, path in zip(captured.captures, captured.traces, strict=True):
+        trace_events, base = load(path)
+        shift = round(capture.clock_offset_seconds * 1e9)
+        traces.append(read(trace_events, base=base, shift=shift))
         zero = traces[0].window[0] if zero is None else zero
         timeline.add(
-            found,
-            process=f"{precision}: rank {one.rank} on {one.host}",
+            trace_events,
+            process=f"{precision}: rank {capture.rank} on {capture.host}",
             zero_microseconds=(zero + shift - base) / 1000,
         )
         path.unlink()
     return traces
 
 
-def _counted(
-    found: PrecisionProfile,
+def _add_counters(
+    part: PrecisionProfile,
     traces: Sequence[RankTrace],
     config: Config,
     work: Path,
     observer: Observer,
 ) -> PrecisionProfile:
-    """One rank alone under ncu, where it is allowed; whatever fails, the profile is kept."""
-    observer.stage(f"hardware counters of {found.precision}: a minute or so")
+    """Run one rank under ncu and add its counters; on failure keep the profile with the reason."""
+    observer.stage(f"hardware counters of {part.precision}: about a minute")
     log = work / "ncu.csv"
     failure: str | None = None
     try:
         _run_under_ncu(config, work, log, observer)
     except (AI500Error, OSError) as error:
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        failure = " ".join([said[0], *said[-1:]] if len(said) > 1 else said)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        failure = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
     text = log.read_text(errors="replace") if log.exists() else ""
     if failure is None or "==ERROR==" in text:
         failure = counters.refusal(text)
     if failure is not None:
-        return replace(found, counters_missing=failure)
+        return replace(part, counters_missing=failure)
     times: dict[str, dict[Category, float]] = defaultdict(lambda: defaultdict(float))
     for kernel in (kernel for trace in traces for kernel in trace.kernels):
         if kernel.category is not None:
             times[kernel.name][kernel.category] += kernel.busy
     counted = counters.by_category(counters.parse(text), times)
     if not counted:
-        return replace(found, counters_missing="ncu counted no kernel that is known")
-    return with_counters(found, counted)
+        return replace(part, counters_missing="ncu counted no known kernel")
+    return with_counters(part, counted)
 
 
 def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) -> None:
@@ -235,7 +247,7 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) ->
     job = _Job(alone, work, observer)
     try:
         job.run(
-            Profiling(steps=counters.STEPS, how="counters"),
+            Profiling(steps=counters.STEPS, mode="counters"),
             LocalScheduler(Wrap(before=counters.command(log))),
             longest_seconds=counters.LONGEST_SECONDS,
         )
@@ -244,7 +256,7 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) ->
 
 
 class _Job:
-    """One member's job in a run folder of its own."""
+    """The job of one member in a temporary run folder."""
 
     def __init__(self, config: Config, path: Path, observer: Observer) -> None:
         self._run = pipeline.prepare(config, path)
@@ -270,7 +282,7 @@ class _Job:
         *,
         longest_seconds: float = math.inf,
     ) -> None:
-        """To its end; a JobError with what its log says if that is a bad one, or comes too late."""
+        """Run the job; raise JobError with the end of its log if it fails or is too slow."""
         task = self._task(profiling)
         run_folder.write(self._folder.task, task)
         trial, shares = self._run.trial(TRIAL), self.plan.mapping[MEMBER].shares
@@ -289,7 +301,7 @@ class _Job:
             deadline = time.monotonic() + longest_seconds
             while (status := scheduler.states(ids)[ids[0]]).state in ACTIVE:
                 if time.monotonic() > deadline:
-                    raise JobError(f"it took longer than {longest_seconds:.0f} s")
+                    raise JobError(f"the job took longer than {longest_seconds:.0f} s")
                 time.sleep(scheduler.poll_seconds)
         except BaseException:
             with uninterrupted():
@@ -322,19 +334,20 @@ class _Job:
             bootstraps=bootstraps,
             placements=placements,
             config=self._config,
+            program=ENSEMBLE,
         )
         hyper = task.hyperparameters
-        needed = -(-steps_in_all(profiling.steps) // task.steps_per_epoch)
+        needed = -(-total_steps(profiling.steps) // task.steps_per_epoch)
         return replace(
             task,
             profile=profiling,
             checkpoint_seconds=NEVER_SECONDS,
-            # The learning rate is known for as many steps as are trained.
+            # The learning rate is defined for as many steps as are trained.
             hyperparameters=replace(hyper, epochs=max(hyper.epochs, needed)),
         )
 
     def captured(self) -> _Captured:
-        """What the ranks left."""
+        """Read the captures of the ranks."""
         folder, ranks = self._folder.path, range(self.plan.parallel_degree)
         return _Captured(
             [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks],
@@ -342,16 +355,16 @@ class _Job:
         )
 
     def remove_staged(self) -> None:
-        """The copy of the data on this node, whole or not; jobs of a cluster remove their own."""
+        """Remove the staged data of this node, complete or not; jobs on a cluster remove theirs."""
         if self.plan.stage and load_scheduler(self.plan.scheduler).controller_places_data:
             scratch = placement.scratch_folder(self._run.path, stated=self._config.data.scratch)
             placement.remove(scratch / self._run.trial(TRIAL).path.name)
 
 
 def _record(
-    request: Request, plan: Plan, found: Sequence[tuple[PrecisionProfile, list[RankCapture]]]
+    request: Request, plan: Plan, parts: Sequence[tuple[PrecisionProfile, list[RankCapture]]]
 ) -> Profile:
-    captures = found[0][1]
+    captures = parts[0][1]
     first = captures[0]
     return Profile(
         format=FORMAT,
@@ -359,7 +372,7 @@ def _record(
         workload=plan.workload,
         problem_class=plan.problem_class,
         run=request.run,
-        hosts=tuple(dict.fromkeys(one.host for one in captures)),
+        hosts=tuple(dict.fromkeys(capture.host for capture in captures)),
         device=plan.device,
         device_name=first.device_name,
         torch=first.torch,
@@ -368,5 +381,5 @@ def _record(
         communication=plan.communication,
         global_batch_size=plan.global_batch_size,
         steps=request.steps,
-        precisions=tuple(one for one, _ in found),
+        precisions=tuple(part for part, _ in parts),
     )

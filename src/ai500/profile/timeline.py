@@ -1,7 +1,7 @@
 """One timeline of all ranks in Chrome's trace format, which the Perfetto UI opens.
 
-Ranks are processes, their threads and streams are threads. Precisions stand side by side: each
-begins at time 0.
+Ranks are processes, their threads and streams are threads. Precisions are side by side: each
+starts at time 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_ACCELERATOR = (*DEVICE_WORK, "gpu_user_annotation")
 
 
 class Timeline:
-    """Written rank by rank, so that never more than one trace is in memory."""
+    """A file that is written rank by rank, so that only one trace is in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class Timeline:
             self._beside.unlink(missing_ok=True)
 
     def add(self, events: Iterable[Event], *, process: str, zero_microseconds: float) -> None:
-        """The events of one rank; `zero_microseconds` of their own clock becomes time 0."""
+        """Add the events of one rank; `zero_microseconds` of their own clock becomes time 0."""
         assert self._file is not None
         known = len(self._processes)
         accelerators: set[int] = set()
@@ -64,11 +64,13 @@ class Timeline:
             self._write(event)
         for (name, old), number in list(self._processes.items())[known:]:
             label = f"{name}, accelerator {old}" if number in accelerators else name
-            for what, arguments in (
+            for metadata, arguments in (
                 ("process_name", {"name": label}),
                 ("process_sort_index", {"sort_index": number}),
             ):
-                self._write({"ph": "M", "name": what, "pid": number, "tid": 0, "args": arguments})
+                self._write(
+                    {"ph": "M", "name": metadata, "pid": number, "tid": 0, "args": arguments}
+                )
 
     def _write(self, event: Event) -> None:
         assert self._file is not None
@@ -79,12 +81,12 @@ class Timeline:
 def merged(
     events: Iterable[Event], *, process: str, zero: float, numbers: dict[tuple[str, Any], int]
 ) -> Iterator[Event]:
-    """Events with processes, threads and flows of their own; `numbers` grows with the processes."""
+    """Yield events with process numbers of the timeline; `numbers` grows with the processes."""
     for event in events:
         if event.get("ph") not in _KEPT or not isinstance(event.get("pid"), int):
-            continue  # the profiler's own notes
+            continue  # the profiler's own metadata
         if event["ph"] == "M" and event.get("name") != "thread_name":
-            continue  # named here, once for all
+            continue  # processes are named by `add`
         number = numbers.setdefault((process, event["pid"]), len(numbers) + 1)
         changed = event | {"pid": number}
         if "ts" in event and event["ph"] != "M":

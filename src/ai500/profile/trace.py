@@ -1,7 +1,7 @@
 """One rank's trace (Chrome's format, as torch's profiler writes it), read without torch.
 
-Host events of a thread lie inside each other; a kernel of an accelerator is tied to the call that
-launched it by a correlation number. Times are whole nanoseconds of the rank's wall clock.
+Host events of a thread are nested; a correlation number ties a kernel of an accelerator to the call
+that launched it. Times are whole nanoseconds of the rank's wall clock.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _STEP = re.compile(r"ProfilerStep#\d+$")
 _OPERATOR = re.compile(
     r"^(?!autograd::|torch::autograd::|FSDP::)\w+::|^(gloo|nccl):|^(triton|cpp)_"
 )
-"""Host events that are work. Others hold operators and are none (`Optimizer.step`, a function of
-Python's, `ConvolutionBackward0`): their own time is the framework's, or a wait."""
+"""Host events that are work. Others contain operators (`Optimizer.step`, a Python function,
+`ConvolutionBackward0`): their own time is the framework's, or a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Kernel:
     operator: str | None
     interval: Interval
     busy: int
-    """Nanoseconds without operators inside it."""
+    """Nanoseconds without those of the operators inside it."""
     launched: int
-    """When the host launched it."""
+    """Time of the launch on the host."""
     marks: tuple[int, ...]
-    """Spans it was launched in, by their place in `RankTrace.spans`."""
+    """Spans it was launched in, by their index in `RankTrace.spans`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Span:
 
 @dataclass(slots=True)
 class RankTrace:
-    """What the analysis needs of a trace."""
+    """Kernels, spans and steps of one rank."""
 
     on_accelerator: bool
     kernels: list[Kernel] = field(default_factory=list)
@@ -67,26 +67,28 @@ class RankTrace:
 
     @property
     def window(self) -> Interval:
-        """From the first kernel to the last; on a CPU the steps as they were."""
+        """Time from the first kernel to the last; on a CPU from the first step to the last."""
         if self.on_accelerator or not self.steps:
-            found = [kernel.interval for kernel in self.kernels]
+            intervals = [kernel.interval for kernel in self.kernels]
         else:
-            found = self.steps
-        return min(one[0] for one in found), max(one[1] for one in found)
+            intervals = self.steps
+        return min(start for start, _ in intervals), max(end for _, end in intervals)
 
 
 def load(path: Path) -> tuple[list[Event], int]:
-    """The events of a trace file, and the nanoseconds that its times count from."""
+    """Read a trace file: its events, and the nanoseconds that its times count from."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            found = json.load(file)
-        return list(found["traceEvents"]), int(found.get("baseTimeNanoseconds", 0))
+            content = json.load(file)
+        return list(content["traceEvents"]), int(content.get("baseTimeNanoseconds", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{path} is not a trace of torch's profiler: {error}") from error
+        raise RunFolderError(
+            f"{path} is not a trace of torch's profiler: {error}", path=path
+        ) from error
 
 
 def read(events: Iterable[Event], *, base: int = 0, shift: int = 0) -> RankTrace:
-    """Kernels and spans of a rank; `shift` nanoseconds are taken off every time."""
+    """Extract the kernels and spans of a rank; `shift` nanoseconds are subtracted from times."""
     threads: dict[Any, list[Event]] = defaultdict(list)
     work: list[Event] = []
     for event in events:
@@ -102,14 +104,14 @@ def read(events: Iterable[Event], *, base: int = 0, shift: int = 0) -> RankTrace
         reader.read_thread(thread)
     for event in work:
         reader.read_kernel(event)
-    _drop_told_twice(reader.trace)
+    _drop_duplicates(reader.trace)
     reader.trace.kernels.sort(key=lambda kernel: kernel.interval)
     reader.trace.steps.sort()
     return reader.trace
 
 
-def _drop_told_twice(trace: RankTrace) -> None:
-    """Gloo tells of its own threads what a marked exchange waits for: the mark is enough."""
+def _drop_duplicates(trace: RankTrace) -> None:
+    """Drop events of Gloo's threads inside a marked exchange, which covers the same time."""
     marked = union(span.interval for span in trace.spans if span.mark.phase == EXCHANGE)
     trace.kernels = [
         kernel
@@ -125,7 +127,7 @@ def _is_launch(event: Event) -> bool:
 
 @dataclass(slots=True)
 class _Open:
-    """A host event that others may lie inside."""
+    """A host event that may contain others."""
 
     name: str
     interval: Interval
@@ -149,7 +151,7 @@ class _Reader:
         """Follow the nesting: outer events begin no later and end no earlier."""
         stack: list[_Open] = []
         timed = [(self._interval(event), event) for event in thread]
-        for interval, event in sorted(timed, key=lambda one: (one[0][0], -one[0][1])):
+        for interval, event in sorted(timed, key=lambda event: (event[0][0], -event[0][1])):
             while stack and stack[-1].interval[1] <= interval[0]:
                 self._close(stack)
             if _is_launch(event):
@@ -164,7 +166,7 @@ class _Reader:
         mark = parse(name)
         if _STEP.match(name):
             self.trace.steps.append(interval)
-            return  # holds everything, and says nothing about any of it
+            return  # contains everything, and distinguishes nothing
         place = None
         if mark is not None:
             place = len(self.trace.spans)
@@ -195,7 +197,7 @@ class _Reader:
         )
 
     def read_kernel(self, event: Event) -> None:
-        """A kernel of an accelerator, with the operators that launched it."""
+        """Add a kernel of an accelerator, with the operators that launched it."""
         interval = self._interval(event)
         launched, operators, marks = self._launches.get(
             event.get("args", {}).get("correlation"), (interval[0], (), ())
@@ -204,7 +206,7 @@ class _Reader:
             Kernel(
                 name=event["name"],
                 category=category_of_kernel(event["name"], operators),
-                operator=next((one for one in operators if _OPERATOR.match(one)), None),
+                operator=next((name for name in operators if _OPERATOR.match(name)), None),
                 interval=interval,
                 busy=interval[1] - interval[0],
                 launched=launched,
@@ -214,15 +216,15 @@ class _Reader:
 
 
 def _operators(stack: list[_Open]) -> tuple[str, ...]:
-    """Names of what is open, the innermost first."""
-    return tuple(one.name for one in reversed(stack) if one.span is None or one.is_operator)
+    """Return the names of open operators, innermost first."""
+    return tuple(event.name for event in reversed(stack) if event.span is None or event.is_operator)
 
 
 def _marks(stack: list[_Open]) -> tuple[int, ...]:
-    return tuple(one.span for one in stack if one.span is not None)
+    return tuple(event.span for event in stack if event.span is not None)
 
 
 def spans_of(trace: RankTrace, phase: str) -> Iterator[tuple[int, Span]]:
-    """Spans of a phase with their places, in the order of time."""
-    found = [(i, one) for i, one in enumerate(trace.spans) if one.mark.phase == phase]
-    yield from sorted(found, key=lambda one: one[1].interval)
+    """Yield the spans of a phase with their indices, in the order of time."""
+    spans = [(index, span) for index, span in enumerate(trace.spans) if span.mark.phase == phase]
+    yield from sorted(spans, key=lambda entry: entry[1].interval)

@@ -1,7 +1,7 @@
-"""What a workload shows of a trial: pictures with boxes, charts, a table. Plain data and PNGs.
+"""Illustrations of a trial: pictures with boxes, charts, a table, as plain data and PNGs.
 
-Written when a trial is aggregated (`trials/01/pictures/`), so that a report needs neither the data
-nor the workload. Which pictures, and what they say, is the workload's choice.
+They are written when a trial is aggregated (`trials/01/pictures/`), so that a report needs neither
+the data nor the workload. The workload chooses the pictures and their texts.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ Role = Literal["truth", "ensemble", "member"]
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle on a picture; its edges are shares of the picture's width and height."""
+    """A rectangle on a picture; its edges are fractions of the picture's width and height."""
 
     role: Role
     kind: int
-    """Which of the illustrations' `kinds`."""
+    """Index into the illustrations' `kinds`."""
     left: float
     top: float
     right: float
     bottom: float
     label: str
-    """Set beside it where there is room; may be empty."""
+    """Text beside the box, where there is room; may be empty."""
     tip: str
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A place on a picture's edge, as a share from its left or top, with its text."""
+    """A label on a picture's edge; `at` is a fraction from its left or top."""
 
     at: float
     label: str
@@ -39,7 +39,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Shading:
-    """What the colours of a picture mean: a strip of them, from low to high."""
+    """Colour scale of a picture: a strip of its colours, from low to high."""
 
     file: str
     text: str
@@ -47,12 +47,12 @@ class Shading:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG of the pictures' folder, with what is drawn over it."""
+    """A PNG of the pictures' folder, with the boxes and ticks drawn over it."""
 
     title: str
     caption: str
     alternative: str
-    """What it shows, for those who can't see it."""
+    """Text alternative (HTML `alt`)."""
     file: str
     width: int
     height: int
@@ -64,7 +64,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve of a chart, a value for each of the chart's places."""
+    """One curve of a chart, with a value for each x."""
 
     role: Literal["ensemble", "member"]
     values: tuple[float, ...]
@@ -72,7 +72,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over one axis; both axes go from 0 to 1."""
+    """Curves over one axis; both axes range from 0 to 1."""
 
     title: str
     caption: str
@@ -80,15 +80,15 @@ class Chart:
     y_title: str
     x: tuple[float, ...]
     lines: tuple[Line, ...]
-    """Empty: `caption` says why there is nothing to draw."""
+    """Curves; empty: `caption` states why there are none."""
     ensemble_text: tuple[str, ...]
-    """Short lines beside the chart, which say what the ensemble's curve comes to."""
+    """Short lines beside the chart: summary of the ensemble's curve."""
     members_text: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of boxes: a short name for labels, and its own."""
+    """A class of boxes: its name, and a short name for labels."""
 
     short: str
     name: str
@@ -96,18 +96,18 @@ class Kind:
 
 @dataclass(frozen=True)
 class Illustrations:
-    """`pictures.json`: all that a report shows beside the score's own figures."""
+    """`pictures.json`: the workload's part of a report."""
 
     title: str
     introduction: tuple[str, ...]
-    """Paragraphs."""
+    """Paragraphs of text."""
     kinds: tuple[Kind, ...] = ()
     pictures: tuple[Picture, ...] = ()
     charts: tuple[Chart, ...] = ()
     table_title: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    """The table's; the columns after the first are numbers."""
+    """Rows of the table; the columns after the first are numbers."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Problem classes [D4], hyper-parameters, and how a model may be divided among accelerators."""
+"""Problem classes [D4], hyper-parameters, and the parallel plan of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ai500.records.search import Search
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Layer 8 of the rules: everything a training step depends on besides the model and data."""
+    """Layer 8 of the rules: all that a training step depends on besides model and data."""
 
     epochs: int
     batch_size: int
@@ -30,62 +30,63 @@ class Hyperparameters:
     decay_epochs: tuple[int, ...] = ()
     """Epochs at which the `step` schedule divides the learning rate by ten."""
     decay_power: float = 2.0
-    """Of the `polynomial` schedule; 2 is LARS's own (You et al. 2017). Of `inverse_time`: the
-    decay of a step; 0.1/60 is AIPerf's."""
+    """Exponent of the `polynomial` schedule (2 in LARS, You et al. 2017); decay per step of
+    `inverse_time` (0.1/60 in AIPerf)."""
     accumulation: int = 1
-    """Micro-steps of `batch_size` whose gradients one optimizer step takes together."""
+    """Micro-steps of `batch_size` images whose gradients one optimizer step accumulates."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's and LAMB's decay of the first and the second moment."""
+    """Decay of the first and second moment in Adam and LAMB."""
     epsilon: float | None = None
-    """Adam's, AdaGrad's and LAMB's; None: 1e-8, 1e-10 and 1e-6, as torch and the paper have."""
+    """Epsilon of Adam, AdaGrad and LAMB; None: 1e-8, 1e-10 and 1e-6, as in torch and the paper."""
     trust_coefficient: float = 0.001
-    """LARS's η."""
+    """η of LARS."""
 
     @property
     def images_per_step(self) -> int:
-        """Images of one accelerator between two optimizer steps."""
+        """Images per accelerator and optimizer step."""
         return self.batch_size * self.accumulation
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemClass:
-    """Fixed data, model, epochs and target, so that two scores of one class compare [D4]."""
+    """Fixed data, model, epochs and target, which make scores of one class comparable [D4]."""
 
     name: str
     ensemble_size: int
-    """The least M of the class [D13]."""
+    """Minimum M of the class [D13]."""
     target_quality: float
     penalty_exponent: int
-    """n of Eq. 8."""
-    least_runs: int
+    """Exponent n of V3 Eq. 8."""
+    required_runs: int
+    """Trials of a valid result."""
     input_shape: tuple[int, ...]
-    """Of one sample as the model sees it: an image's channels, height and width."""
+    """Shape of one input of the model: channels, height and width of an image."""
     stored_shape: tuple[int, int, int]
     """Height, width and channels of an image in the store."""
     stored_value_bytes: int = field(default=1, kw_only=True)
-    """1: uint8, as every store of generated or packed images; 4: float32, climate's frames."""
+    """Bytes per stored value: 1 for images (uint8), 4 for climate frames (float32)."""
     classes: int
     train_samples: int
     validation_samples: int
     out_of_bag_samples: int
-    """At most so many training samples are judged out of bag, evenly spaced over the set."""
+    """Maximum number of training samples for the out-of-bag quality, evenly spaced over the set."""
     reference: Hyperparameters
     global_batch_size: int | None = None
-    """Images of a step over all accelerators, where the class fixes them so that its quality does
-    not depend on P_degree; None: `reference.batch_size` on each accelerator, as in the papers."""
+    """Images per step over all accelerators, where the class fixes it to make its quality
+    independent of P_degree; None: `reference.batch_size` per accelerator, as in the papers."""
     store_sha256: str | None = None
-    """Identity of the store the class is defined on; None where the user's own files define it."""
+    """Digest of the store that the class is defined on; None: the user's files define it."""
     normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    """Mean and deviation of each channel over the training samples, where the data tells them;
-    None: fixed by the workload, or not known before the user's data is."""
+    """Mean and standard deviation of each channel over the training samples; None: fixed by the
+    workload, or unknown until the user's data is read."""
     seconds_per_image: float | None = None
-    """A measured guess for `ai500 plan` on one slot of `measured_on`; None: not measured."""
+    """Seconds per image on one slot of `measured_on`, for estimates; None: not measured."""
     measured_on: str | None = None
     search: Search | None = None
-    """Each member searches architectures in place of training the class's model (AIPerf)."""
+    """Architecture search of each member (AIPerf); None: members train the class's model."""
 
     def reference_at(self, parallel_degree: int) -> Hyperparameters:
-        """The reference hyper-parameters of a member on so many accelerators."""
+        """Return the reference hyper-parameters of a member on `parallel_degree` accelerators."""
         if self.global_batch_size is None:
             return self.reference
         batch_size = max(1, self.global_batch_size // parallel_degree)
@@ -97,43 +98,42 @@ SplitKind = Literal["columns", "columns_gathered", "rows", "rows_of_whole", "cha
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How tensor parallelism divides the convolutions, linear layers or batch norms of a pattern.
+    """Tensor-parallel sharding of the convolutions, linear layers or batch norms of a pattern.
 
-    - `columns`: output channels divided; whole input, the output stays divided
-    - `columns_gathered`: the same, and the output is put together
-    - `rows`: input channels divided; takes the output of `columns`, the sum over ranks is whole
-    - `rows_of_whole`: the same for a whole input
+    - `columns`: output channels sharded; unsharded input, sharded output
+    - `columns_gathered`: the same, with a gathered output
+    - `rows`: input channels sharded; input from `columns`, output summed over the ranks
+    - `rows_of_whole`: the same with an unsharded input
     - `channels`: a batch norm after `columns`
     """
 
     layers: str
-    """Name of a module inside the model; `*` stands for any one part between dots."""
+    """Path of a module in the model; `*` matches one component."""
     kind: SplitKind
     channels: int
-    """How many are divided: known without torch, checked against the model on the node."""
+    """Number of sharded channels: known without torch, checked against the model by the worker."""
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern means the module of that name."""
-        ours, theirs = self.layers.split("."), name.split(".")
-        return len(ours) == len(theirs) and all(
-            one in ("*", other) for one, other in zip(ours, theirs, strict=True)
+        """Return True if the pattern matches the module called `name`."""
+        pattern, path = self.layers.split("."), name.split(".")
+        return len(pattern) == len(path) and all(
+            part in ("*", component) for part, component in zip(pattern, path, strict=True)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
-    """What of a model can be divided among accelerators: all that an engine knows of it."""
+    """Possible divisions of a model among accelerators; engines know nothing else of the model."""
 
     splits: tuple[Split, ...]
-    """For tensor parallelism; layers that no split names are computed by every rank."""
+    """Tensor parallelism: sharded layers; every rank computes the others."""
     stages: tuple[tuple[str, ...], ...]
-    """For pipelines: modules whose outputs are the next one's inputs, from the model's input to
-    its output, or what the model's own `through` and `ended` make of them
-    (`parallel/engines/pipeline.py`). Those in one tuple stay together; between two tuples a stage
-    may end. Empty: the model is no such row."""
+    """Pipelines: modules in order of execution, each fed by the one before, or by the model's
+    `through` and `ended` (`parallel/engines/pipeline.py`). The modules of one tuple stay in one
+    stage. Empty: the model is no sequence of modules."""
     units: tuple[str, ...] = ()
-    """Modules that sharding gathers one at a time, where no `stages` say it."""
+    """Sharding: modules that are gathered one at a time; empty: those of `stages`."""
 
     def split_of(self, name: str) -> Split | None:
-        """The first split that means the module of that name."""
+        """Return the first split that matches the module called `name`."""
         return next((split for split in self.splits if split.matches(name)), None)

@@ -1,4 +1,4 @@
-"""Profiling of a member: the request in its task, and what each rank captured."""
+"""Profiling of a member: the request in its task, and the record of each rank."""
 
 from __future__ import annotations
 
@@ -6,52 +6,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+WARM_UP_STEPS = 3
+DISCARDED_STEPS = 2  # first steps under the profiler, which starts slowly
+
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """Some steps of a member are looked at closely, instead of training it."""
+    """Request to profile some steps of a member instead of training it."""
 
     steps: int
-    how: Literal["trace", "counters"] = "trace"
-
-
-WARM_UP_STEPS = 3
-
-
-UNKEPT_STEPS = 2
-"""Under the profiler, which is slow when it starts."""
+    mode: Literal["trace", "counters"] = "trace"
 
 
 @dataclass(frozen=True, slots=True)
 class RankCapture:
-    """What one rank tells beside its trace."""
+    """Record of one rank beside its trace."""
 
     rank: int
     host: str
     device: str
     device_name: str
     seconds_per_step: float
-    """Without the profiler."""
+    """Seconds per step without the profiler."""
     images_per_step: int
-    """Of all ranks together."""
+    """Images per step of all ranks."""
     clock_offset_seconds: float
-    """Its host's wall clock less rank 0's."""
+    """Wall clock of the rank's host minus that of rank 0."""
     clock_uncertainty_seconds: float
     operations_per_step: dict[str, int]
-    """By kind, of all ranks together, forward and backward; told by rank 0 alone."""
+    """Kind → operations of all ranks, forward and backward; recorded by rank 0 only."""
     torch: str
 
 
 def rank_file(member: Path, rank: int) -> Path:
-    """Where a worker leaves its RankCapture."""
+    """Return the path of the rank's RankCapture."""
     return member / "profile" / f"rank{rank:04d}.json"
 
 
 def captured_trace(member: Path, rank: int) -> Path:
-    """Where a worker leaves its trace."""
+    """Return the path of the rank's trace."""
     return member / "profile" / f"rank{rank:04d}.trace.json"
 
 
-def steps_in_all(steps: int) -> int:
-    """What a rank trains so that `steps` are kept: warm-up, without, and with the profiler."""
-    return WARM_UP_STEPS + steps + UNKEPT_STEPS + steps + 1
+def total_steps(steps: int) -> int:
+    """Return the steps that a rank trains: warm-up, `steps` unprofiled, `steps` profiled."""
+    return WARM_UP_STEPS + steps + DISCARDED_STEPS + steps + 1

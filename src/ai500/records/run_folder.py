@@ -1,4 +1,4 @@
-"""The run folder: its layout, its lock, its records.
+"""The run folder: layout, lock, and reading and writing of records.
 
     runs/<name>/
       run.json  config.toml  plan.json  system.json  events.jsonl  score.json  report.html
@@ -10,14 +10,14 @@
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
         placements/NODE-000.json  barrier.json  slurm/001.sh      (on a cluster)
-        meters/HOST-000.jsonl
-        pictures/pictures.json  pictures/*.png          (of workloads that have some to show)
+        systems/HOST-000.json  meters/HOST-000.jsonl
+        pictures/pictures.json  pictures/*.png          (of some workloads)
         members/000/
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
-          history.jsonl                                 (of a search: what the worker trained)
+          history.jsonl                                 (models that a search worker trained)
 
-A stage whose record is there is finished; a stage whose record is missing is run (again).
+A stage is finished if its record exists; otherwise `resume` runs it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from ai500.records import RunState
 T = TypeVar("T")
 FORMAT = 1
 RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
-"""Where runs are below a folder: first, runs/first, study-…/runs/m1-…."""
-RUNS_NAMED = 3
+"""Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
+MAX_RUNS_NAMED = 3  # in an error message
+LOCK_RETRY_SECONDS = 0.02
 
 
 class MemberFolder:
-    """One member's files."""
+    """Paths of one member's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +62,7 @@ class MemberFolder:
 
 
 class TrialFolder:
-    """One trial's files."""
+    """Paths of one trial's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,25 +78,25 @@ class TrialFolder:
         self.pictures = path / "pictures"
         self.pictures_record = self.pictures / "pictures.json"
 
-    def placed(self, node: str, member: int) -> Path:
-        """What a job of the member placed on one node, told by that node."""
+    def node_placement(self, node: str, member: int) -> Path:
+        """Return the path of the member's placement on one node, which that node writes."""
         return self.path / "placements" / f"{node}-{member:03d}.json"
 
-    def system_of(self, host: str, member: int) -> Path:
-        """One node, described before and after training by a member: it may see only a part."""
+    def node_description(self, host: str, member: int) -> Path:
+        """Return the path of the member's view of a node: it may see only a part of it."""
         return self.path / "systems" / f"{host}-{member:03d}.json"
 
     def bootstrap(self, member: int) -> Path:
-        """The member's repeat counts."""
+        """Return the path of the member's repeat counts."""
         return self.path / "bootstraps" / f"{member:03d}.bootstrap"
 
     def member(self, member: int) -> MemberFolder:
-        """The member's own folder."""
+        """Return the member's folder."""
         return MemberFolder(self.path / "members" / f"{member:03d}")
 
 
 class RunFolder:
-    """A run's files."""
+    """Paths of a run's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -119,87 +120,101 @@ class RunFolder:
         return self.sections / f"{name}.json"
 
     def trial(self, trial: int) -> TrialFolder:
-        """Trials are numbered from 1."""
+        """Return the folder of a trial; trials are numbered from 1."""
         return TrialFolder(self.path / "trials" / f"{trial:02d}")
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder; one that holds a run already is refused. `begin` makes it a run folder."""
+        """Create an empty folder for a new run; `begin` makes it a run folder."""
         run = cls(path)
         if run.state.exists():
             raise RunFolderError(
-                f"{path} already holds a run. `ai500 resume {path}` continues it; "
-                "choose another folder with --out for a new one."
+                f"{path} already holds a run.",
+                path=path,
+                remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunFolderError(f"{path} exists and is not an empty folder. Choose another --out.")
+            raise RunFolderError(
+                f"{path} exists and is not an empty folder.",
+                path=path,
+                remedy="Choose another --out.",
+            )
         with atomic.explaining_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         return run
 
     def begin(self, *, version: str) -> None:
-        """Mark the folder as a run's, now that all a resume needs is in it."""
+        """Mark the folder as a run folder; it now has everything that `resume` needs."""
         state = RunState(format=FORMAT, version=version, name=self.path.name)
         atomic.write_json(self.state, schema.encode(state))
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run folder."""
+        """Open an existing run folder."""
         run = cls(path)
         if not run.state.exists():
-            raise RunFolderError(f"{path} is not a run folder ({_what_instead(path)}")
+            reason, remedy = _not_a_run_folder(path)
+            raise RunFolderError(
+                f"{path} is not a run folder ({reason}).", path=path, remedy=remedy
+            )
         state = read(RunState, run.state)
         if state.format != FORMAT:
             raise RunFolderError(
-                f"{path} has layout {state.format}, this version reads {FORMAT}. "
-                f"It was made by ai500 {state.version}."
+                f"{path} has layout {state.format}, this version reads {FORMAT}.",
+                key="format",
+                value=state.format,
+                path=path,
+                remedy=f"Use ai500 {state.version}, which wrote it.",
             )
         return run
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Only one process at a time works in a run folder."""
+        """Hold the run's lock: one process at a time works in a run folder."""
         return locked(
             self.lock_file,
-            advice=f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it.",
+            remedy=f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it.",
         )
 
     def owner(self) -> str | None:
-        """Who holds the lock, in words."""
+        """Describe the process that holds the lock; None without one."""
         return owner_of(self.lock_file)
 
     def holder(self) -> tuple[str, int] | None:
-        """Host and process id of the controller at work, None when there is none."""
+        """Return host and process id of the run's controller; None without one."""
         return holder_of(self.lock_file)
 
 
-def _what_instead(path: Path) -> str:
-    """Why a path is no run folder, and what to do; ends the sentence in the parenthesis."""
+def _not_a_run_folder(path: Path) -> tuple[str, str]:
+    """Return why a path is not a run folder, and a remedy."""
     if path.is_file():
-        return "it is a file). Of a submission there are `ai500 check` and `ai500 verify`."
+        return "it is a file", "For a submission use `ai500 check` or `ai500 verify`."
+    create = "`ai500 run --out FOLDER` creates one."
     if not path.is_dir():
-        return "there is no such folder). `ai500 run --out FOLDER` makes one."
+        return "there is no such folder", create
     inside = {file.parent for pattern in RUNS_IN for file in path.glob(pattern)}
     if not inside:
-        return "it has no run.json). `ai500 run --out FOLDER` makes one."
-    named = ", ".join(map(str, sorted(inside)[:RUNS_NAMED]))
-    more = f", and {len(inside) - RUNS_NAMED} more" if len(inside) > RUNS_NAMED else ""
-    return f"it has no run.json), but there are run folders in it: {named}{more}. Name one."
+        return "it has no run.json", create
+    named = ", ".join(map(str, sorted(inside)[:MAX_RUNS_NAMED]))
+    more = f", and {len(inside) - MAX_RUNS_NAMED} more" if len(inside) > MAX_RUNS_NAMED else ""
+    return "it has no run.json", f"It contains run folders: {named}{more}. Name one of them."
 
 
 @contextlib.contextmanager
-def locked(lock_file: Path, *, advice: str) -> Iterator[None]:
-    """Only one process at a time works in the folder of that file."""
+def locked(lock_file: Path, *, remedy: str) -> Iterator[None]:
+    """Hold the lock of a folder: one process at a time works in it."""
     folder = lock_file.parent
     try:
         file = lock_file.open("a+", encoding="utf-8")
     except OSError as error:
         raise EnvironmentLacksError(
-            f"cannot write in {folder}: {error.strerror}. Check the folder's permissions."
+            f"cannot write in {folder}: {error.strerror}.",
+            path=folder,
+            remedy="Check the folder's permissions.",
         ) from error
     with file:
         if not lock_within(file, seconds=1.0):
             owner = owner_of(lock_file) or "another process"
-            raise RunFolderError(f"{folder} is in use by {owner}. {advice}")
+            raise RunFolderError(f"{folder} is in use by {owner}.", path=folder, remedy=remedy)
         file.truncate(0)
         file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
         file.flush()
@@ -210,13 +225,13 @@ def locked(lock_file: Path, *, advice: str) -> Iterator[None]:
 
 
 def owner_of(lock_file: Path) -> str | None:
-    """Who holds the lock, in words."""
+    """Describe the process that holds the lock; None without one."""
     holder = holder_of(lock_file)
     return f"process {holder[1]} on {holder[0]}" if holder else None
 
 
 def holder_of(lock_file: Path) -> tuple[str, int] | None:
-    """Host and process id of who holds it, None when nobody does."""
+    """Return host and process id of the lock's holder; None if it is free."""
     try:
         with lock_file.open(encoding="utf-8") as file:
             with contextlib.suppress(BlockingIOError):
@@ -229,7 +244,7 @@ def holder_of(lock_file: Path) -> tuple[str, int] | None:
 
 
 def lock_within(file: TextIO, *, seconds: float) -> bool:
-    """Take the lock; someone who only looks who holds it has it for a moment, too."""
+    """Acquire the lock; retry, because `holder_of` holds it for a moment, too."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -238,31 +253,39 @@ def lock_within(file: TextIO, *, seconds: float) -> bool:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.02)
+            time.sleep(LOCK_RETRY_SECONDS)
 
 
 def read(kind: type[T], path: Path) -> T:
-    """A record from disk."""
-    return schema.decode(kind, read_json(path), at=path.name)
+    """Read a record."""
+    return _decode(kind, read_json(path), path)
 
 
 def read_all(kind: type[T], path: Path) -> list[T]:
-    """A list of records from disk."""
-    return [schema.decode(kind, item, at=path.name) for item in read_json(path)]
+    """Read a list of records."""
+    return [_decode(kind, item, path) for item in read_json(path)]
+
+
+def _decode(kind: type[T], value: object, path: Path) -> T:
+    try:
+        return schema.decode(kind, value, at=path.name)
+    except schema.SchemaError as error:
+        error.path = path
+        raise
 
 
 def read_json(path: Path) -> Any:
-    """Plain JSON from the run folder, or an error that names the file."""
+    """Read JSON; an error names the file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise RunFolderError(f"{path} is missing.") from error
+        raise RunFolderError(f"{path} is missing.", path=path) from error
     except (ValueError, OSError) as error:
-        raise RunFolderError(f"{path} can't be read: {error}") from error
+        raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
 
 
 def write(path: Path, record: object) -> None:
-    """A record, or a list of them, to disk: whole or not at all."""
+    """Write a record, or a list of records, atomically."""
     with atomic.explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, schema.encode(record))

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One accelerator, or on a machine without any a fixed set of CPU cores [D8]."""
+    """One accelerator, or on a CPU-only machine a fixed set of cores [D8]."""
 
     index: int
     device: str
-    """A torch device name such as `cuda:0` or `cpu`."""
+    """Torch device name, such as `cuda:0` or `cpu`."""
     cores: tuple[int, ...]
-    """CPU cores the process is pinned to; empty: its share of those it finds itself on."""
+    """CPU cores that the process is pinned to; empty: an equal share of its allowed cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The system under test, as far as the machine tells by itself."""
+    """The system under test, as detected by the machine itself."""
 
     hostname: str
     operating_system: str
@@ -36,21 +36,21 @@ class System:
     cores: int
     memory_bytes: int | None
     accelerator: str | None
-    """Device type by torch's name, None without one."""
+    """Torch device type; None without an accelerator."""
     accelerators: tuple[str, ...]
     libraries: dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the scheduler told of the cluster when the run was planned."""
+    """The cluster, as reported by the scheduler when the run was planned."""
 
     name: str
     partition: str
     nodes: tuple[str, ...]
-    """Those that can be used, in the scheduler's order."""
+    """Usable nodes, in the scheduler's order."""
     unusable: dict[str, str]
-    """Node → why not."""
+    """Unusable node → reason."""
     cpus_per_node: int
     accelerators_per_node: int
     max_array_size: int

@@ -1,7 +1,7 @@
-"""What each member of a trial did and when, from the run's events.
+"""Curves and attempts of each member of a trial, from the run's events.
 
-Unlike the score, which refuses an incomplete log, the report shows whatever was told: members
-that failed have curves and attempts, too.
+Unlike the score, which refuses an incomplete log, the report shows all events that are there:
+members that failed have curves and attempts, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ai500.metrics.trials import TRAINING_EVENTS
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of a member, on the trial's clock."""
+    """A start of a member; times in seconds on the trial's clock."""
 
     number: int
     job_started: float | None
@@ -38,11 +38,11 @@ class MemberHistory:
     """(epoch, quality on the validation split)."""
     attempts: tuple[Attempt, ...]
     starts: int
-    """How often its job was submitted, whether it came to train or not."""
+    """Number of submissions of its job, including those that never trained."""
 
     @property
     def seconds(self) -> float | None:
-        """From the first batch to the end; None: it has not ended."""
+        """Seconds from the first batch to the end; None: it has not ended."""
         if not self.attempts or not self.attempts[-1].finished:
             return None
         return self.attempts[-1].end - self.attempts[0].start
@@ -51,33 +51,34 @@ class MemberHistory:
 def member_histories(
     events: Iterable[Event], *, trial: int, clock: Literal["monotonic", "wall"]
 ) -> dict[int, MemberHistory]:
-    """Member → its history; members that told nothing are not in it."""
-    told: dict[int, list[Event]] = {}
+    """Return the history of each member that has events."""
+    logs: dict[int, list[Event]] = {}
     for event in events:
         member = event.get("member")
         if event.get("trial") == trial and isinstance(member, int):
-            told.setdefault(member, []).append(event)
+            logs.setdefault(member, []).append(event)
     return {
         member: MemberHistory(
             member=member,
-            losses=_curve(told[member], "epoch", "loss"),
-            qualities=_curve(told[member], "quality", "quality"),
-            attempts=_attempts(told[member], clock),
-            starts=len({event["attempt"] for event in told[member] if "attempt" in event}),
+            losses=_curve(logs[member], "epoch", "loss"),
+            qualities=_curve(logs[member], "quality", "quality"),
+            attempts=_attempts(logs[member], clock),
+            starts=len({event["attempt"] for event in logs[member] if "attempt" in event}),
         )
-        for member in sorted(told)
+        for member in sorted(logs)
     }
 
 
 def window_start(histories: Mapping[int, MemberHistory]) -> float:
-    """The first batch of the ensemble."""
+    """Return the time of the ensemble's first batch."""
     return min(
-        (attempt.start for one in histories.values() for attempt in one.attempts), default=0.0
+        (attempt.start for history in histories.values() for attempt in history.attempts),
+        default=0.0,
     )
 
 
 def _curve(events: Iterable[Event], kind: str, field: str) -> tuple[tuple[int, float], ...]:
-    """A crash between an event and its checkpoint repeats the event: the last one counts."""
+    """Read a curve; after a crash before a checkpoint events repeat, and the last one counts."""
     curve = {
         int(event["epoch"]): float(event[field])
         for event in events
@@ -91,29 +92,29 @@ def _curve(events: Iterable[Event], kind: str, field: str) -> tuple[tuple[int, f
 def _attempts(events: Sequence[Event], clock: str) -> tuple[Attempt, ...]:
     by_number: dict[int, list[Event]] = {}
     for event in events:
-        known = _is_number(event.get(clock)) and isinstance(event.get("attempt"), int)
-        if event["event"] in TRAINING_EVENTS and known:
+        complete = _is_number(event.get(clock)) and isinstance(event.get("attempt"), int)
+        if event["event"] in TRAINING_EVENTS and complete:
             by_number.setdefault(event["attempt"], []).append(event)
     return tuple(
         Attempt(
             number=number,
-            job_started=_job_started(events, mine[0], clock),
-            start=min(event[clock] for event in mine),
-            end=max(event[clock] for event in mine),
-            finished=any(event["event"] == "end" for event in mine),
+            job_started=_job_started(events, attempt[0], clock),
+            start=min(event[clock] for event in attempt),
+            end=max(event[clock] for event in attempt),
+            finished=any(event["event"] == "end" for event in attempt),
         )
-        for number, mine in sorted(by_number.items())
+        for number, attempt in sorted(by_number.items())
     )
 
 
 def _job_started(events: Sequence[Event], first: Event, clock: str) -> float | None:
-    """The controller's word on the attempt's job; its clock counts only on the same host."""
+    """Return the start of the attempt's job; a monotonic clock counts on its host only."""
     jobs = {
         event.get("job")
         for event in events
         if event["event"] == "job_submitted" and event.get("attempt") == first["attempt"]
     }
-    here = (first.get("host"), first.get("boot"))
+    host = (first.get("host"), first.get("boot"))
     return next(
         (
             float(event[clock])
@@ -121,7 +122,7 @@ def _job_started(events: Sequence[Event], first: Event, clock: str) -> float | N
             if event["event"] == "job_started"
             and event.get("job") in jobs
             and _is_number(event.get(clock))
-            and (clock == "wall" or (event.get("host"), event.get("boot")) == here)
+            and (clock == "wall" or (event.get("host"), event.get("boot")) == host)
         ),
         None,
     )

@@ -112,7 +112,7 @@ def equation_5(run: RunData) -> list[str]:
             f"With k = {k} members on each accelerator, k × Sys_scale = {k * scale:,} "
             "(decision D11)."
         )
-        if plan.sharing.how != "alone":  # older versions did not record it
+        if plan.sharing.mode != "alone":  # older versions did not record it
             lines += [f"Sharing: {describe_sharing(plan.sharing, k)}.", *run.step_strategies]
     if plan.waves > 1:
         at_once = k * scale // degree

@@ -1,8 +1,8 @@
 """The parts of a page as plain data: sections of paragraphs, tables, figures and lists.
 
-Whoever has something to show returns a `Section`; `page.py` renders it with one macro. Every text
-is escaped when it is rendered, and `words in backticks` become code. A section can be written to
-a file and read back (`core.schema`), so that an instrument leaves its section in the run folder.
+A part of a report is a function that returns a `Section`; `page.py` renders all of them with one
+macro. Every text is escaped when it is rendered, and `words in backticks` become code. A section
+can be written to a file and read back, so that an instrument leaves its own in the run folder.
 """
 
 from __future__ import annotations

@@ -6,12 +6,10 @@ it is read. Texts are escaped when the page is rendered, so that no file can inj
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ai500.core.errors import AI500Error
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.section import Block, Figure, Folded, Grid, Paragraph, Section
+from ai500.report.section import Paragraph, Section, figures_of
 
 MOST_SECTIONS = 20
 """Files that are shown at most: a folder of a stranger may hold any number."""
@@ -28,18 +26,9 @@ def read_sections(run: RunFolder) -> list[Section]:
     for path in sorted(run.sections.glob("*.json"))[:MOST_SECTIONS]:
         try:
             section = run_folder.read(Section, path)
-            _draw(section.blocks)
-        except (AI500Error, ArithmeticError, ValueError, RecursionError) as error:
+            for figure in figures_of(section.blocks):
+                _ = figure.svg  # numbers that no axis can hold raise an error here
+        except (AI500Error, ArithmeticError, LookupError, ValueError, RecursionError) as error:
             section = Section(path.stem.capitalize(), [Paragraph(f"Not shown: {error}")])
         sections.append(section)
     return sections
-
-
-def _draw(blocks: Sequence[Block]) -> None:
-    """Draw every chart once: numbers that no axis can hold raise an error here."""
-    for block in blocks:
-        if isinstance(block, Folded):
-            _draw(block.blocks)
-        for figure in block.figures if isinstance(block, Grid) else ():
-            if isinstance(figure, Figure) and figure.chart is not None:
-                figure.chart.svg(figure.title)

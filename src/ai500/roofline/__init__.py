@@ -1,7 +1,9 @@
-"""The HPC-AI roofline (V2 §6): measured ceilings, where a run stands, what bounds it, what helps.
+"""The HPC-AI roofline (V2 §6): measured ceilings, the position of a run under them, and advice.
 
-model      the equations, pure                 v2        what V2 recorded
-ceilings   GEMM, CONV and memory, timed        theory    peaks from the hardware's own numbers
-links      α–β fits, pure                      link_worker, link_jobs   links, timed by ranks
-measure    all of that, into a record          placing, advice          a run against a record
+model      the equations, pure                   published   V2's own numbers
+measure    measures a machine into a record      place_run   places a run under a record
+advice     gains that the model allows           traffic     bytes that a run sends
+links      α–β fits, pure                        peaks       theoretical peaks of the hardware
+kernel_worker, kernel_benchmarks                 kernels and memory, timed with torch
+link_worker, link_jobs                           links, timed by several ranks
 """

@@ -1,14 +1,15 @@
-"""What would help a run, and how much at most, by the model (V2 §7.5.2). Pure functions."""
+"""Changes that would speed up a run, and their largest gain by the model (V2 §7.5.2). Pure
+functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ai500.roofline.model import Standing, at_most, never_more, traffic_factor
+from ai500.roofline.model import Standing, gain_at_roof, gain_limit, traffic_factor
 from ai500.roofline.records import Advice
 
-NOTHING = 1.005
-"""Less than half a percent is nothing."""
+# A gain below half a percent counts as none.
+SMALLEST_GAIN = 1.005
 
 
 def advise(
@@ -21,12 +22,12 @@ def advise(
     sharded: bool = False,
     bound_known: bool = True,
 ) -> list[Advice]:
-    """Each change that is left to try, the one with most to gain first.
+    """Return the possible changes, the one with the largest gain first.
 
-    `wire_precision` None: gradients are not sent, or in a mode that takes no compression.
-    `other_ceilings`: training precision → ceiling; `hierarchical`: where that mode would stand.
-    `sharded`: weights travel, too, for each part of an accumulated batch. Without `bound_known`
-    (a roof is missing) nothing is promised.
+    `wire_precision` None: gradients are not sent, or in a mode without compression.
+    `other_ceilings`: training precision → ceiling. `hierarchical`: position in that mode.
+    `sharded`: weights are sent too, for each part of an accumulated batch. Without `bound_known`
+    (a roof is missing) no gain is stated.
     """
     changes: list[tuple[str, str, Standing, float]] = []
     for name in ("fp16", "int8"):
@@ -47,25 +48,25 @@ def advise(
     for precision, ceiling in other_ceilings.items():
         setting = f'train.precision = "{precision}"'
         changes.append((f"training in {precision}", setting, standing.under(ceiling), 1.0))
-    found = [
+    advice = [
         Advice(
             change=change,
             setting=setting,
             coi_factor=factor,
             ceiling_factor=after.ceiling_flops / standing.ceiling_flops,
             bound_after=after.bound if bound_known else "not known",
-            at_most=at_most(standing, after) if bound_known else None,
-            never_more=never_more(attained_flops, after) if bound_known else None,
+            gain_at_roof=gain_at_roof(standing, after) if bound_known else None,
+            gain_limit=gain_limit(attained_flops, after) if bound_known else None,
             text=f"{change}: {_effect(standing, after, factor, bound_known=bound_known)}",
         )
         for change, setting, after, factor in changes
     ]
-    return sorted(found, key=lambda one: -(one.at_most or 0.0))
+    return sorted(advice, key=lambda change: -(change.gain_at_roof or 0.0))
 
 
 def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known: bool) -> str:
-    """As in 'COI ×2, bound moves to computation, at most 1.42×'."""
-    gain, ceiling_factor = at_most(before, after), after.ceiling_flops / before.ceiling_flops
+    """Describe an effect, as in 'COI ×2, bound moves to computation, at most 1.42×'."""
+    gain, ceiling_factor = gain_at_roof(before, after), after.ceiling_flops / before.ceiling_flops
     parts: list[str] = []
     if coi_factor != 1:
         parts.append(f"COI ×{coi_factor:.3g}")
@@ -73,7 +74,7 @@ def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known
         parts.append(f"ceiling ×{ceiling_factor:.3g}")
     if not bound_known:
         return ", ".join([*parts, "gain unknown: a roof is missing"])
-    if gain < NOTHING:
+    if gain < SMALLEST_GAIN:
         reason = "lower ceiling" if ceiling_factor < 1 else f"{before.bound} bounds"
         return ", ".join([*parts, f"nothing to gain: {reason}"])
     moved = after.bound != before.bound
@@ -82,6 +83,6 @@ def _effect(before: Standing, after: Standing, coi_factor: float, *, bound_known
 
 
 def best(advice: Sequence[Advice]) -> Advice | None:
-    """The change with most to gain, if any gains something."""
-    first = max(advice, key=lambda one: one.at_most or 0.0, default=None)
-    return first if first is not None and (first.at_most or 0.0) >= NOTHING else None
+    """Return the change with the largest gain, if any gains something."""
+    first = max(advice, key=lambda change: change.gain_at_roof or 0.0, default=None)
+    return first if first is not None and (first.gain_at_roof or 0.0) >= SMALLEST_GAIN else None

@@ -1,4 +1,4 @@
-"""Starts the ranks that measure links: on this node by torchrun, on several through Slurm."""
+"""Start the ranks that measure links: on this node by torchrun, on several nodes through Slurm."""
 
 from __future__ import annotations
 
@@ -20,49 +20,54 @@ from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
 from ai500.records import run_folder
 from ai500.roofline.records import LinkTime
 
-LONGEST_SECONDS = 600.0
+# Timeout of the measurement of one node.
+TIMEOUT_SECONDS = 600.0
 POLL_SECONDS = 1.0
 WORKER = "ai500.roofline.link_worker"
 
 
-def inside_node(*, device: str, ranks: int, seconds: float) -> list[LinkTime]:
-    """Between so many processes of this node, each with an accelerator or a share of the cores."""
+def measure_node_links(*, device: str, ranks: int, seconds: float) -> list[LinkTime]:
+    """Measure links between processes of this node.
+
+    Each process has an accelerator, or a share of the cores.
+    """
     with tempfile.TemporaryDirectory(prefix="ai500-links-") as folder:
-        out = Path(folder) / "links.json"
+        output = Path(folder) / "links.json"
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone",
                     f"--nproc-per-node={ranks}"]  # fmt: skip
-        command = [*torchrun, "-m", WORKER, str(out), device, str(seconds)]
+        command = [*torchrun, "-m", WORKER, str(output), device, str(seconds)]
         threads = max(1, (os.cpu_count() or 1) // ranks)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=LONGEST_SECONDS,
+                timeout=TIMEOUT_SECONDS,
                 check=False,
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
             raise EnvironmentLacksError(
                 f"{ranks} processes did not measure the links of this node within "
-                f"{LONGEST_SECONDS:.0f} s: do they reach each other? --ranks 1 leaves links out."
+                f"{TIMEOUT_SECONDS:.0f} s.",
+                remedy="Check that they reach each other, or skip links with --ranks 1.",
             ) from error
-        if not out.exists():
+        if not output.exists():
             raise EnvironmentLacksError(
-                f"{ranks} processes could not measure the links of this node: "
-                f"{_last_error(done.stderr)}"
+                f"{ranks} processes failed to measure the links of this node: "
+                f"{_first_error(process.stderr)}"
             )
-        return run_folder.read_all(LinkTime, out)
+        return run_folder.read_all(LinkTime, output)
 
 
-def _last_error(said: str) -> str:
-    lines = [line for line in said.splitlines() if re.search(r"\w*Error\b", line)]
-    return lines[0].strip() if lines else "they ended without a word"
+def _first_error(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if re.search(r"\w*Error\b", line)]
+    return lines[0].strip() if lines else "no error message"
 
 
-def script(
+def batch_script(
     *,
     folder: Path,
     nodes: int,
@@ -74,7 +79,7 @@ def script(
     slurm: SlurmConfig,
     python: str,
 ) -> str:
-    """A step that measures the kernels of the first node, then one for the links of all."""
+    """Return a script of two steps: kernels of the first node, then links of all nodes."""
     options = [
         f"--job-name={job_name(folder)}",
         f"--nodes={nodes}",
@@ -88,7 +93,7 @@ def script(
     torchrun = [python, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
                 f"--nnodes={nodes}"]  # fmt: skip
     worker = ["-m", WORKER, str(folder / "links.json"), device, str(seconds)]
-    # The node's number is known on the node alone.
+    # SLURM_NODEID is only set on the node.
     on_node = (
         f'exec {shlex.join(torchrun)} --node-rank="$SLURM_NODEID" '
         f'--master-addr="$AI500_HEAD" --master-port="$AI500_PORT" {shlex.join(worker)}'
@@ -117,29 +122,31 @@ def script(
 
 
 def job_name(folder: Path) -> str:
-    """In letters that every scheduler takes."""
+    """Return a job name in characters that every scheduler accepts."""
     return "ai500-roofline-" + re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.name)[:40]
 
 
-def run_on_slurm(text: str, *, folder: Path, on_state: Callable[[str], None]) -> None:
-    """Submit, and wait until the job has ended; Ctrl-C cancels it."""
+def run_batch_script(text: str, *, folder: Path, on_state: Callable[[str], None]) -> None:
+    """Submit the script and wait for the job's end; Ctrl-C cancels it."""
     job = commands.submit_script(text, options=[f"--chdir={folder}"])
     try:
         while True:
-            told = commands.job_states([job])[job]
-            on_state(f"job {job}: {told.reason if told.state == 'pending' else told.state}")
-            if told.state not in ("pending", "running"):
+            status = commands.job_states([job])[job]
+            on_state(f"job {job}: {status.reason if status.state == 'pending' else status.state}")
+            if status.state not in ("pending", "running"):
                 break
             time.sleep(POLL_SECONDS)
     except BaseException:
         commands.cancel_jobs([job])
         raise
-    if told.state != "done":
-        raise JobError(f"job {job} ended as {told.slurm_state}: see {folder / 'log.txt'}.")
+    if status.state != "done":
+        raise JobError(
+            f"Job {job} ended as {status.slurm_state}.", remedy=f"See {folder / 'log.txt'}."
+        )
 
 
 def ranks_and_cpus(config: Config, *, cpus_per_node: int, accelerators: int) -> tuple[int, int]:
-    """Ranks on each node, and CPUs to ask for: an accelerator each, or CPU slots [D8]."""
+    """Return ranks per node and CPUs to request: one rank per accelerator, or CPU slots [D8]."""
     if config.system.device != "cpu" and accelerators:
         ranks = config.system.accelerators_per_node or accelerators
         return ranks, (config.slurm.cpus_per_accelerator or cpus_per_node // ranks) * ranks

@@ -1,9 +1,9 @@
-"""What message times say of a link: α–β model, bus bandwidth. Pure functions.
+"""Link performance from message times: α–β model and bus bandwidth. Pure functions.
 
     seconds = α + β · bytes       (Hockney 1994: latency, and the inverse of bandwidth)
 
-The fit is least squares on relative errors, so that a microsecond counts at a kilobyte and a
-millisecond at a megabyte.
+The fit minimizes relative errors, so that a microsecond counts at a kilobyte as a millisecond does
+at a megabyte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ai500.roofline.records import LinkTime, RooflineRecord, Scope, links_of, un
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """α and 1/β, and how far the worst point lies off."""
+    """α and 1/β, and the largest relative error of a point."""
 
     latency_seconds: float
     bytes_per_second: float
@@ -24,9 +24,9 @@ class Fit:
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
-    """α–β through (bytes, seconds); None: too few points, or time does not grow with size.
+    """Fit α–β through (bytes, seconds); None: too few points, or time does not grow with size.
 
-    Minimizes Σ ((α + β x − y) / y)²; where that wants α < 0, α is 0.
+    Minimizes Σ ((α + β x − y) / y)²; α is 0 where the minimum has α < 0.
     """
     if len({x for x, _ in points}) < 2:
         return None
@@ -47,22 +47,22 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
 
 
 def bus_factor(ranks: int) -> float:
-    """Bytes that each rank sends for each byte of the buffer: 2 (n−1)/n, as a ring does."""
+    """Return the bytes each rank sends per byte of the buffer: 2 (n−1)/n, as in a ring."""
     return 2 * (ranks - 1) / ranks
 
 
-def sent_bytes(one: LinkTime) -> float:
-    """What one rank sends in it."""
-    return one.bytes * (bus_factor(one.ranks) if one.kind == "all_reduce" else 1)
+def sent_bytes(link: LinkTime) -> float:
+    """Return the bytes one rank sends."""
+    return link.bytes * (bus_factor(link.ranks) if link.kind == "all_reduce" else 1)
 
 
-def bus_bandwidth(one: LinkTime) -> float:
-    """Bytes per second that one rank sends."""
-    return sent_bytes(one) / one.seconds
+def bus_bandwidth(link: LinkTime) -> float:
+    """Return the bytes per second one rank sends."""
+    return sent_bytes(link) / link.seconds
 
 
 def best_all_reduce(record: RooflineRecord, scope: Scope) -> LinkTime | None:
-    """The one in which a rank sends most per second; None: not measured.
+    """Return the all-reduce with the highest bus bandwidth; None: not measured.
 
     All-reduce is what training does; it keeps all ranks of a node busy at once.
     """
@@ -71,9 +71,9 @@ def best_all_reduce(record: RooflineRecord, scope: Scope) -> LinkTime | None:
 
 
 def node_bandwidth(record: RooflineRecord, scope: Scope) -> float | None:
-    """What all ranks of a node together send per second at best; None: not measured."""
+    """Return the highest rate at which all ranks of a node send together; None: not measured."""
     best = best_all_reduce(record, scope)
     if best is None:
         return None
-    inside = best.ranks if record.unit == "core" else units_of_node(record)
-    return bus_bandwidth(best) * (inside if scope == "inside_node" else best.groups)
+    ranks = best.ranks if record.unit == "core" else units_of_node(record)
+    return bus_bandwidth(best) * (ranks if scope == "inside_node" else best.groups)

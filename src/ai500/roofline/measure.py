@@ -1,7 +1,8 @@
-"""From nothing to a RooflineRecord: kernels in a worker, then links, each kept as it comes.
+"""Measure a machine into a RooflineRecord: kernels in a worker, then links.
 
-The record is on disk after every result, marked as partial until all is measured; the same command
-goes on with what is missing. Needs no torch itself.
+The record is on disk after every result, marked as partial until everything is measured; the same
+command continues with what is missing. On Slurm one job measures the kernels of one node and the
+links of several. Imports no torch.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from ai500.config import Config
 from ai500.core import __version__, schema
-from ai500.core.errors import EnvironmentLacksError, InputError
+from ai500.core.errors import ConfigError, EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
 from ai500.inventory import machine as system
 from ai500.jobs.node_agent import DIE_WITH_PARENT
+from ai500.jobs.schedulers.slurm import SLURM
+from ai500.jobs.trial_jobs import python_of
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
@@ -29,23 +33,24 @@ from ai500.roofline.records import (
     KERNEL_PRECISIONS,
     KERNELS,
     KernelTime,
+    LinkTime,
     MemoryTime,
     Peak,
     RooflineRecord,
 )
 
-LINKS_SHARE = 0.2
-"""Of the time, for links."""
+# Fraction of the time budget for links.
+LINKS_FRACTION = 0.2
 
 
 class Observer(Protocol):
-    """Who watches."""
+    """Receives progress messages."""
 
     def stage(self, text: str) -> None:
-        """Something begins."""
+        """Report the start of a stage."""
 
     def progress(self, done: int, total: int) -> None:
-        """So much of it is done."""
+        """Report progress within the stage."""
 
 
 class Measurement:
@@ -66,15 +71,19 @@ class Measurement:
 
 
 def check_precisions(names: Sequence[str]) -> tuple[str, ...]:
-    """The precisions to measure, all of them by default; an InputError with the nearest name."""
+    """Return the precisions to measure, by default all; raise InputError for an unknown name."""
     for name in names:
         if name not in KERNEL_PRECISIONS:
             known = list(KERNEL_PRECISIONS)
-            raise InputError(f"--precision {name!r}: no such precision; {nearest(name, known)}")
+            raise InputError(
+                f"--precision {name!r}: unknown precision; {nearest(name, known)}",
+                key="--precision",
+                value=name,
+            )
     return tuple(name for name in KERNEL_PRECISIONS if not names or name in names)
 
 
-def this_node(
+def measure_node(
     path: Path,
     *,
     device: str | None,
@@ -83,20 +92,20 @@ def this_node(
     ranks: int | None,
     observer: Observer,
 ) -> RooflineRecord:
-    """Measure this node into `path`, or go on where an earlier measurement was interrupted."""
+    """Measure this node into `path`, or continue an interrupted measurement."""
     machine = system.describe()
     chosen = device or machine.accelerator or "cpu"
-    found = begin(path, chosen, seconds=seconds)
-    # By precision: a worker fills its pool of random values once for each.
+    measurement = open_measurement(path, chosen, seconds=seconds)
+    # Ordered by precision: a worker fills its pool of random values once for each.
     jobs = [f"{kernel}:{name}" for name in precisions for kernel in KERNELS]
-    _kernels(found, [*jobs, "memory"], observer)
-    _links(found, ranks=ranks, observer=observer)
-    found.set(complete=True)
-    return found.record
+    _measure_kernels(measurement, [*jobs, "memory"], observer)
+    _measure_links(measurement, ranks=ranks, observer=observer)
+    measurement.set(complete=True)
+    return measurement.record
 
 
-def begin(path: Path, device: str, *, seconds: float) -> Measurement:
-    """A new record, or the partial one of this machine that is there."""
+def open_measurement(path: Path, device: str, *, seconds: float) -> Measurement:
+    """Return a new measurement, or the partial one of this machine in `path`."""
     machine = system.describe()
     fresh = RooflineRecord(
         format=FORMAT,
@@ -112,115 +121,132 @@ def begin(path: Path, device: str, *, seconds: float) -> Measurement:
     )
     if not path.exists():
         return Measurement(path, fresh)
-    there = run_folder.read(RooflineRecord, path)
-    if there.complete:
-        raise InputError(f"{path} is a finished roofline. Name another file with --out.")
-    if (there.system, there.device) != (machine, device):
+    existing = run_folder.read(RooflineRecord, path)
+    if existing.complete:
         raise InputError(
-            f"{path} was begun on {there.system.hostname} ({there.device}), or with other "
-            "software: it can't go on here. Name another file with --out."
+            f"{path} is a finished roofline.", path=path, remedy="Name another file with --out."
         )
-    return Measurement(path, there)
+    if (existing.system, existing.device) != (machine, device):
+        raise InputError(
+            f"{path} was started on {existing.system.hostname} ({existing.device}), or with other "
+            "software, and cannot be continued here.",
+            path=path,
+            remedy="Name another file with --out.",
+        )
+    return Measurement(path, existing)
 
 
-def interrupted(folder: Path, *, host: str) -> Path | None:
-    """The newest partial roofline of this host in a folder, that the same command goes on with."""
+def find_partial(folder: Path, *, host: str) -> Path | None:
+    """Return the newest partial roofline of this host in a folder."""
     files = sorted(folder.glob(f"{host}-*.json"), key=lambda file: file.stat().st_mtime)
     for file in reversed(files):
         try:
-            there = run_folder.read(RooflineRecord, file)
+            record = run_folder.read(RooflineRecord, file)
         except InputError:
             continue  # another program's, or another version's
-        return None if there.complete or there.system != system.describe() else file
+        return None if record.complete or record.system != system.describe() else file
     return None
 
 
-def _kernels(found: Measurement, jobs: Sequence[str], observer: Observer) -> None:
-    """A worker for all of them; if one kills it, another worker for the rest."""
-    left = [job for job in jobs if job not in _done(found.record)]
-    total = len(left)
-    while left:
-        observer.stage(f"kernels on {found.record.device}: GEMM, CONV, memory")
-        share = found.record.seconds * (1 - LINKS_SHARE) * len(left) / max(1, total)
-        code, running, finished = _worker(found, left, seconds=share, observer=observer)
-        left = [job for job in left if job not in finished]
+def _measure_kernels(measurement: Measurement, jobs: Sequence[str], observer: Observer) -> None:
+    """Run a worker for all jobs; if a job kills it, start another worker for the rest."""
+    pending = [job for job in jobs if job not in _finished_jobs(measurement.record)]
+    total = len(pending)
+    while pending:
+        observer.stage(f"kernels on {measurement.record.device}: GEMM, CONV, memory")
+        share = measurement.record.seconds * (1 - LINKS_FRACTION) * len(pending) / max(1, total)
+        code, running, finished = _run_worker(
+            measurement, pending, seconds=share, observer=observer
+        )
+        pending = [job for job in pending if job not in finished]
         if code == 0:
             return
         if running is None and not finished:
             raise EnvironmentLacksError(
-                "the process that measures kernels ended before it began: is torch installed here, "
-                f"and can it use {found.record.device}? What it said stands above."
+                "The kernel worker exited before its first job; its output is above.",
+                remedy=f"Check that torch is installed and can use {measurement.record.device}.",
             )
         if running is not None:
-            found.add(unavailable=((running, _death(code)),))
-            left = [job for job in left if job != running]
+            measurement.add(unavailable=((running, _exit_reason(code)),))
+            pending = [job for job in pending if job != running]
 
 
-def _done(record: RooflineRecord) -> set[str]:
-    """Jobs that are measured, or known not to work."""
-    done = {f"{one.kernel}:{one.precision}" for one in record.kernels}
-    done |= {what for what, _ in record.unavailable}
+def _finished_jobs(record: RooflineRecord) -> set[str]:
+    """Return the jobs that are measured or known to fail."""
+    done = {f"{time.kernel}:{time.precision}" for time in record.kernels}
+    done |= {job for job, _ in record.unavailable}
     return done | ({"memory"} if record.memory else set())
 
 
-def _worker(
-    found: Measurement, jobs: Sequence[str], *, seconds: float, observer: Observer
+def _run_worker(
+    measurement: Measurement, jobs: Sequence[str], *, seconds: float, observer: Observer
 ) -> tuple[int, str | None, set[str]]:
-    """Exit code, the job it was at, and the jobs it finished; results of a job count whole."""
-    command = [sys.executable, "-m", "ai500.roofline.worker", found.record.device, str(seconds)]
+    """Return the exit code, the job that was running, and the finished jobs.
+
+    Results of a job are recorded once it has finished.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "ai500.roofline.kernel_worker",
+        measurement.record.device,
+        str(seconds),
+    ]
     process = subprocess.Popen(
         [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command, *jobs],
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for this process, which then kills the worker
+        start_new_session=True,  # Ctrl-C reaches this process only, which kills the worker
     )
-    running, finished, results = None, set(), _Results()
+    running, finished, results = None, set(), _JobResults()
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if "refused" in told:
+            message: dict[str, Any] = json.loads(line)
+            if "refused" in message:
                 raise InputError(
-                    f"--device {found.record.device}: {told['refused']}. Devices that torch can "
-                    f"use here: {', '.join(told['devices'])}."
+                    f"--device {measurement.record.device}: {message['refused']}.",
+                    key="--device",
+                    value=measurement.record.device,
+                    remedy=f"Devices that torch can use here: {', '.join(message['devices'])}.",
                 )
-            if "device" in told:
-                _describe(found, told["device"])
-            elif "begin" in told:
-                running, results = told["begin"], _Results()
-            elif "end" in told:
-                finished.add(told["end"])
-                found.add(**results.fields())
+            if "device" in message:
+                _set_device(measurement, message["device"])
+            elif "begin" in message:
+                running, results = message["begin"], _JobResults()
+            elif "end" in message:
+                finished.add(message["end"])
+                measurement.add(**results.fields())
                 running = None
                 observer.progress(len(finished), len(jobs))
             else:
-                results.take(told)
+                results.add(message)
         return process.wait(), running, finished
     finally:
         process.kill()
         process.wait()
 
 
-class _Results:
-    """What a worker told of one job."""
+class _JobResults:
+    """Results of one job, as reported by the worker."""
 
     def __init__(self) -> None:
         self._kernels: list[KernelTime] = []
         self._memory: list[MemoryTime] = []
         self._unavailable: list[tuple[str, str]] = []
 
-    def take(self, told: dict[str, Any]) -> None:
-        """One line."""
-        if "kernel" in told:
-            self._kernels.append(schema.decode(KernelTime, told["kernel"]))
-        elif "memory" in told:
-            self._memory.append(schema.decode(MemoryTime, told["memory"]))
+    def add(self, message: dict[str, Any]) -> None:
+        """Add the result of one message."""
+        if "kernel" in message:
+            self._kernels.append(schema.decode(KernelTime, message["kernel"]))
+        elif "memory" in message:
+            self._memory.append(schema.decode(MemoryTime, message["memory"]))
         else:
-            what, why = told["unavailable"]
-            self._unavailable.append((what, why))
+            job, reason = message["unavailable"]
+            self._unavailable.append((job, reason))
 
     def fields(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the results as fields of the record."""
         return {
             "kernels": self._kernels,
             "memory": self._memory,
@@ -228,37 +254,103 @@ class _Results:
         }
 
 
-def _describe(found: Measurement, told: dict[str, Any]) -> None:
-    found.set(
-        device_name=told.get("name", found.record.device_name),
-        unit=told["unit"],
-        units=told["units"],
-        peaks=tuple(schema.decode(Peak, one) for one in told["peaks"]),
+def _set_device(measurement: Measurement, description: dict[str, Any]) -> None:
+    measurement.set(
+        device_name=description.get("name", measurement.record.device_name),
+        unit=description["unit"],
+        units=description["units"],
+        peaks=tuple(schema.decode(Peak, peak) for peak in description["peaks"]),
     )
 
 
-def _death(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code < 0:
-        return f"the kernel killed its process ({signal.Signals(-code).name})"
-    return f"the kernel ended its process with exit code {code}"
+        return f"the process was killed by {signal.Signals(-code).name}"
+    return f"the process exited with code {code}"
 
 
-def _links(found: Measurement, *, ranks: int | None, observer: Observer) -> None:
-    if found.record.links or "links" in _done(found.record):
+def _measure_links(measurement: Measurement, *, ranks: int | None, observer: Observer) -> None:
+    if measurement.record.links or "links" in _finished_jobs(measurement.record):
         return
-    count = ranks or _default_ranks(found.record)
+    count = ranks or _default_ranks(measurement.record)
     if count < 2:
-        found.add(unavailable=(("links", "one process talks to nobody"),))
+        measurement.add(unavailable=(("links", "a single process has no links"),))
         return
     observer.stage(f"links between {count} processes of this node")
-    seconds = found.record.seconds * LINKS_SHARE
-    kind = found.record.device.partition(":")[0]  # each process has an accelerator of its own
-    times = link_jobs.inside_node(device=kind, ranks=count, seconds=seconds)
-    found.add(links=tuple(times))
+    seconds = measurement.record.seconds * LINKS_FRACTION
+    device_type = measurement.record.device.partition(":")[
+        0
+    ]  # each process has an accelerator of its own
+    times = link_jobs.measure_node_links(device=device_type, ranks=count, seconds=seconds)
+    measurement.add(links=tuple(times))
 
 
 def _default_ranks(record: RooflineRecord) -> int:
-    """One for each accelerator, or CPU slots [D8]."""
+    """Return one rank per accelerator, or CPU slots [D8]."""
     if record.device == "cpu":
         return system.default_cpu_slots(None)
     return len(record.system.accelerators)
+
+
+def measure_cluster(
+    path: Path,
+    *,
+    config: Config,
+    precisions: tuple[str, ...],
+    seconds: float,
+    observer: Observer,
+) -> RooflineRecord:
+    """Measure a Slurm cluster in one job, and merge its parts into `path`."""
+    if path.exists():
+        raise InputError(f"{path} exists.", path=path, remedy="Name another file with --out.")
+    if config.container.image is not None:
+        raise ConfigError(
+            "`ai500 roofline --scheduler slurm` measures without a container.",
+            key="container.image",
+            value=config.container.image,
+            remedy="Leave container.image out.",
+        )
+    cluster = SLURM.survey(config)
+    assert cluster is not None  # Slurm always returns one
+    nodes = config.system.nodes or len(cluster.nodes)
+    if nodes > len(cluster.nodes):
+        raise ConfigError(
+            f"system.nodes = {nodes}, but partition {cluster.partition!r} has only "
+            f"{len(cluster.nodes)} usable nodes.",
+            key="system.nodes",
+            value=nodes,
+        )
+    device = config.system.device or ("cuda" if cluster.accelerators_per_node else "cpu")
+    ranks, cpus = link_jobs.ranks_and_cpus(
+        config,
+        cpus_per_node=cluster.cpus_per_node,
+        accelerators=0 if device == "cpu" else cluster.accelerators_per_node,
+    )
+    folder = path.resolve().with_suffix(".job")
+    folder.mkdir(parents=True, exist_ok=True)
+    python = python_of(config)
+    node = folder / "node.json"
+    kernels = [
+        python, "-m", "ai500", "roofline", "--out", str(node), "--ranks", "1",
+        "--seconds", str(seconds * (1 - LINKS_FRACTION)), "--device", device,
+        *(argument for name in precisions for argument in ("--precision", name)),
+    ]  # fmt: skip
+    script = link_jobs.batch_script(
+        folder=folder,
+        nodes=nodes,
+        ranks=ranks,
+        cpus=cpus,
+        device=device,
+        kernels=kernels,
+        seconds=seconds * LINKS_FRACTION,
+        slurm=config.slurm,
+        python=python,
+    )
+    (folder / "job.sh").write_text(script, encoding="utf-8")
+    link_jobs.run_batch_script(script, folder=folder, on_state=observer.stage)
+    record = run_folder.read(RooflineRecord, node)
+    links = run_folder.read_all(LinkTime, folder / "links.json")
+    unavailable = tuple(entry for entry in record.unavailable if entry[0] != "links")
+    record = replace(record, links=tuple(links), unavailable=unavailable)
+    run_folder.write(path, record)
+    return record

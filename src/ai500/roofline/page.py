@@ -1,4 +1,4 @@
-"""The roofline in tables and pages: of a machine, and of a run under it."""
+"""Pages and report sections of a roofline: a machine's ceilings, and a run under them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ai500.core.atomic import write_text
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.formats import NOT_MEASURED, flops
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Figure, Grid, Notice, Paragraph, Section, Table
 from ai500.report.section_files import write_section
-from ai500.roofline import figures as charts
 from ai500.roofline import links
 from ai500.roofline.records import (
     KERNELS,
@@ -25,18 +25,19 @@ from ai500.roofline.records import (
     ceilings,
     memory_bandwidth,
     peak_of,
+    roof_flops,
     units_of_node,
 )
 
-FAST = "fewer multiplications than counted: a fast algorithm (Winograd)"
+FAST_ALGORITHM = "fewer multiplications than counted: a fast algorithm (Winograd)"
+# A run below this fraction of its roof is limited by something else.
 FAR_BELOW = 0.5
-"""Share of its roof under which no roof is what holds a run."""
 LINK_KINDS = {"all_reduce": "all-reduce", "point_to_point": "point to point"}
 SCOPES = {"inside_node": "inside the node", "between_nodes": "between nodes"}
 CONVENTION = (
-    "Ceilings count 2 operations for each multiply-add. FLOPS of the run are counted here by "
-    "the convention {used}, which does the same for products and counts nothing else; the score "
-    "uses {score}."
+    "Ceilings count 2 operations per multiply-add. FLOPS of the run are counted here by the "
+    "convention {used}, which does the same for products and counts nothing else; the score uses "
+    "{score}."
 )
 
 
@@ -46,9 +47,9 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
         Section("", [Grid([machine_figure(record)])]),
         Section("Ceilings", [ceilings_table(record)]),
         Section("Memory and links", [links_table(record)]),
-        Section("Every measurement", [Paragraph("As it was taken."), kernels_table(record)]),
+        Section("Every measurement", [kernels_table(record)]),
     ]
-    warnings = [] if record.complete else ["Partial: the measurement was ended."]
+    warnings = [] if record.complete else ["Partial: the measurement was interrupted."]
     heading = record.device_name
     if placement is not None:
         heading = f"{placement.run} under the roofline of {record.device_name}"
@@ -89,104 +90,159 @@ def report_section(placement: RunPlacement) -> Section:
 
 
 def machine_figure(record: RooflineRecord) -> Figure:
-    """All ceilings of what was measured."""
+    """Return the chart of all measured ceilings."""
     title = f"Roofline of {record.device_name}"
     count = units_of_node(record)
-    whole = f"Of {_units(record)}."
+    scope = f"{_unit_count(record)}."
     if count > 1:
-        whole = (
-            f"Of a whole node of {count} {record.unit}s: kernels and memory of {_units(record)} "
+        scope = (
+            f"A whole node of {count} {record.unit}s: kernels and memory of {_unit_count(record)} "
             f"× {count}, links of all."
         )
     return Figure(
         title,
-        charts.record_chart(record),
-        f"{whole} Flat: what kernels reach; dashed: theoretical peaks. Slanted: bytes per "
+        record_chart(record),
+        f"{scope} Flat: ceilings of kernels; dashed: theoretical peaks. Slanted: bytes per "
         f"second × COI. {above_peak_note(record)}".rstrip(),
     )
 
 
-def _units(record: RooflineRecord) -> str:
-    """What the kernels ran on."""
+def record_chart(record: RooflineRecord) -> RooflineChart:
+    """Return all ceilings of one whole node, its links and its memory."""
+    return RooflineChart(
+        record_roofs(record, share=units_of_node(record)), record_slopes(record), ()
+    )
+
+
+def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
+    """Return the measured ceilings and the theoretical peaks of the measured precisions."""
+    measured = ceilings(record)
+    roofs = [Roof(ceiling.name, ceiling.flops * share) for ceiling in measured]
+    names = {ceiling.precision for ceiling in measured}
+    peaks: dict[float, list[str]] = {}
+    for peak in record.peaks:
+        if peak.value is not None and peak.quantity in names:
+            peaks.setdefault(peak.value, []).append(peak.quantity.upper())
+    for value, precisions in peaks.items():
+        name = f"peak {', '.join(precisions)}"
+        roofs.append(Roof(name, value * share, theoretical=True))
+    return sorted(roofs, key=lambda roof: -roof.flops)
+
+
+def record_slopes(record: RooflineRecord) -> list[Slope]:
+    """Return the links of one node, and its memory (V2 §6.4.1 has it as the best case)."""
+    memory = memory_bandwidth(record)
+    rates = [
+        ("network", links.node_bandwidth(record, "between_nodes")),
+        ("links inside", links.node_bandwidth(record, "inside_node")),
+        ("memory", None if memory is None else memory * units_of_node(record)),
+    ]
+    return [Slope(name, rate) for name, rate in rates if rate is not None]
+
+
+def placement_chart(placement: RunPlacement, placed: Placed) -> RooflineChart:
+    """Return a point of a run under the ceilings of its accelerators and the links it uses."""
+    record = placement.ceilings
+    own = next(ceiling for ceiling in ceilings(record) if ceiling.name == placed.ceiling)
+    roofs = record_roofs(record, share=placed.ceiling_flops / roof_flops(record, own))
+    slopes, marks = [], []
+    for link in placed.links:
+        name = "network" if link.scope == "between_nodes" else "links inside"
+        if link.bytes_per_second is not None:
+            slopes.append(Slope(name, link.bytes_per_second))
+        over = "" if len(placed.links) == 1 else f", {name}"
+        marks.append(Mark(f"{placed.subject}{over}", link.coi or link.analytical_coi, placed.flops))
+    if not marks:
+        marks = [Mark(f"{placed.subject}, COI ∞", None, placed.flops)]
+    return RooflineChart(roofs, slopes, marks)
+
+
+def _unit_count(record: RooflineRecord) -> str:
+    """Format the number of units the kernels ran on."""
     return f"{record.units} {record.unit}{'s' if record.units > 1 else ''}"
 
 
 def above_peak_note(record: RooflineRecord) -> str:
-    """Why a ceiling can be above the theoretical peak; empty where none is."""
-    names = [one.name for one in above_peak(record)]
+    """Explain ceilings above the theoretical peak; empty where there are none."""
+    names = [ceiling.name for ceiling in above_peak(record)]
     if not names:
         return ""
-    return f"{', '.join(names)}: {FAST}. A run's roof is the theoretical peak there."
+    return f"{', '.join(names)}: {FAST_ALGORITHM}. A run's roof is the theoretical peak there."
 
 
 def placement_figures(placement: RunPlacement) -> list[Figure]:
-    """A figure for each point of the run."""
+    """Return a figure for each point of the run."""
     return [
         Figure(
-            f"The {one.what} under the {one.model} roofline",
-            charts.placement_chart(placement, one),
-            f"{sentence(one)} {above_peak_note(placement.ceilings)}".rstrip(),
-            f"{placement.run}: {one.what} under the {one.model} roofline",
+            f"The {point.subject} under the {point.model} roofline",
+            placement_chart(placement, point),
+            f"{sentence(point)} {above_peak_note(placement.ceilings)}".rstrip(),
+            f"{placement.run}: {point.subject} under the {point.model} roofline",
         )
-        for one in placement.placed
+        for point in placement.placed
     ]
 
 
-def sentence(one: Placed) -> str:
-    """The verdict on one point in words."""
-    share = one.flops / one.attainable_flops
-    where = f"{one.ranks} rank{'s' if one.ranks > 1 else ''}"
-    nodes = f" on {one.nodes} nodes" if one.nodes > 1 else ""
-    what = f"{one.bound} bounds it"
-    if one.bound == "communication":
-        what = f"communication ({one.limit}) bounds it"
-    elif one.bound == "not known":
-        what = "what bounds it is not known, since not all links were measured or counted"
+def sentence(point: Placed) -> str:
+    """Describe attained and attainable FLOPS of a point, and its bound."""
+    share = point.flops / point.attainable_flops
+    ranks = f"{point.ranks} rank{'s' if point.ranks > 1 else ''}"
+    nodes = f" on {point.nodes} nodes" if point.nodes > 1 else ""
+    bound = f"{point.bound} bounds it"
+    if point.bound == "communication":
+        bound = f"communication ({point.limit}) bounds it"
+    elif point.bound == "not known":
+        bound = "its bound is not known, since not all links were measured or counted"
     far = (
-        " But it is far below its roof: neither roof holds it; see `ai500 profile`."
+        " It is far below its roof: neither roof limits it; see `ai500 profile`."
         if share < FAR_BELOW
         else ""
     )
     return (
-        f"The {one.what}, {where}{nodes}, attains {flops(one.flops)}, {share:.1%} of the "
-        f"{flops(one.attainable_flops)} it could: {what}.{far}"
+        f"The {point.subject}, {ranks}{nodes}, attains {flops(point.flops)}, {share:.1%} of the "
+        f"{flops(point.attainable_flops)} it could: {bound}.{far}"
     )
 
 
 def convention(placement: RunPlacement) -> str:
-    """Which operations are compared."""
+    """Name the counting conventions of run, ceilings and score."""
     return CONVENTION.format(used=placement.convention, score=placement.score_convention)
 
 
 def ceilings_table(record: RooflineRecord) -> Table:
-    """Best, typical, theoretical; and what was not measured, with the reason."""
+    """List best, sustained, typical and theoretical FLOPS, and what was not measured and why."""
     measured = measured_table(record)
     missing = [
-        (kernel_name(what), NOT_MEASURED, "", "", why, "", "") for what, why in record.unavailable
+        (kernel_name(job), NOT_MEASURED, "", "", reason, "", "")
+        for job, reason in record.unavailable
     ]
     return Table(
         measured.columns,
         [*measured.rows, *missing],
         measured.numbers,
-        note=f"Of {_units(record)}. Best and median over shapes; a shape's number is the median of "
-        f"its samples. {above_peak_note(record)}".rstrip(),
+        note=f"{_unit_count(record)}. Best and median over shapes; a shape's number is the median "
+        f"of its samples. {above_peak_note(record)}".rstrip(),
     )
 
 
 def measured_table(record: RooflineRecord) -> Table:
-    """Best, sustained, typical, theoretical."""
+    """List best, sustained, typical and theoretical FLOPS."""
     rows = []
-    for one in ceilings(record):
-        peak = peak_of(record, one.precision)
+    for ceiling in ceilings(record):
+        peak = peak_of(record, ceiling.precision)
         rows.append((
-            one.name, flops(one.flops), flops(one.sustained_flops), flops(one.typical_flops),
-            one.shape,
-            "not derivable" if peak is None else flops(peak),
-            "" if peak is None else _of_peak(one.flops / peak),
+            ceiling.name, flops(ceiling.flops), flops(ceiling.sustained_flops),
+            flops(ceiling.typical_flops), ceiling.shape,
+            _peak(peak),
+            "" if peak is None else _of_peak(ceiling.flops / peak),
         ))  # fmt: skip
     columns = ("kernel", "best", "sustained", "typical", "best shape", "theoretical",
                "best / theoretical")  # fmt: skip
     return Table(columns, rows, numbers=(1, 2, 3, 5, 6))
+
+
+def _peak(value: float | None) -> str:
+    return "not derivable" if value is None else flops(value)
 
 
 def _of_peak(share: float) -> str:
@@ -194,26 +250,26 @@ def _of_peak(share: float) -> str:
 
 
 def kernel_name(job: str) -> str:
-    """`gemm:fp8` as a person reads it."""
+    """Format a job such as `gemm:fp8` for people."""
     kernel, _, precision = job.partition(":")
     return f"{kernel.upper()} {precision.upper()}" if kernel in KERNELS else job
 
 
 def links_table(record: RooflineRecord) -> Table:
-    """Memory, and each class of links with its fit."""
+    """List memory, and each class of links with its fit."""
     memory = memory_bandwidth(record)
     rows = [("memory", NOT_MEASURED if memory is None else rate(memory), "", "", "")]
-    on_paper = peak_of(record, "memory")
-    if on_paper is not None:
-        rows.append(("memory, theoretical", rate(on_paper), "", "", ""))
+    theoretical = peak_of(record, "memory")
+    if theoretical is not None:
+        rows.append(("memory, theoretical", rate(theoretical), "", "", ""))
     for scope, where in SCOPES.items():
         for kind, name in LINK_KINDS.items():
-            times = [one for one in record.links if one.scope == scope and one.kind == kind]
+            times = [time for time in record.links if time.scope == scope and time.kind == kind]
             if not times:
                 rows.append((f"{name}, {where}", NOT_MEASURED, "", "", ""))
                 continue
-            fitted = links.fit([(links.sent_bytes(one), one.seconds) for one in times])
-            best = max(links.bus_bandwidth(one) for one in times)
+            fitted = links.fit([(links.sent_bytes(time), time.seconds) for time in times])
+            best = max(links.bus_bandwidth(time) for time in times)
             rows.append((
                 f"{name}, {where}",
                 rate(best),
@@ -221,95 +277,103 @@ def links_table(record: RooflineRecord) -> Table:
                 "no fit" if fitted is None else rate(fitted.bytes_per_second),
                 f"{times[0].ranks}",
             ))  # fmt: skip
-    columns = ("what", "best, of one rank", "latency α", "bandwidth 1/β", "ranks")
+    columns = ("measured", "best, of one rank", "latency α", "bandwidth 1/β", "ranks")
     note = (
-        f"Memory of {_units(record)}, links as one rank sees them; latency and bandwidth by a fit "
-        "of α + bytes / bandwidth."
+        f"Memory of {_unit_count(record)}, links as one rank sees them; latency and bandwidth by "
+        "a fit of α + bytes / bandwidth."
     )
     return Table(columns, rows, (1, 2, 3, 4), note=note)
 
 
 def kernels_table(record: RooflineRecord) -> Table:
-    """Every shape, size and message."""
+    """List every shape, size and message."""
     rows = [
-        (f"{one.kernel.upper()} {one.precision.upper()}", one.shape, flops(one.flops),
-         human_seconds(one.seconds), f"{one.samples}")
-        for one in record.kernels
+        (f"{time.kernel.upper()} {time.precision.upper()}", time.shape, flops(time.flops),
+         human_seconds(time.seconds), f"{time.samples}")
+        for time in record.kernels
     ]  # fmt: skip
     rows += [
-        (f"memory {one.kernel}", human_bytes(one.bytes), rate(one.bytes_per_second),
-         human_seconds(one.seconds), f"{one.samples}")
-        for one in record.memory
+        (f"memory {time.kernel}", human_bytes(time.bytes), rate(time.bytes_per_second),
+         human_seconds(time.seconds), f"{time.samples}")
+        for time in record.memory
     ]  # fmt: skip
     rows += [
-        (f"{LINK_KINDS[one.kind]}, {SCOPES[one.scope]}", human_bytes(one.bytes),
-         rate(links.bus_bandwidth(one)), human_seconds(one.seconds), f"{one.samples}")
-        for one in record.links
+        (f"{LINK_KINDS[time.kind]}, {SCOPES[time.scope]}", human_bytes(time.bytes),
+         rate(links.bus_bandwidth(time)), human_seconds(time.seconds), f"{time.samples}")
+        for time in record.links
     ]  # fmt: skip
-    columns = ("what", "shape or bytes", "speed", "median time", "samples")
+    columns = ("measured", "shape or bytes", "speed", "median time", "samples")
     return Table(columns, rows, numbers=(2, 3, 4))
 
 
 def placement_table(placement: RunPlacement) -> Table:
-    """Each point with its roofs, and COI as measured beside as computed."""
+    """List each point with its roofs, and COI as measured and as computed."""
     points = placement.placed
     rows = [
-        ("ranks, nodes", *(f"{one.ranks}, {one.nodes}" for one in points)),
-        ("attained", *(flops(one.flops) for one in points)),
-        (f"ceiling ({_ceiling_name(points[0])})", *(flops(one.ceiling_flops) for one in points)),
-        ("theoretical peak", *(
-            "not derivable" if one.peak_flops is None else flops(one.peak_flops) for one in points
-        )),
+        ("ranks, nodes", *(f"{point.ranks}, {point.nodes}" for point in points)),
+        ("attained", *(flops(point.flops) for point in points)),
+        (f"ceiling ({_ceiling_name(points[0])})",
+         *(flops(point.ceiling_flops) for point in points)),
+        ("theoretical peak", *(_peak(point.peak_flops) for point in points)),
     ]  # fmt: skip
     for index, link in enumerate(points[0].links):
         name = SCOPES[link.scope]
         rows += [
-            (f"{_bytes_name(placement)}, {name}", *(_sent(one.links[index]) for one in points)),
-            (f"bytes computed, {name}", *(_computed(one.links[index]) for one in points)),
-            (f"COI, {name}", *(_coi(one.links[index].coi) for one in points)),
-            (f"COI computed, {name}", *(_coi(one.links[index].analytical_coi) for one in points)),
-            (f"bandwidth, {name}", *(_rate(one.links[index].bytes_per_second) for one in points)),
+            (f"{_bytes_name(placement)}, {name}", *(_sent(point.links[index]) for point in points)),
+            (f"bytes computed, {name}", *(_computed(point.links[index]) for point in points)),
+            (f"COI, {name}", *(_coi(point.links[index].coi) for point in points)),
+            (
+                f"COI computed, {name}",
+                *(_coi(point.links[index].analytical_coi) for point in points),
+            ),
+            (
+                f"bandwidth, {name}",
+                *(_rate(point.links[index].bytes_per_second) for point in points),
+            ),
         ]
     if not points[0].links:
         none = "infinite: nothing is sent"
-        known = none if placement.bytes == "none" else NOT_MEASURED
+        known = none if placement.traffic_source == "none" else NOT_MEASURED
         rows.append(("COI", *(known for _ in points)))
     rows += [
-        ("attainable", *(flops(one.attainable_flops) for one in points)),
-        ("bound", *(one.limit for one in points)),
-        ("attained / attainable", *(f"{one.flops / one.attainable_flops:.1%}" for one in points)),
+        ("attainable", *(flops(point.attainable_flops) for point in points)),
+        ("bound", *(point.limit for point in points)),
+        (
+            "attained / attainable",
+            *(f"{point.flops / point.attainable_flops:.1%}" for point in points),
+        ),
     ]
-    columns = ("", *(f"{one.what}, {one.model}" for one in points))
+    columns = ("", *(f"{point.subject}, {point.model}" for point in points))
     return Table(columns, rows, numbers=tuple(range(1, len(columns))))
 
 
-def _ceiling_name(one: Placed) -> str:
-    capped = one.peak_flops is not None and one.ceiling_flops >= one.peak_flops
-    return f"{one.ceiling}, at most its peak" if capped else one.ceiling
+def _ceiling_name(point: Placed) -> str:
+    capped = point.peak_flops is not None and point.ceiling_flops >= point.peak_flops
+    return f"{point.ceiling}, at most its peak" if capped else point.ceiling
 
 
 def _bytes_name(placement: RunPlacement) -> str:
-    """Of bytes that the library sends by itself only theory tells."""
-    theory = placement.bytes == "analytical"
+    """Name the bytes of a step: where the library sends them, only theory counts them."""
+    theory = placement.traffic_source == "analytical"
     return "bytes per step by theory (a ring's)" if theory else "bytes per step"
 
 
 ADVICE_NOTE = (
-    "At most: roof after the change over roof before, which is what a run at its roof gains. A run "
-    "below it may gain more where the change removes what holds it back (communication that is not "
-    "hidden behind computation: ai500 profile shows it), but never more than the last column."
+    "At most: roof after the change over roof before: the gain of a run at its roof. A run below "
+    "its roof may gain more where the change removes what limits it (communication that does not "
+    "overlap with computation: see ai500 profile), but never more than the last column."
 )
 
 
 def advice_table(placement: RunPlacement) -> Table:
-    """Every change for every point."""
+    """List every change for every point."""
     rows = [
-        (advice.change, one.what, advice.text.partition(": ")[2], advice.setting,
-         _gain(advice.at_most, ".2f"), _gain(advice.never_more, ".1f"))
-        for one in placement.placed
-        for advice in one.advice
+        (advice.change, point.subject, advice.text.partition(": ")[2], advice.setting,
+         _gain(advice.gain_at_roof, ".2f"), _gain(advice.gain_limit, ".1f"))
+        for point in placement.placed
+        for advice in point.advice
     ]  # fmt: skip
-    columns = ("change", "point", "effect", "how", "at most", "never more")
+    columns = ("change", "point", "effect", "setting", "at most", "never more")
     return Table(columns, rows, (4, 5), note=ADVICE_NOTE)
 
 
@@ -318,7 +382,7 @@ def _gain(value: float | None, digits: str) -> str:
 
 
 def rate(value: float) -> str:
-    """Bytes per second."""
+    """Format bytes per second."""
     return f"{human_bytes(value)}/s"
 
 

@@ -1,8 +1,8 @@
-"""A run under the roofline: what it attains, what it could, what bounds it, what would help.
+"""Place a run under the roofline: attained and attainable FLOPS, the bound, and advice.
 
 Points: a member on its own P_degree accelerators, and the ensemble on all. The single-node model
 holds for what stays inside a node, the distributed one for what spans nodes (V2 §6.2, §6.3).
-Needs no torch for the built-in problem classes.
+Imports no torch for the built-in problem classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
-from ai500.operations.shipped import shipped
+from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
 from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
 from ai500.records.run_folder import RunFolder
@@ -36,6 +36,7 @@ from ai500.roofline.records import (
 from ai500.roofline.traffic import Traffic
 from ai500.workloads.protocol import load_workload
 
+# Training precision → precision of the kernels whose ceiling applies [D10].
 KERNEL_PRECISION = {
     "fp32": "fp32",
     "tf32": "tf32",
@@ -45,7 +46,6 @@ KERNEL_PRECISION = {
     "fp8": "fp8",
     "int8": "int8",
 }
-"""Precision of training → of the kernels whose ceiling is its own [D10]."""
 SCOPES: tuple[Scope, Scope] = ("between_nodes", "inside_node")
 LINK_NAMES: dict[Scope, str] = {
     "between_nodes": "links between nodes",
@@ -54,38 +54,40 @@ LINK_NAMES: dict[Scope, str] = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """What placing needs to know of a run."""
+class RunFacts:
+    """Facts of a run that its placement needs."""
 
     plan: Plan
     score: TrialScore
     system: System
     members: list[TrainRecord]
     traffic: Traffic | None
-    """Counted, per step, the mean of the members; None: not counted."""
+    """Bytes counted per step, mean of the members; None: not counted."""
     analytical: Traffic | None
-    bytes: str
+    traffic_source: str
     convention: str
     operations_per_step: float
     flops_factor: float
-    """From the score's convention to the one used here."""
+    """Factor from the score's convention to the one used here."""
 
 
-def place(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
-    """The run's points under these ceilings, with warnings about what does not fit."""
-    run = read(folder)
+def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
+    """Place the run's points under these ceilings, with warnings."""
+    run = read_run(folder)
     kernel_precision = KERNEL_PRECISION[run.plan.hyperparameters.precision]
-    mine = [one for one in ceilings(record) if one.precision == kernel_precision]
-    if not mine:
+    matching = [each for each in ceilings(record) if each.precision == kernel_precision]
+    if not matching:
         raise InputError(
-            f"the run trained in {run.plan.hyperparameters.precision}, and the roofline has no "
-            f"ceiling in {kernel_precision} (decision D10). Measure one: "
-            f"ai500 roofline --precision {kernel_precision} --out FILE"
+            f"The run trained in {run.plan.hyperparameters.precision}, but the roofline has no "
+            f"ceiling in {kernel_precision} (decision D10).",
+            key="train.precision",
+            value=run.plan.hyperparameters.precision,
+            remedy=f"Measure one: ai500 roofline --precision {kernel_precision} --out FILE",
         )
-    ceiling = own_ceiling(mine)
-    placed = [_placed(run, record, ceiling, what="member")]
+    ceiling = run_ceiling(matching)
+    placed = [_place_point(run, record, ceiling, subject="member")]
     if run.plan.ensemble_size > 1 or run.plan.system_scale > run.plan.parallel_degree:
-        placed.append(_placed(run, record, ceiling, what="ensemble"))
+        placed.append(_place_point(run, record, ceiling, subject="ensemble"))
     return RunPlacement(
         run=folder.path.name,
         workload=run.plan.workload,
@@ -94,65 +96,67 @@ def place(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         convention=run.convention,
         score_convention=run.score.convention,
         score_flops=run.score.flops,
-        bytes=run.bytes,
+        traffic_source=run.traffic_source,
         warnings=tuple(_warnings(run, record)),
         placed=tuple(placed),
         ceilings=record,
     )
 
 
-def own_ceiling(of_precision: Sequence[Ceiling]) -> Ceiling:
-    """CONV's: all workloads are mostly convolutions. Where it can't be measured (FP8 and INT8, in
-    which convolutions run as matrix products) GEMM's."""
-    return next((one for one in of_precision if one.kernel == "conv"), of_precision[0])
+def run_ceiling(of_precision: Sequence[Ceiling]) -> Ceiling:
+    """Return CONV's ceiling: all workloads are mostly convolutions.
+
+    GEMM's where CONV cannot be measured (FP8 and INT8, whose convolutions run as matrix products).
+    """
+    return next((ceiling for ceiling in of_precision if ceiling.kernel == "conv"), of_precision[0])
 
 
-def read(folder: RunFolder) -> Run:
-    """From the run folder; a run without a finished trial has no point."""
+def read_run(folder: RunFolder) -> RunFacts:
+    """Read the facts from the run folder; raises for a run without a finished trial."""
     plan = run_folder.read(Plan, folder.plan)
     score = scoring.score_run(folder)
     shown = score.shown_trial
     trial = folder.trial(shown.trial)
     folders = [trial.member(member) for member in range(plan.ensemble_size)]
-    there = [one for one in folders if one.record.exists()]
-    members = [run_folder.read(TrainRecord, one.record) for one in there]
-    told = [traffic.counted(one, where) for one, where in zip(members, there, strict=True)]
-    known = [one for one, _ in told if one is not None]
-    theirs = members[0].operations
-    matmul = _matmul(plan, theirs)
-    used = matmul or theirs
+    finished = [member_folder for member_folder in folders if member_folder.record.exists()]
+    members = [run_folder.read(TrainRecord, member_folder.record) for member_folder in finished]
+    counts = [traffic.counted(*pair) for pair in zip(members, finished, strict=True)]
+    counted = [count for count, _ in counts if count is not None]
+    scored = members[0].operations
+    matmul = _matmul_operations(plan, scored)
+    placed = matmul or scored
     steps, images = members[0].steps, members[0].images
-    return Run(
+    return RunFacts(
         plan=plan,
         score=shown,
         system=run_folder.read(System, folder.system),
         members=members,
-        traffic=_mean(known) if len(known) == len(told) else None,
+        traffic=_mean(counted) if len(counted) == len(counts) else None,
         analytical=traffic.analytical(plan, parameters=members[0].parameters),
-        bytes=told[0][1],
-        convention=used.convention,
-        operations_per_step=used.training(images=images, steps=steps) / steps,
-        flops_factor=used.training(images=images, steps=steps)
-        / theirs.training(images=images, steps=steps),
+        traffic_source=counts[0][1],
+        convention=placed.convention,
+        operations_per_step=placed.training(images=images, steps=steps) / steps,
+        flops_factor=placed.training(images=images, steps=steps)
+        / scored.training(images=images, steps=steps),
     )
 
 
 def _mean(counts: list[Traffic]) -> Traffic:
     return Traffic(
-        fmean(one.inside_node for one in counts), fmean(one.between_nodes for one in counts)
+        fmean(count.inside_node for count in counts), fmean(count.between_nodes for count in counts)
     )
 
 
-def _matmul(plan: Plan, counted: Operations) -> Operations | None:
-    """The same model by the `matmul` convention, which counts as ceilings do; None: not to be had.
+def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
+    """Return the operations of the model by the `matmul` convention, which counts as ceilings do.
 
-    The shipped count is of this model if it agrees with what the members counted; else the model
-    is traced again, where torch is.
+    The shipped count applies if it agrees with the members' own; else the model is traced again,
+    where torch is installed. None: neither is possible.
     """
-    official = shipped(plan.workload, plan.problem_class, counted.convention)
-    known = shipped(plan.workload, plan.problem_class, "matmul")
-    if official and known and official.forward == counted.forward_per_image:
-        return Operations("matmul", known.forward, known.backward, known.update, known.parameters)
+    official = shipped_operations(plan.workload, plan.problem_class, counted.convention)
+    by_matmul = shipped_operations(plan.workload, plan.problem_class, "matmul")
+    if official and by_matmul and official.forward_per_image == counted.forward_per_image:
+        return by_matmul
     try:
         from ai500.operations import count
 
@@ -167,21 +171,17 @@ def _matmul(plan: Plan, counted: Operations) -> Operations | None:
         return None
     if traced.parameters != counted.parameters:
         return None
-    return Operations(
-        "matmul",
-        traced.forward_per_image,
-        traced.backward_per_image,
-        traced.update,
-        traced.parameters,
-    )
+    return traced.as_record()
 
 
-def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) -> Placed:
+def _place_point(
+    run: RunFacts, record: RooflineRecord, ceiling: Ceiling, *, subject: str
+) -> Placed:
     plan, score = run.plan, run.score
-    alone = what == "member"
-    ranks = plan.parallel_degree if alone else plan.system_scale
-    nodes = len(plan.mapping[0].shares) if alone else _nodes_used(plan)
-    flops = score.members_flops_sum / len(run.members) if alone else score.flops
+    is_member = subject == "member"
+    ranks = plan.parallel_degree if is_member else plan.system_scale
+    nodes = len(plan.mapping[0].shares) if is_member else _nodes_used(plan)
+    flops = score.members_flops_sum / len(run.members) if is_member else score.flops
     share = _units_per_rank(run, record) * ranks / record.units
     roof = roof_flops(record, ceiling) * share
     standing = Standing(roof, _channels(run, record, ranks=ranks, nodes=nodes))
@@ -189,14 +189,14 @@ def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) ->
     bound, limit = _bound(run, record, standing)
     return Placed(
         model="single node" if nodes == 1 else "distributed",
-        what="member" if alone else "ensemble",
+        subject="member" if is_member else "ensemble",
         nodes=nodes,
         ranks=ranks,
         flops=flops * run.flops_factor,
         ceiling=ceiling.name,
         ceiling_flops=standing.ceiling_flops,
         peak_flops=None if peak is None else peak * share,
-        links=_placed_links(run, record, ranks=ranks, nodes=nodes),
+        links=_point_links(run, record, ranks=ranks, nodes=nodes),
         attainable_flops=standing.attainable_flops,
         bound=bound,
         limit=limit,
@@ -214,8 +214,8 @@ def _placed(run: Run, record: RooflineRecord, ceiling: Ceiling, *, what: str) ->
     )
 
 
-def _bound(run: Run, record: RooflineRecord, standing: Standing) -> tuple[str, str]:
-    """Not known where a roof that is not measured may be lower than those that are."""
+def _bound(run: RunFacts, record: RooflineRecord, standing: Standing) -> tuple[str, str]:
+    """Return kind and name of the lowest roof; "not known" if an unmeasured one may be lower."""
     if standing.bound == "communication":
         return standing.bound, standing.limit
     sent = run.traffic or run.analytical
@@ -226,7 +226,7 @@ def _bound(run: Run, record: RooflineRecord, standing: Standing) -> tuple[str, s
 
 
 def _unmeasured(sent: Traffic | None, record: RooflineRecord) -> list[Scope]:
-    """Classes of links that carry traffic, and whose bandwidth nobody measured."""
+    """Return the classes of links that carry traffic but were not measured."""
     return [
         scope
         for scope in SCOPES
@@ -237,18 +237,18 @@ def _unmeasured(sent: Traffic | None, record: RooflineRecord) -> list[Scope]:
 
 
 def _nodes_used(plan: Plan) -> int:
-    return len({share.node for one in plan.mapping for share in one.shares})
+    return len({share.node for member in plan.mapping for share in member.shares})
 
 
-def _units_per_rank(run: Run, record: RooflineRecord) -> float:
-    """An accelerator is one; on a CPU a rank has as many cores as it had threads [D8]."""
+def _units_per_rank(run: RunFacts, record: RooflineRecord) -> float:
+    """Return 1 accelerator, or on a CPU the threads of a rank [D8]."""
     if record.unit == "accelerator":
         return 1.0
     return float(run.members[0].effective.get("threads", record.units))
 
 
 def _bandwidth(record: RooflineRecord, scope: Scope, *, ranks: int, nodes: int) -> float | None:
-    """Of all links of this class that so many ranks on so many nodes use; None: not measured."""
+    """Return the bandwidth of all links of a class that these ranks use; None: not measured."""
     best = links.best_all_reduce(record, scope)
     if best is None:
         return None
@@ -256,65 +256,67 @@ def _bandwidth(record: RooflineRecord, scope: Scope, *, ranks: int, nodes: int) 
     return links.bus_bandwidth(best) * senders
 
 
-def _channels(run: Run, record: RooflineRecord, *, ranks: int, nodes: int) -> tuple[Channel, ...]:
-    """Classes of links over which something is sent, and whose bandwidth is known."""
+def _channels(
+    run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
+) -> tuple[Channel, ...]:
+    """Return the classes of links in use whose bandwidth is known."""
     sent = run.traffic or run.analytical
-    found = []
+    channels = []
     for scope in SCOPES:
         traffic_bytes = getattr(sent, scope) if sent is not None else 0.0
         bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
         if traffic_bytes and bandwidth is not None:
             intensity = coi(run.operations_per_step, traffic_bytes=traffic_bytes)
-            found.append(Channel(LINK_NAMES[scope], bandwidth, intensity))
-    return tuple(found)
+            channels.append(Channel(LINK_NAMES[scope], bandwidth, intensity))
+    return tuple(channels)
 
 
-def _placed_links(
-    run: Run, record: RooflineRecord, *, ranks: int, nodes: int
+def _point_links(
+    run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
 ) -> tuple[PlacedLink, ...]:
-    found = []
+    placed_links = []
     for scope in SCOPES:
         counted = getattr(run.traffic, scope) if run.traffic is not None else None
-        theory = getattr(run.analytical, scope) if run.analytical is not None else None
-        if not counted and not theory:
+        computed = getattr(run.analytical, scope) if run.analytical is not None else None
+        if not counted and not computed:
             continue
-        found.append(
+        placed_links.append(
             PlacedLink(
                 scope=scope,
                 bytes_per_step=counted,
-                analytical_bytes_per_step=theory,
+                analytical_bytes_per_step=computed,
                 coi=run.operations_per_step / counted if counted else None,
-                analytical_coi=run.operations_per_step / theory if theory else None,
+                analytical_coi=run.operations_per_step / computed if computed else None,
                 bytes_per_second=_bandwidth(record, scope, ranks=ranks, nodes=nodes),
             )
         )
-    return tuple(found)
+    return tuple(placed_links)
 
 
 def _wire_precision(plan: Plan) -> str | None:
-    """Of gradients that compression could make smaller; None: there are none."""
+    """Return the precision of gradients that compression could shrink; None: there are none."""
     averages = plan.parallel.data_degree > 1 and not plan.parallel.sharded
     return plan.communication.precision if averages else None
 
 
 def _other_ceilings(
-    run: Run, record: RooflineRecord, ceiling: Ceiling, *, share: float
+    run: RunFacts, record: RooflineRecord, ceiling: Ceiling, *, share: float
 ) -> dict[str, float]:
-    """Training precision → roof, of the same kernel: a product says nothing of convolutions."""
-    known = {
-        one.precision: roof_flops(record, one) * share
-        for one in ceilings(record)
-        if one.kernel == ceiling.kernel and one.precision != ceiling.precision
+    """Return training precision → roof, of the same kernel."""
+    roofs = {
+        other.precision: roof_flops(record, other) * share
+        for other in ceilings(record)
+        if other.kernel == ceiling.kernel and other.precision != ceiling.precision
     }
     return {
-        name: known[kernels]
-        for name, kernels in KERNEL_PRECISION.items()
-        if kernels in known and name != "fp16"
+        name: roofs[kernel_precision]
+        for name, kernel_precision in KERNEL_PRECISION.items()
+        if kernel_precision in roofs and name != "fp16"
     }
 
 
-def _hierarchical(run: Run, standing: Standing) -> Standing | None:
-    """Where that mode would stand; None: it is in use, or the member's nodes can't have it."""
+def _hierarchical(run: RunFacts, standing: Standing) -> Standing | None:
+    """Return the position in hierarchical mode; None: in use, or impossible on these nodes."""
     plan = run.plan
     nodes = traffic.nodes_of_ranks(plan)
     flat = plan.communication.mode == "all_reduce" and not plan.parallel.sharded
@@ -336,60 +338,63 @@ def _hierarchical(run: Run, standing: Standing) -> Standing | None:
     )
 
 
-def _warnings(run: Run, record: RooflineRecord) -> list[str]:
-    found = []
+def _warnings(run: RunFacts, record: RooflineRecord) -> list[str]:
+    warnings = []
+    parallel = run.plan.parallel
     if not record.complete:
-        found.append("the roofline is partial: its measurement was interrupted.")
+        warnings.append("the roofline is partial: its measurement was interrupted.")
     trained_on, measured_on = run.members[0].device_name, record.device_name
     cpu = run.plan.device == "cpu"
     if cpu:
         trained_on, measured_on = run.system.cpu, record.system.cpu
     if trained_on != measured_on or (cpu and record.unit != "core"):
-        found.append(
-            f"the roofline is another machine's: it was measured on {measured_on}, the run "
+        warnings.append(
+            f"the roofline is of another machine: it was measured on {measured_on}, the run "
             f"trained on {trained_on}."
         )
     if run.convention != "matmul":
-        found.append(
-            f"operations are counted by {run.convention}, ceilings 2 for each multiply-add: the "
-            "count by `matmul` was not to be had."
+        warnings.append(
+            f"operations are counted by {run.convention}, ceilings as 2 per multiply-add: no "
+            "count by `matmul` is available."
         )
-    if run.bytes == "not counted":
-        how = "the analytical count stands in" if run.analytical else "COI is not measured"
-        found.append(f"nobody counts what ranks send in this mode ({_mode(run.plan)}): {how}.")
-    parallel = run.plan.parallel
+    if run.traffic_source == "not counted":
+        consequence = "the analytical count is used" if run.analytical else "COI is not measured"
+        mode = "sharded" if parallel.sharded else parallel.mode
+        warnings.append(f"bytes sent are not counted in this mode ({mode}): {consequence}.")
     if run.traffic is not None and parallel.pipeline_degree * parallel.tensor_degree > 1:
-        found.append("activations that tensor and pipeline ranks send are not counted in COI.")
+        warnings.append("activations that tensor and pipeline ranks send are not counted in COI.")
     if parallel.batch_norm == "synchronized" and parallel.data_degree > 1:
-        found.append("what synchronized batch norm sends is not counted in COI.")
-    found += [
-        f"{LINK_NAMES[scope]} carry traffic, but the roofline has not measured them: they are not "
-        "among the roofs."
+        warnings.append("bytes sent by synchronized batch norm are not counted in COI.")
+    warnings += [
+        f"{LINK_NAMES[scope]} carry traffic but were not measured: they are not among the roofs."
         for scope in _unmeasured(run.traffic or run.analytical, record)
     ]
-    return found
-
-
-def _mode(plan: Plan) -> str:
-    return "sharded" if plan.parallel.sharded else plan.parallel.mode
+    return warnings
 
 
 def read_record(path: Path) -> RooflineRecord:
-    """A roofline from disk, or what is wrong with the file."""
+    """Read a roofline from disk."""
     if not path.exists():
-        raise InputError(f"{path}: no such file. Measure a roofline: ai500 roofline --out {path}")
+        raise InputError(
+            f"{path}: no such file.",
+            path=path,
+            remedy=f"Measure a roofline: ai500 roofline --out {path}",
+        )
     try:
         return run_folder.read(RooflineRecord, path)
     except SchemaError as error:
-        raise InputError(f"{path} is no roofline of this version of ai500: {error}") from error
+        raise InputError(
+            f"{path} is not a roofline of this version of ai500: {error}", path=path
+        ) from error
 
 
 def newest_record(folder: Path) -> Path:
-    """The roofline measured last in a folder."""
-    found = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
-    if not found:
+    """Return the newest roofline in a folder."""
+    files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
+    if not files:
         raise EnvironmentLacksError(
-            f"no roofline in {folder}/ to place the run under. Measure one: ai500 roofline, or "
-            "name it with --ceilings FILE."
+            f"{folder}/ has no roofline to place the run under.",
+            path=folder,
+            remedy="Measure one with `ai500 roofline`, or name it with --ceilings FILE.",
         )
-    return found[-1]
+    return files[-1]

@@ -1,7 +1,7 @@
-"""What V2 recorded of its own system, as data with its section, and its verdicts beside ours.
+"""V2's own numbers as data with their section, and its verdicts.
 
-8 nodes × 8 NVIDIA V100, NVLink inside, 10 Gb/s Ethernet between (V2 §6.4, §7). The papers' own
-figures are not all consistent: Table 9 has a mixed peak of 7,680 TFLOPS where §6.4.2 has 8,320.
+8 nodes × 8 NVIDIA V100, NVLink inside, 10 Gb/s Ethernet between (V2 §6.4, §7). The paper's numbers
+are not all consistent: Table 9 has a mixed peak of 7,680 TFLOPS where §6.4.2 has 8,320.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TERA, GIGA = 1e12, 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class PublishedRoofline:
     """One roofline of V2 Fig. 9."""
 
     source: str
@@ -25,7 +25,7 @@ class Recorded:
     """Name → bytes per second; the first is the model's own, the second its best case."""
 
 
-SINGLE_NODE = Recorded(
+SINGLE_NODE = PublishedRoofline(
     source="V2 §6.4.1, Fig. 9a",
     ceilings={
         "peak mixed (theoretical)": 1040 * TERA,
@@ -36,7 +36,7 @@ SINGLE_NODE = Recorded(
     },
     bandwidths={"NVLink": 300 * GIGA, "memory": 1134 * GIGA},
 )
-DISTRIBUTED = Recorded(
+DISTRIBUTED = PublishedRoofline(
     source="V2 §6.4.2, Fig. 9b",
     ceilings={
         "peak mixed (theoretical)": 8320 * TERA,
@@ -48,13 +48,14 @@ DISTRIBUTED = Recorded(
     bandwidths={"Ethernet": 1.2 * GIGA, "NVLink": 300 * GIGA},
 )
 
+# V2 Table 5: operations of a step of one GPU (batch 128, and 1) over the parameters it
+# communicates.
 FLOP_PER_PARAMETER = {"Image Classification": 117.76e3, "EWA": 16.85e3}
-"""V2 Table 5: a step of one GPU (batch 128, and 1) over the parameters it communicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What V2 says of a workload at a scale, and what it measured."""
+    """V2's statement on a workload at a scale, and its measurement."""
 
     source: str
     workload: str
@@ -80,25 +81,25 @@ VERDICTS = (
 
 
 def standing(workload: str, *, gpus: int, precision: str = "FP32") -> Standing:
-    """Ours, of V2's numbers: gradients of 4 bytes go round a ring through all nodes.
+    """Compute the position of V2's workloads: gradients of 4 bytes in a ring through all nodes.
 
-    Each GPU sends 2 (n−1)/n of its gradients, and of a ring through N nodes N GPUs send to
-    another node; the network is N links of 1.2 GB/s, and a ceiling is V2's share of these GPUs.
-    In mixed precision V2 doubles the batch (§7.5.2), and with it the COI.
+    Each GPU sends 2 (n−1)/n of its gradients; in a ring through N nodes, N GPUs send to another
+    node. The network is N links of 1.2 GB/s, and a ceiling is V2's share of these GPUs. In mixed
+    precision V2 doubles the batch (§7.5.2), and with it the COI.
     """
     nodes = gpus // GPUS_PER_NODE
     bytes_per_parameter = 4 * 2 * (gpus - 1) / gpus
-    everywhere = FLOP_PER_PARAMETER[workload] / bytes_per_parameter
-    batch = 2 if precision == "mixed" else 1
+    coi = FLOP_PER_PARAMETER[workload] / bytes_per_parameter
+    batch_factor = 2 if precision == "mixed" else 1
     between = Channel(
         "network",
         bytes_per_second=nodes * DISTRIBUTED.bandwidths["Ethernet"],
-        coi=batch * everywhere * gpus / nodes,
+        coi=batch_factor * coi * gpus / nodes,
     )
     inside = Channel(
         "NVLink",
         bytes_per_second=nodes * DISTRIBUTED.bandwidths["NVLink"],
-        coi=batch * everywhere * gpus / (gpus - nodes),
+        coi=batch_factor * coi * gpus / (gpus - nodes),
     )
     ceiling = DISTRIBUTED.ceilings[f"CONV {precision}"] * nodes / NODES
     return Standing(ceiling, (between, inside))

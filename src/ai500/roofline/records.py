@@ -1,4 +1,4 @@
-"""What a roofline is on disk: raw times of kernels and links, and a run placed under them.
+"""Records of a roofline: raw times of kernels and links, and a run placed under them.
 
 Ceilings and fits are computed from the times, never stored beside them.
 """
@@ -27,21 +27,21 @@ class KernelTime:
     precision: str
     shape: str
     operations: int
-    """2 for each multiply-add."""
+    """2 per multiply-add."""
     seconds: float
-    """Of one call while the device is kept busy with such calls."""
+    """Duration of one call in sustained work."""
     samples: int
     burst_seconds: float | None = None
-    """Of one of the first few calls after a rest: what power and heat did not slow yet."""
+    """Duration of one of the first calls after a rest, before power and heat slow the device."""
 
     @property
     def flops(self) -> float:
-        """Operations per second, sustained."""
+        """Return operations per second, sustained."""
         return self.operations / self.seconds
 
     @property
     def best_flops(self) -> float:
-        """Operations per second of a short burst, where one was timed and is faster."""
+        """Return operations per second of a short burst, where one was timed and is faster."""
         return self.operations / min(self.seconds, self.burst_seconds or self.seconds)
 
 
@@ -56,7 +56,7 @@ class MemoryTime:
 
     @property
     def bytes_per_second(self) -> float:
-        """Read and written."""
+        """Return the bytes read and written per second."""
         return self.bytes / self.seconds
 
 
@@ -67,9 +67,9 @@ class LinkTime:
     kind: LinkKind
     scope: Scope
     ranks: int
-    """That take part in one all-reduce; 2 from point to point."""
+    """Ranks of one all-reduce; 2 for point to point."""
     groups: int
-    """All-reduces of this kind that ran side by side on each node."""
+    """Concurrent all-reduces of this kind on each node."""
     bytes: int
     seconds: float
     samples: int
@@ -77,24 +77,24 @@ class LinkTime:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A theoretical peak, or why it can't be derived."""
+    """A theoretical peak, or the reason why it cannot be derived."""
 
-    what: str
+    quantity: str
     """A precision, or `memory`."""
     value: float | None
     """FLOPS, or bytes per second, of all units together."""
-    how: str
+    derivation: str
 
 
 @dataclass(frozen=True, slots=True)
 class RooflineRecord:
-    """What one node, and the links between several, can do."""
+    """Measured performance of one node, and of the links between several."""
 
     format: int
     version: str
     measured_at: str
     complete: bool
-    """False: the measurement was interrupted; what is here was measured."""
+    """False: the measurement was interrupted."""
     system: System
     device: str
     device_name: str
@@ -102,127 +102,129 @@ class RooflineRecord:
     units: int
     """Accelerators, or CPU cores, that the kernels ran on together."""
     seconds: float
-    """Time that the kernels were given."""
+    """Time budget of the measurement."""
     kernels: tuple[KernelTime, ...] = ()
     memory: tuple[MemoryTime, ...] = ()
     links: tuple[LinkTime, ...] = ()
     peaks: tuple[Peak, ...] = ()
     unavailable: tuple[tuple[str, str], ...] = ()
-    """What was not measured → why."""
+    """Job → reason why it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """A kernel's best and typical FLOPS over its shapes."""
+    """Best and typical FLOPS of a kernel over its shapes."""
 
     kernel: str
     precision: str
     flops: float
-    """In a short burst."""
+    """FLOPS in a short burst."""
     sustained_flops: float
-    """Of the same shape."""
+    """Sustained FLOPS of the same shape."""
     typical_flops: float
-    """The median over shapes, sustained."""
+    """Median over shapes, sustained."""
     shape: str
-    """Of the best."""
+    """Shape with the best FLOPS."""
 
     @property
     def name(self) -> str:
-        """As a figure labels it."""
+        """Return the label in figures."""
         return f"{self.kernel.upper()} {self.precision.upper()}"
 
 
 def ceilings(record: RooflineRecord) -> list[Ceiling]:
-    """Best and median over shapes, of each kernel and precision that was measured."""
-    found = []
+    """Return best and median over shapes of each measured kernel and precision."""
+    results = []
     for kernel in KERNELS:
         for precision in KERNEL_PRECISIONS:
-            mine = [
-                one for one in record.kernels if one.kernel == kernel and one.precision == precision
+            times = [
+                time
+                for time in record.kernels
+                if time.kernel == kernel and time.precision == precision
             ]
-            if mine:
-                best = max(mine, key=lambda one: one.best_flops)
-                typical = median(one.flops for one in mine)
-                found.append(
+            if times:
+                best = max(times, key=lambda time: time.best_flops)
+                typical = median(time.flops for time in times)
+                results.append(
                     Ceiling(kernel, precision, best.best_flops, best.flops, typical, best.shape)
                 )
-    return found
+    return results
 
 
 def roof_flops(record: RooflineRecord, ceiling: Ceiling) -> float:
-    """At most its precision's theoretical peak.
+    """Return the ceiling, capped at its precision's theoretical peak.
 
-    A kernel above it does fewer multiplications than are counted (Winograd), which says nothing of
-    what other shapes can have.
+    A kernel above the peak does fewer multiplications than are counted (Winograd), which other
+    shapes need not reach.
     """
     peak = peak_of(record, ceiling.precision)
     return ceiling.flops if peak is None else min(ceiling.flops, peak)
 
 
 def above_peak(record: RooflineRecord) -> list[Ceiling]:
-    """Ceilings of a fast algorithm."""
-    return [one for one in ceilings(record) if one.flops > roof_flops(record, one)]
+    """Return the ceilings above their theoretical peak: fast algorithms."""
+    return [ceiling for ceiling in ceilings(record) if ceiling.flops > roof_flops(record, ceiling)]
 
 
 def units_of_node(record: RooflineRecord) -> int:
-    """How often a node has what the kernels ran on: its accelerators, or all of its cores at once.
+    """Return how many times a node has the units the kernels ran on; 1 for all cores of a CPU.
 
-    As many as the system tells of, or as took part when links were measured.
+    Taken from the system's description, or from the ranks that measured links.
     """
     if record.unit == "core":
         return 1
-    told = len(record.system.accelerators) or 1
-    inside = [one.ranks for one in record.links if one.scope == "inside_node"]
-    between = [one.groups for one in record.links if one.scope == "between_nodes"]
-    return max([told, *inside, *between]) // record.units
+    described = len(record.system.accelerators) or 1
+    inside = [link.ranks for link in record.links if link.scope == "inside_node"]
+    between = [link.groups for link in record.links if link.scope == "between_nodes"]
+    return max([described, *inside, *between]) // record.units
 
 
 def memory_bandwidth(record: RooflineRecord) -> float | None:
-    """The best over kernels and sizes; None: not measured."""
-    return max((one.bytes_per_second for one in record.memory), default=None)
+    """Return the best over kernels and sizes; None: not measured."""
+    return max((time.bytes_per_second for time in record.memory), default=None)
 
 
-def peak_of(record: RooflineRecord, what: str) -> float | None:
-    """The theoretical peak of a precision [D10] or of `memory`; None: not derivable."""
-    found = (one.value for one in record.peaks if one.what == what)
-    return next(found, None)
+def peak_of(record: RooflineRecord, quantity: str) -> float | None:
+    """Return the theoretical peak of a precision [D10] or of `memory`; None: not derivable."""
+    values = (peak.value for peak in record.peaks if peak.quantity == quantity)
+    return next(values, None)
 
 
 def links_of(times: Iterable[LinkTime], *, kind: LinkKind, scope: Scope) -> list[LinkTime]:
-    """The times of one kind over one class of links."""
-    return [one for one in times if one.kind == kind and one.scope == scope]
+    """Return the times of one kind over one class of links."""
+    return [time for time in times if time.kind == kind and time.scope == scope]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A change that the run could have, and what the model allows it at most."""
+    """A change to the run, and the largest gain that the model allows."""
 
     change: str
     setting: str
-    """What to set in ai500.toml."""
+    """Setting in ai500.toml."""
     coi_factor: float
     ceiling_factor: float
     bound_after: str
-    at_most: float | None
-    """Roof after over roof before: what a run at its roof gains; None: roofs are missing."""
-    never_more: float | None
-    """Roof after over what the run attains now; None: roofs are missing."""
+    gain_at_roof: float | None
+    """Roof after over roof before: gain of a run at its roof; None: roofs are missing."""
+    gain_limit: float | None
+    """Roof after over the attained FLOPS; None: roofs are missing."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedLink:
-    """What a run sends over one class of links, per optimizer step of one member."""
+    """Bytes that a run sends over one class of links, per optimizer step of one member."""
 
     scope: Scope
     bytes_per_step: float | None
-    """As the collectives counted it, all ranks together; None: nobody counts it in this mode."""
+    """Bytes counted by the collectives of all ranks; None: not counted in this mode."""
     analytical_bytes_per_step: float | None
     coi: float | None
     """FLOP per byte; None: not counted."""
     analytical_coi: float | None
     bytes_per_second: float | None
-    """Of all links that this point uses; None: not measured."""
+    """Bandwidth of all links that this point uses; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +232,16 @@ class Placed:
     """A point under the roofline."""
 
     model: Literal["single node", "distributed"]
-    what: Literal["member", "ensemble"]
+    subject: Literal["member", "ensemble"]
     nodes: int
     ranks: int
     flops: float
-    """Attained, in the convention that `RunPlacement` names."""
+    """Attained FLOPS, in the convention that `RunPlacement` names."""
     ceiling: str
     ceiling_flops: float
     peak_flops: float | None
     links: tuple[PlacedLink, ...]
-    """Classes over which something is sent; none with P_degree 1: COI is infinite."""
+    """Classes of links in use; none with P_degree 1, where COI is infinite."""
     attainable_flops: float
     bound: str
     limit: str
@@ -253,13 +255,13 @@ class RunPlacement:
     run: str
     workload: str
     precision: str
-    """Of training."""
+    """Precision of training."""
     kernel_precision: str
     convention: str
-    """By which the attained FLOPS are counted here; ceilings count 2 for each multiply-add."""
+    """Counting convention of the attained FLOPS; ceilings count 2 per multiply-add."""
     score_convention: str
     score_flops: float
-    bytes: str
+    traffic_source: str
     """counted, analytical (a ring's, where the library decides), not counted, or none."""
     warnings: tuple[str, ...]
     placed: tuple[Placed, ...]

@@ -1,4 +1,4 @@
-"""Bytes that averaging gradients takes: as the run's collectives counted them, and in theory."""
+"""Bytes sent to average gradients: as counted by the run's collectives, and in theory."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Traffic:
 
 
 def counted(record: TrainRecord, folder: MemberFolder) -> tuple[Traffic | None, str]:
-    """What the member's collectives counted, per step, and how; None: nobody counted.
+    """Return the bytes per step counted by the member's collectives, and their source.
 
-    A member that was resumed counts from its last start, so that only steps since then divide it.
+    None: not counted. A resumed member counts from its last start, so only steps since then divide.
     """
-    told: Any = record.effective.get("parallel", {}).get("communication")
+    communication: Any = record.effective.get("parallel", {}).get("communication")
     if record.world_size == 1:
         return Traffic(0.0, 0.0), "none"
-    if not isinstance(told, dict) or "traffic" not in told:
+    if not isinstance(communication, dict) or "traffic" not in communication:
         return None, "not counted"
-    steps = record.steps - _steps_before(record, folder)
+    steps = record.steps - _steps_before_resume(record, folder)
     if steps <= 0:
         return None, "not counted"
-    traffic = told["traffic"]
+    traffic = communication["traffic"]
     return (
         Traffic(traffic["inside_node"] / steps, traffic["between_nodes"] / steps),
-        str(told["bytes"]),
+        str(communication["bytes"]),
     )
 
 
-def _steps_before(record: TrainRecord, folder: MemberFolder) -> int:
+def _steps_before_resume(record: TrainRecord, folder: MemberFolder) -> int:
     resumed = [event for event in events.read(folder.events) if event["event"] == "resumed"]
     if not resumed:
         return 0
@@ -51,7 +51,7 @@ def _steps_before(record: TrainRecord, folder: MemberFolder) -> int:
 
 
 def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
-    """Gradient bytes × the algorithm's factor; None: activations travel, too, or instead.
+    """Return gradient bytes × the algorithm's factor; None: activations are sent too, or instead.
 
     Each of n ranks sends 2 (n−1)/n of its buffer along a line (docs/communication.md). FSDP2
     gathers weights twice for each part of an accumulated batch and scatters gradients once.
@@ -70,13 +70,13 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
 
 
 def nodes_of_ranks(plan: Plan) -> list[int]:
-    """The node of each rank of a member, numbered node by node."""
+    """Return the node of each rank of a member, numbered node by node."""
     shares = plan.mapping[0].shares
     return [node for node, share in enumerate(shares) for _ in share.slots]
 
 
 def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:
-    """All ranks together, in a communication mode: along all rows, then along all columns."""
+    """Return the traffic of all ranks in a communication mode: along all rows, then all columns."""
     grid: Grid = topology.GRIDS[mode](nodes)
     inside = between = 0.0
     rows = [list(range(first, first + grid.row)) for first in range(0, len(nodes), grid.row)]
@@ -90,8 +90,11 @@ def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffi
 
 
 def along_line(nodes: Sequence[int], size: float, *, passes: int = 2) -> Traffic:
-    """Each rank sends (n−1)/n of a buffer in each pass, to its neighbour or one like it."""
+    """Return the traffic of a ring: each rank sends (n−1)/n of a buffer in each pass."""
     count = len(nodes)
-    each = passes * (count - 1) / count * size
-    beside = sum(nodes[i] == nodes[(i + 1) % count] for i in range(count))
-    return Traffic(inside_node=each * beside, between_nodes=each * (count - beside))
+    sent_per_rank = passes * (count - 1) / count * size
+    inside_links = sum(nodes[i] == nodes[(i + 1) % count] for i in range(count))
+    return Traffic(
+        inside_node=sent_per_rank * inside_links,
+        between_nodes=sent_per_rank * (count - inside_links),
+    )

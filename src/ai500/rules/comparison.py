@@ -15,7 +15,7 @@ class Difference:
     """Fact in which two runs differ."""
 
     layer: int
-    what: str
+    aspect: str
     """Name of the fact."""
     first: str | None
     """Value of the first run; None: not recorded."""
@@ -61,7 +61,7 @@ def compare(
         if value != other_value
     ]
     for layer in sorted(LAYERS, reverse=True):
-        names = [each.what for each in differences if each.layer == layer and not each.allowed]
+        names = [each.aspect for each in differences if each.layer == layer and not each.allowed]
         if names:
             reasons.append(f"layer {layer} differs where it is fixed: {', '.join(names)}")
     for position, judgement in zip(("first", "second"), judgements, strict=True):
@@ -81,7 +81,7 @@ def _differences(first: Evidence, second: Evidence, *, level: Level) -> Iterator
         aspects = [ASPECTS[fact.aspect] for fact in pair if fact is not None]
         yield Difference(
             layer=layer,
-            what=name,
+            aspect=name,
             first=values[0],
             second=values[1],
             allowed=all(aspect.at(level) == "free" for aspect in aspects),

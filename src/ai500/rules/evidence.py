@@ -13,6 +13,7 @@ from typing import Any
 
 from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
+from ai500.metrics.equations import Direction
 from ai500.operations.shipped import ModelIdentity, shipped_model
 from ai500.records import (
     BootstrapRecord,
@@ -82,7 +83,7 @@ class Evidence:
     system: System | None = None
     model: ModelIdentity | None = None
     """Identity of the class's own model; None: it does not ship with the package."""
-    lower_is_better: bool = False
+    quality_direction: Direction = "higher"
     quality_range: tuple[float, float] | None = None
     """Least and largest possible quality; None: the workload does not say."""
 
@@ -133,7 +134,7 @@ def evidence_of(
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
-        lower_is_better=workload.quality_direction == "lower",
+        quality_direction=workload.quality_direction,
         quality_range=getattr(workload, "quality_range", None),
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 from ai500.core.clocks import host_of
 from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
-from ai500.operations.shipped import shipped
+from ai500.metrics.quality import is_better
+from ai500.operations.shipped import shipped_operations
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
@@ -34,7 +35,7 @@ START_SKEW_SHARE, IDLE_SHARE = 0.02, 0.1
 def enough_trials(evidence: Evidence) -> Iterator[Observation]:
     """Run at least the minimum number of trials of the class."""
     complete = sum(trial.complete for trial in evidence.score.trials)
-    least = evidence.reference.least_runs
+    least = evidence.reference.required_runs
     if complete < least:
         yield Observation(
             f"{complete} of at least {least} trials: shown, but not a valid result",
@@ -168,7 +169,7 @@ def official_convention(evidence: Evidence) -> Iterator[Observation]:
 def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     """Score the operations of the graph that was trained."""
     plan = evidence.plan
-    shipped_count = shipped(plan.workload, plan.problem_class, OFFICIAL_CONVENTION)
+    shipped_count = shipped_operations(plan.workload, plan.problem_class, OFFICIAL_CONVENTION)
     names = ("forward_per_image", "backward_per_image", "update_per_step")
     scored = {
         (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
@@ -187,7 +188,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
             graph = effective(member, "model", "graph_sha256")
             same_graph = evidence.model is not None and graph == evidence.model.graph_sha256
             if shipped_count and same_graph and member.operations.convention == OFFICIAL_CONVENTION:
-                expected = (shipped_count.forward, shipped_count.backward, shipped_count.update)
+                expected = tuple(getattr(shipped_count, name) for name in names)
                 if not all(
                     math.isclose(count, graph_count, rel_tol=OPERATIONS_TOLERANCE)
                     for count, graph_count in zip(counts, expected, strict=True)
@@ -324,7 +325,7 @@ def target_reached(evidence: Evidence) -> Iterator[Observation]:
     target = evidence.score.target_quality
     for trial in evidence.score.trials:
         quality = trial.ensemble_quality
-        if quality > target if evidence.lower_is_better else quality < target:
+        if is_better(target, quality, direction=evidence.quality_direction):
             yield Observation(
                 f"trial {trial.trial}: the ensemble's {trial.quality_name} of {quality:.4f} "
                 f"misses the target of {target:g}; its FLOPS are multiplied by "

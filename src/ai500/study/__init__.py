@@ -1,10 +1,10 @@
-"""Studies: the papers' experiments, repeated on one's own machine (V3 §4, V2 §2, §5).
+"""Studies: the papers' experiments, repeated on the user's machine (V3 §4, V2 §2, §5).
 
 A study is a named set of points. A point is a few settings over the configuration, and one
-ordinary run. What is finished is never repeated; a report, a CSV and a record come out.
+ordinary run. Finished runs are never repeated; the output is a report, a CSV and a record.
 
-    Config → StudyPlan → run folders, one a point → StudyResult → report.html, points.csv
-             planning    conduct                    collect       page
+    Config → StudyPlan → run folders, one per point → StudyResult → report.html, points.csv
+             planning    run_study                    collect       page, table
 
-One file a study: its points, its figures, its words. None of this needs torch.
+Each study is one file with its points, figures and sentences. None of this imports torch.
 """

@@ -1,31 +1,33 @@
-"""A run folder → what a study says of its point."""
+"""Collect the result of a point from its run folder."""
 
 from __future__ import annotations
 
+from ai500.bagging.program import ENSEMBLE
 from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.history import member_histories, window_start
 from ai500.study.folder import StudyFolder, read_conditions
-from ai500.study.records import MemberTime, Missing, PlannedPoint, PointResult
-from ai500.study.timing_validity import speed_doubts
+from ai500.study.records import MemberTime, MissingPoint, PlannedPoint, PointResult
+from ai500.study.timing_validity import timing_issues
 
 
-def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
-    """The point's result from its run's folder, or why there is none."""
+def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPoint:
+    """Return the point's result from its run folder, or the reason why there is none."""
     if point.run is None:
-        return Missing(point.name, point.label, point.impossible or "not possible here", False)
+        return MissingPoint(point.name, point.label, point.impossible or "not possible here", False)
     path = folder.run_path(point.run)
     run = RunFolder(path)
     if not run.state.exists():
-        return Missing(point.name, point.label, "not run yet", False)
+        return MissingPoint(point.name, point.label, "not run yet", False)
     plan = run_folder.read(Plan, run.plan)
     if scoring.state_of(run, plan) != "finished":
-        return Missing(point.name, point.label, f"not finished: {path}", run.score.exists())
+        return MissingPoint(point.name, point.label, f"not finished: {path}", run.score.exists())
     score, hyper = run_folder.read(Score, run.score), plan.hyperparameters
-    told, conditions = list(events.read(run.events)), read_conditions(path)
+    run_events, conditions = list(events.read(run.events)), read_conditions(path)
     images = plan.steps_per_epoch * plan.global_batch_size * hyper.epochs * plan.ensemble_size
     return PointResult(
         name=point.name,
@@ -44,36 +46,39 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | Missing:
         schedule=hyper.schedule,
         decay_epochs=hyper.decay_epochs,
         decay_power=hyper.decay_power,
-        images_per_second=None if plan.search is not None else images / score.seconds,
+        images_per_second=images / score.seconds if program_of(plan) is ENSEMBLE else None,
         wall_seconds=wall_seconds(run),
         seed=plan.seed,
-        members=_members(told, plan, score),
-        doubts=speed_doubts(
+        members=_members(run_events, plan, score),
+        timing_issues=timing_issues(
             plan,
             run_folder.read(System, run.system),
-            events=told,
+            events=run_events,
             conditions=conditions,
         ),
         busy_share=conditions.busy_share if conditions else None,
     )
 
 
-def _members(told: list[events.Event], plan: Plan, score: Score) -> tuple[MemberTime, ...]:
+def _members(run_events: list[events.Event], plan: Plan, score: Score) -> tuple[MemberTime, ...]:
     shown = score.shown_trial
-    mine = on_one_clock(told, shown.clock)
-    histories = member_histories(mine, trial=shown.trial, clock=shown.clock)
-    zero = window_start(histories)
+    one_clock_events = on_one_clock(run_events, shown.clock)
+    histories = member_histories(one_clock_events, trial=shown.trial, clock=shown.clock)
+    window = window_start(histories)
     return tuple(
         MemberTime(
-            one.member, one.wave, found.attempts[0].start - zero, found.attempts[-1].end - zero
+            member.member,
+            member.wave,
+            history.attempts[0].start - window,
+            history.attempts[-1].end - window,
         )
-        for one in plan.mapping
-        if (found := histories.get(one.member)) is not None and found.attempts
+        for member in plan.mapping
+        if (history := histories.get(member.member)) is not None and history.attempts
     )
 
 
 def wall_seconds(run: RunFolder) -> float | None:
-    """How long a controller worked in the folder, all its starts together; None: none is told."""
+    """Sum the time that controllers worked on the run; None: no start is recorded."""
     total, start, last = 0.0, None, 0.0
     for event in events.read(run.events):
         wall = event.get("wall")

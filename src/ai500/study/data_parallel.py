@@ -1,4 +1,4 @@
-"""V3 Fig. 9: how an ensemble scales, against one model over all accelerators."""
+"""V3 Fig. 9: scaling of an ensemble against one model over all accelerators."""
 
 from __future__ import annotations
 
@@ -6,40 +6,50 @@ from collections.abc import Sequence
 
 from ai500.core.errors import InputError
 from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
-from ai500.report.section import Figure, Table
-from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
+from ai500.report.section import Figure, Paragraph, Section, Table
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    View,
+    by_name,
+    hollow_note,
+)
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
 
+# Multiple of the first point's accelerators; the ensemble; the single model.
 Pair = tuple[int, PointResult | None, PointResult | None]
-"""Times the first point's accelerators; the ensemble, the one model."""
 
 
-def points(ground: Ground, choices: Choices) -> list[Point]:
-    """1, 2, 4, … times P_degree accelerators: as so many members, and as one model."""
-    degree = ground.degree
-    most = min(choices.max_members or ground.accelerators, ground.accelerators // degree)
-    sizes = _sizes(most, degree=degree, per_node=ground.per_node)
+def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
+    """Return 1, 2, 4, … times P_degree accelerators, as members and as one model."""
+    degree = context.degree
+    most = min(options.max_members or context.accelerators, context.accelerators // degree)
+    sizes = _sizes(most, degree=degree, per_node=context.per_node)
     if len(sizes) < 2:
         raise InputError(
             f"study data-parallel needs at least {2 * degree} accelerators with parallel.degree = "
-            f"{degree}, in a number that divides or fills nodes of {ground.per_node}; it may use "
-            f"{most * degree}. Set a smaller parallel.degree or a larger --max-members, or change "
-            "[system]."
+            f"{degree}, in a number that divides or fills nodes of {context.per_node}; it may use "
+            f"{most * degree}.",
+            key="parallel.degree",
+            value=degree,
+            remedy="Set a smaller parallel.degree or a larger --max-members, or change [system].",
         )
-    found = []
+    points = []
     for size in sizes:
         scale = {"system.scale": size * degree}
         ensemble = {"ensemble.size": size, "parallel.degree": degree, **scale}
-        found.append(Point(f"ensemble-{size}", _label(size, degree), ensemble))
+        points.append(Point(f"ensemble-{size}", _label(size, degree), ensemble))
         if size > 1:
             single = {"ensemble.size": 1, "parallel.degree": size * degree, **scale}
-            found.append(Point(f"single-{size}", _label(1, size * degree), single))
-    return found
+            points.append(Point(f"single-{size}", _label(1, size * degree), single))
+    return points
 
 
 def _sizes(most: int, *, degree: int, per_node: int) -> list[int]:
-    """1, then each time at least twice as many of which one model fits the nodes; the largest."""
+    """Return sizes that at least double and whose single model fits the nodes, and the largest."""
     fitting = [
         size
         for size in range(1, most + 1)
@@ -57,21 +67,21 @@ def _label(members: int, degree: int) -> str:
 
 
 def view(result: StudyResult) -> View:
-    """Efficiency of both ways, the papers' data parallelism beside them."""
-    found = pairs(result)
-    if not found or found[0][0] != 1:
-        return View(["The first point has no result yet: nothing to compare with."], [])
-    first = found[0][1]
+    """Show the efficiency of both, beside the papers' data parallelism."""
+    pairs = make_pairs(result)
+    if not pairs or pairs[0][0] != 1:
+        return View(["The first point, the baseline, has no result yet."], [])
+    first = pairs[0][1]
     assert first is not None
     return View(
-        sentences(found, first),
-        [efficiency_figure(found, first, workload=result.workload), quality_figure(found, first)],
-        [("Efficiency", "FLOPS / (n × FLOPS of the first point).", table(found, first))],
+        sentences(pairs, first),
+        [efficiency_figure(pairs, first, workload=result.workload), quality_figure(pairs, first)],
+        [Section("Efficiency", [Paragraph(EFFICIENCY_NOTE), table(pairs, first)])],
     )
 
 
-def pairs(result: StudyResult) -> list[Pair]:
-    """By size; the first point is both an ensemble of one and one model."""
+def make_pairs(result: StudyResult) -> list[Pair]:
+    """Pair the points by size; the first point is both an ensemble of one and a single model."""
     points = by_name(result)
     sizes = sorted({int(name.rpartition("-")[2]) for name in points})
     return [
@@ -80,52 +90,56 @@ def pairs(result: StudyResult) -> list[Pair]:
     ]
 
 
-def efficiency(one: PointResult, first: PointResult, *, size: int) -> float:
-    """Of FLOPS."""
-    return one.score.flops / (size * first.score.flops)
+def efficiency(point: PointResult, first: PointResult, *, size: int) -> float:
+    """Return FLOPS over linear FLOPS."""
+    return point.score.flops / (size * first.score.flops)
 
 
+EFFICIENCY_NOTE = "FLOPS / (n × FLOPS of the first point)."
 COMPARED: tuple[tuple[str, Style], ...] = (("ensemble", "ensemble"), ("one model", "mean"))
 
 
-def sentences(found: Sequence[Pair], first: PointResult) -> list[str]:
-    """The two ways at the largest size."""
-    size, ensemble, single = found[-1]
+def sentences(pairs: Sequence[Pair], first: PointResult) -> list[str]:
+    """Compare the two at the largest size."""
+    size, ensemble, single = pairs[-1]
     degree = first.score.parallel_degree
-    said = [
-        f"Up to {size * degree} accelerators, used in two ways: an ensemble of models that know "
-        "nothing of each other (V3), and one model whose replicas average their gradients after "
-        "every step (data parallelism)."
+    lines = [
+        f"Up to {size * degree} accelerators, used in two ways: an ensemble of independent models "
+        "(V3), and one model whose replicas average their gradients in every step (data "
+        "parallelism)."
     ]
     if ensemble is None or single is None:
-        return said
-    ours, theirs = (efficiency(one, first, size=size) for one in (ensemble, single))
-    if ensemble.trusted and single.trusted and first.trusted:
-        said.append(
-            f"At {size} times the first point's accelerators the ensemble has {ours:.1%} of linear "
-            f"FLOPS, the single model {theirs:.1%}."
+        return lines
+    ensemble_efficiency, single_efficiency = (
+        efficiency(point, first, size=size) for point in (ensemble, single)
+    )
+    if ensemble.timing_valid and single.timing_valid and first.timing_valid:
+        lines.append(
+            f"At {size} times the first point's accelerators the ensemble has "
+            f"{ensemble_efficiency:.1%} of linear "
+            f"FLOPS, the single model {single_efficiency:.1%}."
         )
     name = first.score.quality_name
-    said.append(
+    lines.append(
         f"Their {name}: {ensemble.score.ensemble_quality:.4f} of the ensemble, "
         f"{single.score.ensemble_quality:.4f} of the single model."
     )
     if single.global_batch_size == first.global_batch_size:
-        said.append(
-            f"The class fixes the batch of a step ({first.global_batch_size} images), so each "
-            "replica of the single model has the smaller a share of it the more there are."
+        lines.append(
+            f"The class fixes the batch of a step ({first.global_batch_size} images), so the share "
+            "of each replica of the single model shrinks with their number."
         )
-    return said
+    return lines
 
 
-def efficiency_figure(found: Sequence[Pair], first: PointResult, *, workload: str) -> Figure:
-    """V3 Fig. 9."""
+def efficiency_figure(pairs: Sequence[Pair], first: PointResult, *, workload: str) -> Figure:
+    """Plot V3 Fig. 9."""
     title = "Scaling efficiency, ensemble against one model"
     paper = V2_EFFICIENCY.get(workload, {})
     published = [Value(1, 1.0), *(Value(n, share) for n, share in paper.items())]
     series = [
-        Series("ensemble", _values(found, first, at=1), "ensemble"),
-        Series("one model", _values(found, first, at=2), "mean"),
+        Series("ensemble", _values(pairs, first, at=1), "ensemble"),
+        Series("one model", _values(pairs, first, at=2), "mean"),
     ]
     if paper:
         series.append(Series("V2, one model", published, "theoretical", published=True))
@@ -135,33 +149,32 @@ def efficiency_figure(found: Sequence[Pair], first: PointResult, *, workload: st
         y_title="FLOPS / linear",
         levels=[Level("linear", 1.0, "target")],
     )
-    said = "Thin, dashed: V2 §7.4, data parallelism over nodes of 8 V100, 10 GbE. " if paper else ""
-    trusted = all(one.trusted for pair in found for one in pair[1:] if one is not None)
-    hollow = "" if trusted else "Hollow: the speed is not meaningful."
-    return Figure(title, chart, (said + hollow).strip())
+    note = "Thin, dashed: V2 §7.4, data parallelism over nodes of 8 V100, 10 GbE. " if paper else ""
+    hollow = hollow_note(point for pair in pairs for point in pair[1:] if point is not None)
+    return Figure(title, chart, (note + hollow).strip())
 
 
-def _values(found: Sequence[Pair], first: PointResult, *, at: int) -> list[Value]:
-    chosen = [(pair[0], pair[1] if at == 1 else pair[2]) for pair in found]
+def _values(pairs: Sequence[Pair], first: PointResult, *, at: int) -> list[Value]:
+    sized = [(pair[0], pair[1] if at == 1 else pair[2]) for pair in pairs]
     return [
-        Value(size, efficiency(one, first, size=size), one.trusted and first.trusted)
-        for size, one in chosen
-        if one is not None
+        Value(size, efficiency(point, first, size=size), point.timing_valid and first.timing_valid)
+        for size, point in sized
+        if point is not None
     ]
 
 
-def quality_figure(found: Sequence[Pair], first: PointResult) -> Figure:
-    """What each way makes of the accelerators."""
+def quality_figure(pairs: Sequence[Pair], first: PointResult) -> Figure:
+    """Plot the quality of both."""
     name = first.score.quality_name
     title = f"Quality of both: {name}"
     series = [
         Series(
             label,
-            [Value(n, one.score.ensemble_quality) for n, *both in found
-             if (one := both[at]) is not None],
+            [Value(n, point.score.ensemble_quality) for n, *both in pairs
+             if (point := both[index]) is not None],
             style,
         )
-        for at, (label, style) in enumerate(COMPARED)
+        for index, (label, style) in enumerate(COMPARED)
     ]  # fmt: skip
     chart = LineChart(
         series,
@@ -173,18 +186,20 @@ def quality_figure(found: Sequence[Pair], first: PointResult) -> Figure:
     return Figure(title, chart, "After the same number of epochs.")
 
 
-def table(found: Sequence[Pair], first: PointResult) -> Table:
-    """Both efficiencies."""
+def table(pairs: Sequence[Pair], first: PointResult) -> Table:
+    """List both efficiencies."""
     rows = [
         (
             f"{size * first.score.parallel_degree}",
             *(
-                "no result" if one is None else f"{efficiency(one, first, size=size):.3f}"
-                for one in (ensemble, single)
+                "no result" if point is None else f"{efficiency(point, first, size=size):.3f}"
+                for point in (ensemble, single)
             ),
-            "yes" if all(one is None or one.trusted for one in (first, ensemble, single)) else "no",
+            "yes"
+            if all(point is None or point.timing_valid for point in (first, ensemble, single))
+            else "no",
         )
-        for size, ensemble, single in found
+        for size, ensemble, single in pairs
     ]
     columns = ("accelerators", "ensemble", "one model", "speed counts")
     return Table(columns, rows, numbers=(1, 2))
@@ -194,7 +209,7 @@ STUDY = Study(
     name="data-parallel",
     title="The ensemble against data parallelism",
     source="V3 Fig. 9",
-    varies=("ensemble.size", "ensemble.members_per_accelerator"),
-    points=points,
+    controls=("ensemble.size", "ensemble.members_per_accelerator"),
+    points=make_points,
     view=view,
 )

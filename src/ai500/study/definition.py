@@ -1,79 +1,81 @@
-"""What a study is made of: points from the machine and the configuration, a view of the results."""
+"""Parts of a study: its context, its points, and the view of its results."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ai500.automl.program import SEARCH
 from ai500.config import Config
 from ai500.core.errors import InputError
 from ai500.core.schema import decode, encode
 from ai500.pipeline import planning
+from ai500.pipeline.programs import program_of
 from ai500.records import Cluster, Plan, System
-from ai500.report.section import Figure, Table
+from ai500.report.section import Figure, Section
 from ai500.study.records import PointResult, StudyResult
 
 
 @dataclass(frozen=True)
 class Point:
-    """Settings by dotted keys, under a name and in words."""
+    """Settings by dotted keys, with a name and a label."""
 
     name: str
     label: str
     overrides: Mapping[str, Any]
     optional: bool = False
-    """A machine may lack it: then the report says why instead of the study failing."""
+    """True: if the machine lacks it, the report gives the reason and the study continues."""
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the person chose besides the configuration."""
+class StudyOptions:
+    """Options of the command besides the configuration."""
 
     max_members: int | None = None
     seeds: int | None = None
 
 
 @dataclass(frozen=True)
-class Ground:
-    """The configuration and the machine that a study stands on."""
+class StudyContext:
+    """Configuration and machine of a study."""
 
     config: Config
     machine: System
     cluster: Cluster | None
     plan: Plan
-    """Of the configuration as it is."""
+    """Plan of the configuration without overrides."""
 
     @property
     def accelerators(self) -> int:
-        """Sys_scale of the whole system."""
+        """Return Sys_scale of the whole system."""
         return self.plan.system_scale
 
     @property
     def per_node(self) -> int:
-        """Accelerators of a node."""
+        """Return the accelerators of a node."""
         return len(self.plan.nodes[0].slots)
 
     @property
     def degree(self) -> int:
-        """P_degree that leaves room for an ensemble: a node's, or on one node 1, unless stated."""
+        """Return P_degree; default: a node's accelerators, or 1 on a single node."""
         if self.config.parallel.degree is not None:
             return self.config.parallel.degree
         return self.per_node if self.accelerators > self.per_node else 1
 
-    def configured(self, overrides: Mapping[str, Any]) -> Config:
-        """The configuration with these settings over it."""
-        changed = reduce(_changed, overrides.items(), self.config)
+    def config_for(self, overrides: Mapping[str, Any]) -> Config:
+        """Return the configuration with these overrides."""
+        changed = reduce(_with_setting, overrides.items(), self.config)
         return decode(Config, encode(changed))
 
-    def planned(self, overrides: Mapping[str, Any]) -> Plan:
-        """The plan of a point."""
-        return planning.make_plan(self.configured(overrides), self.machine, self.cluster)
+    def plan_for(self, overrides: Mapping[str, Any]) -> Plan:
+        """Return the plan with these overrides."""
+        return planning.make_plan(self.config_for(overrides), self.machine, self.cluster)
 
 
-def _changed(config: Config, setting: tuple[str, Any]) -> Config:
+def _with_setting(config: Config, setting: tuple[str, Any]) -> Config:
     section, _, name = setting[0].rpartition(".")
     if not section:
         return dataclasses.replace(config, **{name: setting[1]})
@@ -83,12 +85,11 @@ def _changed(config: Config, setting: tuple[str, Any]) -> Config:
 
 @dataclass(frozen=True)
 class View:
-    """What a study's report says and shows."""
+    """Sentences, figures and sections of a study's report."""
 
     sentences: Sequence[str]
     figures: Sequence[Figure]
-    tables: Sequence[tuple[str, str, Table]] = ()
-    """Title, note, table."""
+    sections: Sequence[Section] = ()
 
 
 @dataclass(frozen=True)
@@ -98,45 +99,55 @@ class Study:
     name: str
     title: str
     source: str
-    varies: tuple[str, ...]
-    """Keys that the points set, or need as they are: a value of the person's has no place."""
-    points: Callable[[Ground, Choices], Sequence[Point]]
+    controls: tuple[str, ...]
+    """Keys that the study sets, or needs at their default; a user's value is an error."""
+    points: Callable[[StudyContext, StudyOptions], Sequence[Point]]
     view: Callable[[StudyResult], View]
-    of_searches: bool = False
-    """Whether it says something of a workload that searches (AIPerf), too."""
+    supports_search: bool = False
+    """True: the study also applies to workloads that search architectures (AIPerf)."""
 
 
-def check_workload(study: Study, ground: Ground) -> None:
-    """Refuse a search where the study is about ensembles."""
-    if ground.plan.search is not None and not study.of_searches:
+def check_workload(study: Study, context: StudyContext) -> None:
+    """Raise InputError for a search if the study is about ensembles."""
+    if program_of(context.plan) is SEARCH and not study.supports_search:
         raise InputError(
-            f"--workload {ground.config.workload}: `ai500 study {study.name}` is about ensembles, "
-            "and this one searches architectures. Of a search there are `ai500 study scaling` and "
-            "`ai500 study repeatability`."
+            f"`ai500 study {study.name}` is about ensembles, but the workload "
+            f"{context.config.workload} searches architectures.",
+            key="workload",
+            value=context.config.workload,
+            remedy="For a search use `ai500 study scaling` or `ai500 study repeatability`.",
         )
 
 
-def check_free(study: Study, config: Config) -> None:
-    """Refuse a value for what the study sets: who sets it believes that it has an effect."""
+def check_not_set(study: Study, config: Config) -> None:
+    """Raise InputError if the user set a key that the study controls: it would have no effect."""
     default = Config()
-    for key in study.varies:
+    for key in study.controls:
         section, _, name = key.rpartition(".")
-        ours, theirs = getattr(config, section), getattr(default, section)
-        if getattr(ours, name) != getattr(theirs, name):
+        configured, defaults = getattr(config, section), getattr(default, section)
+        if getattr(configured, name) != getattr(defaults, name):
             raise InputError(
-                f"{key} = {getattr(ours, name)}: `ai500 study {study.name}` sets it itself. "
-                "Leave it out of the configuration and of --set."
+                f"{key} = {getattr(configured, name)}: `ai500 study {study.name}` sets it itself.",
+                key=key,
+                value=getattr(configured, name),
+                remedy="Leave it out of the configuration and of --set.",
             )
 
 
-def doubling(most: int, *, each_up_to: int = 8) -> list[int]:
-    """1, 2, 3, … as far as that is few, then doubled, and always the last."""
+def ensemble_sizes(most: int, *, each_up_to: int = 8) -> list[int]:
+    """Return 1, 2, 3, … up to `each_up_to`, then doubled sizes, and `most`."""
     sizes = list(range(1, min(most, each_up_to) + 1))
     while sizes[-1] * 2 < most:
         sizes.append(sizes[-1] * 2)
     return sizes if sizes[-1] == most else [*sizes, most]
 
 
+def hollow_note(points: Iterable[PointResult]) -> str:
+    """Explain hollow dots; empty if the timing of every point is valid."""
+    valid = all(point.timing_valid for point in points)
+    return "" if valid else "Hollow: the speed is not meaningful."
+
+
 def by_name(result: StudyResult) -> dict[str, PointResult]:
-    """Its points."""
+    """Return the result's points by name."""
     return {point.name: point for point in result.points}

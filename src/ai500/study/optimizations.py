@@ -1,4 +1,4 @@
-"""V3 Fig. 8, V2 Figs. 4 and 7: what an optimization gains in speed, and what it costs in quality.
+"""V3 Fig. 8, V2 Figs. 4 and 7: gains of optimizations in speed, and their costs in quality.
 
 Precisions and compression are compared with the baseline. The learning-rate policy is compared at
 a large batch, with and without linear scaling and warm-up.
@@ -9,22 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ai500.metrics.quality import improvement
 from ai500.records import Hyperparameters
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
-from ai500.report.section import Figure, Table
-from ai500.study.definition import Choices, Ground, Point, Study, View, by_name
+from ai500.report.section import Figure, Paragraph, Section, Table
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    View,
+    by_name,
+    hollow_note,
+)
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
 from ai500.workloads.protocol import load_workload
 
 BASELINE = "fp32"
+# Gradients are sent as FP16 instead of FP32, as in V3 §4.4.2.
 COMPRESSION = "fp16"
-"""What V3 §4.4.2 sends instead of FP32."""
-LEAST_STEPS = 12
-"""Of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers)."""
+# Steps of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers).
+MIN_STEPS = 12
 POLICY = {
     "large-batch": "scaled, warm-up",
     "large-batch-no-warm-up": "scaled, no warm-up",
@@ -34,158 +43,169 @@ POLICY = {
 STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
 
-def points(ground: Ground, choices: Choices) -> list[Point]:
-    """The baseline, every precision, compression, both, and the four policies."""
-    del choices
-    scale = ground.accelerators
-    degree = ground.config.parallel.degree or min(ground.per_node, scale)
+def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
+    """Return the baseline, every precision, compression, both, and the four policies."""
+    del options
+    scale = context.accelerators
+    degree = context.config.parallel.degree or min(context.per_node, scale)
     common = {
         "ensemble.size": scale // degree,
         "parallel.degree": degree,
         "system.scale": scale,
     }
-    found = [
+    points = [
         Point(name, name, {**common, "train.precision": name}, optional=name != BASELINE)
         for name in PRECISIONS
     ]
     compressed = {**common, "communication.precision": COMPRESSION}
     if degree > 1:
-        mixed = "mixed-bf16" if ground.plan.device == "cpu" else "mixed-fp16"
-        found += [
+        mixed = "mixed-bf16" if context.plan.device == "cpu" else "mixed-fp16"
+        points += [
             Point("compression", f"{COMPRESSION} gradients",
                   {**compressed, "train.precision": BASELINE}),
             Point("both", f"{mixed}, {COMPRESSION} gradients",
                   {**compressed, "train.precision": mixed}, optional=True),
         ]  # fmt: skip
-    return [*found, *_policies(ground, {**common, "train.precision": BASELINE})]
+    return [*points, *_policies(context, {**common, "train.precision": BASELINE})]
 
 
-def _policies(ground: Ground, common: dict[str, Any]) -> list[Point]:
-    """A batch as many times the reference's as leaves enough steps; linear scaling undone."""
-    plan = ground.planned(common)
-    factor = next((f for f in (8, 4, 2) if plan.steps_per_epoch // f >= LEAST_STEPS), None)
+def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
+    """Return the policies at the largest batch that leaves enough steps in an epoch."""
+    plan = context.plan_for(common)
+    factor = next(
+        (multiple for multiple in (8, 4, 2) if plan.steps_per_epoch // multiple >= MIN_STEPS), None
+    )
     if factor is None:
         return []
     hyper = plan.hyperparameters
     large = {**common, "train.accumulation": factor * hyper.accumulation}
     unscaled = {"train.base_learning_rate": hyper.base_learning_rate / factor}
-    without = {"train.warmup_epochs": 0.0}
+    no_warm_up = {"train.warmup_epochs": 0.0}
     size = plan.global_batch_size * factor
-    changes: tuple[dict[str, Any], ...] = ({}, without, unscaled, {**unscaled, **without})
+    changes: tuple[dict[str, Any], ...] = ({}, no_warm_up, unscaled, {**unscaled, **no_warm_up})
     return [
-        Point(name, f"batch {size}, {words}", {**large, **change})
-        for (name, words), change in zip(POLICY.items(), changes, strict=True)
+        Point(name, f"batch {size}, {label}", {**large, **change})
+        for (name, label), change in zip(POLICY.items(), changes, strict=True)
     ]
 
 
 def view(result: StudyResult) -> View:
-    """Speed and quality against the baseline; the policies against each other."""
-    found = by_name(result)
-    baseline = found.get(BASELINE)
-    compared = [one for name, one in found.items() if name not in POLICY and name != BASELINE]
-    policies = [found[name] for name in POLICY if name in found]
+    """Show speed and quality against the baseline, and the policies against each other."""
+    points = by_name(result)
+    baseline = points.get(BASELINE)
+    compared = [point for name, point in points.items() if name not in POLICY and name != BASELINE]
+    policies = [points[name] for name in POLICY if name in points]
     figures: list[Figure] = []
-    tables: list[tuple[str, str, Table]] = []
-    said: list[str] = []
+    sections: list[Section] = []
+    lines: list[str] = []
     if baseline is not None and compared:
-        said += sentences(baseline, compared, workload=result.workload)
+        lines += sentences(baseline, compared, workload=result.workload)
         figures.append(speed_figure(baseline, compared, workload=result.workload))
         figures.append(quality_figure(baseline, compared))
-        tables.append((
-            "Against the baseline",
-            f"Baseline: {BASELINE}, gradients as they are. Quality in points of "
-            f"{baseline.score.quality_name}.",
-            table(baseline, compared),
-        ))  # fmt: skip
+        note = (
+            f"Baseline: {BASELINE}, gradients not compressed. Quality in points of "
+            f"{baseline.score.quality_name}."
+        )
+        sections.append(
+            Section("Against the baseline", [Paragraph(note), table(baseline, compared)])
+        )
     if policies:
-        said.append(_policy_words(policies))
+        lines.append(_policy_sentence(policies))
         figures += [rate_figure(policies), policy_figure(policies, workload=result.workload)]
     published = SPEEDUPS.get(result.workload, ())
     if published:
-        rows = [(one.what, f"{one.ratio:.2f}", one.source) for one in published]
-        tables.append((
-            "What the papers found",
-            "On nodes of 8 V100 over 10 GbE; recorded, not ours.",
-            Table(("optimization", "FLOPS / original", "source"), rows, numbers=(1,)),
-        ))  # fmt: skip
-    return View(said or ["The baseline has no result yet."], figures, tables)
+        rows = [(gain.optimization, f"{gain.ratio:.2f}", gain.source) for gain in published]
+        columns = ("optimization", "FLOPS / original", "source")
+        origin = Paragraph("On nodes of 8 V100 over 10 GbE; published, not measured here.")
+        table_of_papers = Table(columns, rows, numbers=(1,))
+        sections.append(Section("Published results", [origin, table_of_papers]))
+    return View(lines or ["The baseline has no result yet."], figures, sections)
 
 
 def sentences(
     baseline: PointResult, compared: Sequence[PointResult], *, workload: str
 ) -> list[str]:
-    """Which one VFLOPS favours, which one costs most, and how sure that is."""
-    best = max(compared, key=lambda one: one.score.vflops)
-    trials = min(len(one.score.trials) for one in (baseline, *compared))
-    said = []
+    """Name the best by VFLOPS and the worst by quality, and the uncertainty."""
+    best = max(compared, key=lambda point: point.score.vflops)
+    trials = min(len(point.score.trials) for point in (baseline, *compared))
+    lines = []
     gain = ratio(best.score.vflops, baseline.score.vflops)
-    if baseline.trusted and best.trusted and gain is not None:
-        said.append(
+    if baseline.timing_valid and best.timing_valid and gain is not None:
+        lines.append(
             f"By VFLOPS the best is {best.label}, {gain:.2f} times the baseline."
             if gain > 1
             else "By VFLOPS the best is the baseline."
         )
-    sign = 1 if load_workload(workload).quality_direction == "higher" else -1
-    worst = min(compared, key=lambda one: sign * one.score.ensemble_quality)
-    lost = sign * (baseline.score.ensemble_quality - worst.score.ensemble_quality)
-    said.append(
-        f"The worst quality is that of {worst.label}: {100 * lost:.2f} points worse than the "
+    direction = load_workload(workload).quality_direction
+    losses = {
+        point.label: improvement(
+            baseline.score.ensemble_quality, over=point.score.ensemble_quality, direction=direction
+        )
+        for point in compared
+    }
+    worst = max(losses, key=losses.__getitem__)
+    lost = losses[worst]
+    lines.append(
+        f"The worst quality is that of {worst}: {100 * lost:.2f} points worse than the "
         f"baseline's {baseline.score.ensemble_quality:.4f}."
         if lost > 0
         else "None has a worse quality than the baseline."
     )
     if workload == "image_classification":
         small, large = (100 * V2_PRECISION_LOSS[nodes] for nodes in (1, 8))
-        said.append(
+        lines.append(
             f"V2 Fig. 4 found that mixed precision costs {small:.2f} points of accuracy on one "
             f"node, and about {large:.0f} on eight."
         )
     if trials == 1:
-        said.append(
+        lines.append(
             "One trial a point: a difference below the run-to-run variation, which ai500 study "
             "repeatability measures, says nothing; --runs repeats every point."
         )
-    return said
+    return lines
 
 
 def ratio(value: float, baseline: float) -> float | None:
-    """Times the baseline; None: that is 0, as VFLOPS are where nothing was learned."""
+    """Return the multiple of the baseline; None: it is 0, as VFLOPS are if nothing was learned."""
     return value / baseline if baseline else None
 
 
 def speed_figure(
     baseline: PointResult, compared: Sequence[PointResult], *, workload: str
 ) -> Figure:
-    """V3 Fig. 8, its own ratios below ours."""
+    """Plot V3 Fig. 8, with its own ratios below ours."""
     title = "Speed against the baseline"
     rows = [
         DotRow(
-            one.label,
+            point.label,
             [] if valid is None else [valid],
-            trusted=one.trusted and baseline.trusted,
-            secondary=[one.score.flops / baseline.score.flops],
+            trusted=point.timing_valid and baseline.timing_valid,
+            secondary=[point.score.flops / baseline.score.flops],
         )
-        for one in compared
-        for valid in [ratio(one.score.vflops, baseline.score.vflops)]
+        for point in compared
+        for valid in [ratio(point.score.vflops, baseline.score.vflops)]
     ]
     published = SPEEDUPS.get(workload, ())
-    rows += [DotRow(f"{one.source[:2]}: {one.what}", [one.ratio], "member") for one in published]
+    rows += [
+        DotRow(f"{gain.source[:2]}: {gain.optimization}", [gain.ratio], "member")
+        for gain in published
+    ]
     chart = DotRows(rows, x_title="times the baseline", reference=1.0)
-    hollow = all(one.trusted for one in (baseline, *compared))
+
     return Figure(
         title,
         chart,
-        "Large, blue: VFLOPS. Small, orange: FLOPS. Where VFLOPS lie left of FLOPS, quality paid "
-        "for the speed." + ("" if hollow else " Hollow: the speed is not meaningful."),
+        "Large, blue: VFLOPS. Small, orange: FLOPS. VFLOPS left of FLOPS: the speed cost quality. "
+        + hollow_note((baseline, *compared)),
     )
 
 
 def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Figure:
-    """V2 Fig. 4, right."""
+    """Plot V2 Fig. 4, right."""
     title = f"Quality: {baseline.score.quality_name}"
     rows = [
-        DotRow(one.label, _qualities(one), "mean" if one is baseline else "ensemble")
-        for one in (baseline, *compared)
+        DotRow(point.label, _qualities(point), "mean" if point is baseline else "ensemble")
+        for point in (baseline, *compared)
     ]
     chart = DotRows(
         rows,
@@ -195,86 +215,88 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
     return Figure(title, chart, "Each trial's ensemble. Dashed: the target.")
 
 
-def _qualities(one: PointResult) -> list[float]:
-    return [trial.ensemble_quality for trial in one.score.trials]
+def _qualities(point: PointResult) -> list[float]:
+    return [trial.ensemble_quality for trial in point.score.trials]
 
 
 def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:
-    """Each optimization in three numbers."""
+    """List speed, quality and VFLOPS of each optimization."""
     rows = []
-    for one in compared:
-        speed = one.score.flops / baseline.score.flops
-        valid = ratio(one.score.vflops, baseline.score.vflops)
-        points = 100 * (one.score.ensemble_quality - baseline.score.ensemble_quality)
+    for point in compared:
+        speed = point.score.flops / baseline.score.flops
+        valid = ratio(point.score.vflops, baseline.score.vflops)
+        quality_points = 100 * (point.score.ensemble_quality - baseline.score.ensemble_quality)
         rows.append((
-            one.label,
+            point.label,
             f"{speed:.3f}",
-            f"{points:+.2f}",
+            f"{quality_points:+.2f}",
             "–" if valid is None else f"{valid:.3f}",
-            verdict(speed, valid, trusted=one.trusted and baseline.trusted),
+            verdict(speed, valid, trusted=point.timing_valid and baseline.timing_valid),
         ))  # fmt: skip
     columns = ("optimization", "FLOPS / baseline", "quality, points", "VFLOPS / baseline", "")
     return Table(columns, rows, numbers=(1, 2, 3))
 
 
 def verdict(speed: float, valid: float | None, *, trusted: bool) -> str:
-    """What the two ratios say together."""
+    """Judge an optimization by its two ratios."""
     if not trusted:
         return "speed not meaningful"
     if valid is None:
         return "the baseline has no valid speed"
     if speed > 1 >= valid:
-        return "faster, but quality takes more than it gives"
+        return "faster, but the loss of quality outweighs it"
     if valid > 1:
         return "worth it" if speed > 1 else "slower, but better"
     return "not worth it here"
 
 
 def rate_figure(policies: Sequence[PointResult]) -> Figure:
-    """V2 Fig. 7a."""
+    """Plot V2 Fig. 7a."""
     title = "Learning rate of each policy"
     series = [
-        Series(_words(one), _rates(one), style, dots="none")
-        for one, style in zip(policies, STYLES, strict=False)
+        Series(_short_name(point), _rates(point), style, dots="none")
+        for point, style in zip(policies, STYLES, strict=False)
     ]
     chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
     return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
 
 
-def _words(one: PointResult) -> str:
-    """Short enough for the right edge."""
+def _short_name(point: PointResult) -> str:
+    """Return a label short enough for the right edge."""
     return {
         "large-batch": "both",
         "large-batch-no-warm-up": "scaled only",
         "large-batch-unscaled": "warm-up only",
         "large-batch-neither": "neither",
-    }[one.name]
+    }[point.name]
 
 
-def _rates(one: PointResult) -> list[Value]:
-    """The rate over epochs, from what the run was planned with."""
+def _rates(point: PointResult) -> list[Value]:
+    """Return the learning rate over epochs, as planned."""
     hyper = Hyperparameters(
-        epochs=one.epochs, batch_size=1, optimizer="", base_learning_rate=one.learning_rate,
-        reference_batch_size=1, schedule=one.schedule, warmup_epochs=one.warmup_epochs,
-        momentum=0.0, weight_decay=0.0, decay_epochs=one.decay_epochs,
-        decay_power=one.decay_power,
+        epochs=point.epochs, batch_size=1, optimizer="", base_learning_rate=point.learning_rate,
+        reference_batch_size=1, schedule=point.schedule, warmup_epochs=point.warmup_epochs,
+        momentum=0.0, weight_decay=0.0, decay_epochs=point.decay_epochs,
+        decay_power=point.decay_power,
     )  # fmt: skip
-    rate = learning_rate.planned(hyper, peak=one.learning_rate, steps_per_epoch=one.steps_per_epoch)
-    total = one.epochs * one.steps_per_epoch
-    steps = sorted({round(at * (total - 1) / 200) for at in range(201)})
-    return [Value(step / one.steps_per_epoch, rate(step)) for step in steps]
+    rate = learning_rate.learning_rate_of(
+        hyper, peak=point.learning_rate, steps_per_epoch=point.steps_per_epoch
+    )
+    total = point.epochs * point.steps_per_epoch
+    steps = sorted({round(index * (total - 1) / 200) for index in range(201)})
+    return [Value(step / point.steps_per_epoch, rate(step)) for step in steps]
 
 
 def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
-    """V2 Fig. 7b, its own two below ours."""
+    """Plot V2 Fig. 7b, with its two values below ours."""
     name = policies[0].score.quality_name
     title = f"Learning-rate policy at a large batch: {name}"
-    rows = [DotRow(POLICY[one.name], _qualities(one)) for one in policies]
+    rows = [DotRow(POLICY[point.name], _qualities(point)) for point in policies]
     caption = "Dashed: the target."
     if workload == "image_classification":
         rows += [
-            DotRow(f"V2: {words}", [found], "member")
-            for words, found in zip(("neither", "both"), V2_POLICY_QUALITY, strict=True)
+            DotRow(f"V2: {label}", [quality], "member")
+            for label, quality in zip(("neither", "both"), V2_POLICY_QUALITY, strict=True)
         ]
         caption += " Grey: V2 Fig. 7b, ResNet-50 on ImageNet at batch 8192."
     target = policies[0].score.target_quality
@@ -282,11 +304,11 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
     return Figure(title, chart, caption)
 
 
-def _policy_words(policies: Sequence[PointResult]) -> str:
-    found = {one.name: one.score.ensemble_quality for one in policies}
+def _policy_sentence(policies: Sequence[PointResult]) -> str:
+    qualities = {point.name: point.score.ensemble_quality for point in policies}
     size = policies[0].global_batch_size
-    if {"large-batch", "large-batch-neither"} <= set(found):
-        gain = 100 * (found["large-batch"] - found["large-batch-neither"])
+    if {"large-batch", "large-batch-neither"} <= set(qualities):
+        gain = 100 * (qualities["large-batch"] - qualities["large-batch-neither"])
         return (
             f"At a batch of {size:,} images linear scaling and warm-up together change "
             f"{policies[0].score.quality_name} by {gain:+.2f} points."
@@ -298,10 +320,10 @@ STUDY = Study(
     name="optimizations",
     title="What optimizations gain and cost",
     source="V3 Fig. 8, V2 Figs. 4 and 7",
-    varies=(
+    controls=(
         "ensemble.size", "ensemble.members_per_accelerator", "train.precision",
         "communication.precision", "train.accumulation",
     ),
-    points=points,
+    points=make_points,
     view=view,
 )  # fmt: skip

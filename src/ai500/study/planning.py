@@ -1,4 +1,4 @@
-"""Config → StudyPlan: which runs a study needs, which of them are there, what the others cost."""
+"""Plan a study: the runs it needs, those that exist, and the cost of the others."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import planning
 from ai500.records import Plan
 from ai500.study.collect import wall_seconds
-from ai500.study.definition import Choices, Ground, Point, Study, check_free, check_workload
-from ai500.study.folder import LOCK, Finished, StudyFolder, digest, family
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    check_not_set,
+    check_workload,
+)
+from ai500.study.folder import LOCK, FinishedRun, StudyFolder, cost_family, work_digest
 from ai500.study.records import PlannedPoint, StudyPlan
 
-NOT_YET = "not measured yet"
+NOT_MEASURED_YET = "not measured yet"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a point will cost; None: nobody measured it."""
+    """Expected cost of a point; None: no timing data."""
 
     seconds: float | None
     joules: float | None
@@ -35,52 +42,52 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A study that could begin now."""
+class PreparedStudy:
+    """A study that is ready to run."""
 
     study: Study
-    ground: Ground
+    context: StudyContext
     plan: StudyPlan
     estimates: Mapping[str, Estimate]
-    """By the name of the point."""
+    """Estimates by point name."""
     expected: Mapping[str, float | None]
-    """Name → the plan's own estimate in seconds, from where the class was measured."""
+    """Point name → the plan's own estimate in seconds."""
     done: frozenset[str]
-    """Names of points whose result is there."""
+    """Names of points that have a result."""
 
-    def waiting(self) -> list[PlannedPoint]:
-        """Points that have to be run; those of earlier commands stay as they are."""
-        asked = [one for one in self.plan.points if one.name in self.estimates]
-        return [one for one in asked if one.name not in self.done]
+    def pending(self) -> list[PlannedPoint]:
+        """Return the points to run; points of earlier commands stay as they are."""
+        requested = [point for point in self.plan.points if point.name in self.estimates]
+        return [point for point in requested if point.name not in self.done]
 
 
-def ground_of(config: Config) -> Ground:
-    """The machine or cluster, and the plan of the configuration as it is."""
+def study_context(config: Config) -> StudyContext:
+    """Survey the machine or cluster, and plan the configuration as it is."""
     machine = system.describe()
     cluster = load_scheduler(config.scheduler.kind).survey(config)
-    return Ground(config, machine, cluster, planning.make_plan(config, machine, cluster))
+    return StudyContext(config, machine, cluster, planning.make_plan(config, machine, cluster))
 
 
 def prepare(
     study: Study,
     config: Config,
-    choices: Choices,
+    options: StudyOptions,
     *,
     only: Sequence[str] = (),
     folder: StudyFolder,
-    finished: Sequence[Finished],
-) -> Prepared:
-    """The study's points, each with the run that serves it and what it will cost."""
-    check_free(study, config)
-    ground = ground_of(config)
-    check_workload(study, ground)
-    whole = study.points(ground, choices)
-    earlier, collected = _earlier(folder)
-    serving = _Serving(folder, finished, collected)
+    finished: Sequence[FinishedRun],
+) -> PreparedStudy:
+    """Plan the study's points: each with its run and its estimated cost."""
+    check_not_set(study, config)
+    context = study_context(config)
+    check_workload(study, context)
+    all_points = study.points(context, options)
+    earlier, collected = _earlier_points(folder)
+    finder = _RunFinder(folder, finished, collected)
     planned, estimates, expected, done = {}, {}, {}, set()
-    for point in chosen(whole, only):
+    for point in select_points(all_points, only):
         try:
-            plan = ground.planned(point.overrides)
+            plan = context.plan_for(point.overrides)
         except InputError as error:
             if not point.optional:
                 raise
@@ -88,22 +95,24 @@ def prepare(
                 point.name, point.label, dict(point.overrides), impossible=str(error)
             )
             continue
-        configured = ground.configured(point.overrides)
-        key = digest(configured, plan, ground.machine, source=source_sha256())
-        planned[point.name], is_done = serving.served(point, key)
+        point_config = context.config_for(point.overrides)
+        key = work_digest(point_config, plan, context.machine, source=source_sha256())
+        planned[point.name], is_done = finder.find(point, key)
         done |= {point.name} if is_done else set()
-        same = family(configured, plan, ground.machine)
-        estimates[point.name] = estimate(plan, [one for one in finished if one.family == same])
+        kin = cost_family(point_config, plan, context.machine)
+        estimates[point.name] = estimate(plan, [run for run in finished if run.family == kin])
         expected[point.name] = plan.estimated_seconds
-    kept = {one.name: one for one in earlier.points if one.name not in planned}
+    kept = {point.name: point for point in earlier.points if point.name not in planned}
     if kept:
-        _check_same_work(folder, ground, [one for one in kept.values() if one.name in collected])
-    order = [*(point.name for point in whole), *kept]
-    every = {**kept, **planned}
-    points = tuple(every[name] for name in dict.fromkeys(order) if name in every)
-    return Prepared(
+        _check_same_work(
+            folder, context, [point for point in kept.values() if point.name in collected]
+        )
+    order = [*(point.name for point in all_points), *kept]
+    by_name = {**kept, **planned}
+    points = tuple(by_name[name] for name in dict.fromkeys(order) if name in by_name)
+    return PreparedStudy(
         study,
-        ground,
+        context,
         StudyPlan(
             study=study.name,
             version=__version__,
@@ -117,90 +126,104 @@ def prepare(
     )
 
 
-def _earlier(folder: StudyFolder) -> tuple[StudyPlan, dict[str, PlannedPoint]]:
-    """What the folder's plan has, and those of its points whose result was collected."""
+def _earlier_points(folder: StudyFolder) -> tuple[StudyPlan, dict[str, PlannedPoint]]:
+    """Return the folder's plan, and those of its points that have a collected result."""
     if not folder.plan.exists():
         return StudyPlan(), {}
     plan = folder.read_plan()
     try:
         result = folder.read_result()
     except InputError:
-        return plan, {}  # `conduct` says so where a run is gone, too
-    told = {(one.name, one.run) for one in result.points} if result else set()
-    return plan, {one.name: one for one in plan.points if (one.name, one.run) in told}
+        return plan, {}  # `run_study` reports it if a run is gone, too
+    collected = {(point.name, point.run) for point in result.points} if result else set()
+    return plan, {
+        point.name: point for point in plan.points if (point.name, point.run) in collected
+    }
 
 
-class _Serving:
-    """Which run serves a point: the study's own, another finished one, or one to be made."""
+class _RunFinder:
+    """Finds the run of a point: the study's own, another finished one, or a new one."""
 
     def __init__(
         self,
         folder: StudyFolder,
-        finished: Sequence[Finished],
+        finished: Sequence[FinishedRun],
         collected: Mapping[str, PlannedPoint],
     ) -> None:
         self.folder, self.collected = folder, collected
         self.own = folder.runs.absolute()
-        # Of several runs of the same work the study's own counts.
-        ordered = sorted(finished, key=lambda one: one.run.path.parent == self.own)
-        self.by_digest = {one.digest: one for one in ordered}
-        self.by_path = {one.run.path.absolute(): one for one in ordered}
+        # Among several runs of the same work the study's own takes precedence.
+        ordered = sorted(finished, key=lambda candidate: candidate.run.path.parent == self.own)
+        self.by_digest = {run.digest: run for run in ordered}
+        self.by_path = {run.run.path.absolute(): run for run in ordered}
 
-    def served(self, point: Point, key: str) -> tuple[PlannedPoint, bool]:
-        """The point with its run, and whether that is done."""
+    def find(self, point: Point, key: str) -> tuple[PlannedPoint, bool]:
+        """Return the point with its run, and whether that run is finished."""
         before = self.collected.get(point.name)
-        mine = self.own / f"{point.name}-{key[:8]}"
-        # Workers elsewhere may tell another source than the one here: its own folder is its own.
-        found = self.by_digest.get(key) or self.by_path.get(mine)
-        if found is None and before is not None and before.digest == key:
-            return before, True  # its run is gone, what was collected of it is not
-        run = mine if found is None else found.run.path
+        own_path = self.own / f"{point.name}-{key[:8]}"
+        # Workers elsewhere may record another source than this one: also match by folder.
+        existing = self.by_digest.get(key) or self.by_path.get(own_path)
+        if existing is None and before is not None and before.digest == key:
+            return before, True  # its run is gone, its collected result is not
+        run = own_path if existing is None else existing.run.path
         planned = PlannedPoint(
             name=point.name,
             label=point.label,
             overrides=dict(point.overrides),
             digest=key,
-            run=self.folder.named(run),
-            reused=found is not None and run.absolute().parent != self.own,
+            run=self.folder.relative_name(run),
+            reused=existing is not None and run.absolute().parent != self.own,
         )
-        return planned, found is not None
+        return planned, existing is not None
 
 
-def _check_same_work(folder: StudyFolder, ground: Ground, kept: Sequence[PlannedPoint]) -> None:
-    """Results that stay must be of the configuration that the new ones are of."""
+def _check_same_work(
+    folder: StudyFolder, context: StudyContext, kept: Sequence[PlannedPoint]
+) -> None:
+    """Raise RunFolderError if kept results are of another configuration than new ones."""
     try:
-        before = replace(ground, config=configuration.load(folder.config))
-        other = [one.name for one in kept if _work(before, one) != _work(ground, one)]
+        before = replace(context, config=configuration.load(folder.config))
+        different = [
+            point.name
+            for point in kept
+            if _point_digest(before, point) != _point_digest(context, point)
+        ]
     except (AI500Error, OSError):
-        other = [one.name for one in kept]
-    if other:
+        different = [point.name for point in kept]
+    if different:
         raise RunFolderError(
-            f"{folder.path} holds results of another configuration or machine: {', '.join(other)}. "
-            "They can't stand beside new ones. Choose another --out, or leave --points and "
-            "--max-members out so that all are made again."
+            f"{folder.path} holds results of another configuration or machine: "
+            f"{', '.join(different)}.",
+            path=folder.path,
+            remedy="Choose another --out, or leave out --points and --max-members to run all "
+            "points again.",
         )
 
 
-def _work(ground: Ground, point: PlannedPoint) -> str:
-    plan = ground.planned(point.overrides)
-    return digest(ground.configured(point.overrides), plan, ground.machine, source="")
+def _point_digest(context: StudyContext, point: PlannedPoint) -> str:
+    plan = context.plan_for(point.overrides)
+    return work_digest(context.config_for(point.overrides), plan, context.machine, source="")
 
 
-def chosen(points: Sequence[Point], only: Sequence[str]) -> Sequence[Point]:
-    """Those of --points, in the study's own order."""
+def select_points(points: Sequence[Point], only: Sequence[str]) -> Sequence[Point]:
+    """Return the points named by --points, in the study's order."""
     names = [point.name for point in points]
     for name in only:
         if name not in names:
-            raise InputError(f"--points {name}: no such point here; {nearest(name, names)}")
+            raise InputError(
+                f"--points {name}: no such point; {nearest(name, names)}",
+                key="--points",
+                value=name,
+            )
     return [point for point in points if not only or point.name in only]
 
 
-def estimate(plan: Plan, similar: Sequence[Finished]) -> Estimate:
-    """From finished runs of the same work; else from where the class was measured; else nothing."""
+def estimate(plan: Plan, similar: Sequence[FinishedRun]) -> Estimate:
+    """Estimate from finished runs of the same work, else from the class's reference machine."""
     if similar:
-        per_trial = [wall / len(one.score.trials) for one in similar
-                     if (wall := wall_seconds(one.run)) is not None]  # fmt: skip
-        joules = [trial.energy_joules for one in similar for trial in one.score.trials]
+        per_trial = [wall / len(run.score.trials) for run in similar
+                     if (wall := wall_seconds(run.run)) is not None]  # fmt: skip
+        joules = [trial.energy_joules for run in similar for trial in run.score.trials]
         known = [value for value in joules if value is not None]
         return Estimate(
             fmean(per_trial) * plan.trials if per_trial else None,
@@ -208,42 +231,49 @@ def estimate(plan: Plan, similar: Sequence[Finished]) -> Estimate:
             f"from {len(similar)} finished run(s) of the same work",
         )
     if plan.estimated_seconds is None:
-        return Estimate(None, None, NOT_YET)
+        return Estimate(None, None, NOT_MEASURED_YET)
     return Estimate(plan.estimated_seconds, None, plan.estimate_basis)
 
 
 def check_same_study(folder: StudyFolder, study: Study, config: Config) -> None:
-    """A folder belongs to one study of one class; its points may change."""
+    """Raise RunFolderError if the folder belongs to another study, or holds other files."""
     if folder.plan.exists():
         plan = folder.read_plan()
-        found = (plan.study, plan.workload, plan.problem_class)
-        wanted = (study.name, config.workload, config.problem_class)
-        if found != wanted:
+        existing = (plan.study, plan.workload, plan.problem_class)
+        requested = (study.name, config.workload, config.problem_class)
+        if existing != requested:
             raise RunFolderError(
-                f"{folder.path} holds the study {' '.join(found)!r}. "
-                f"Choose another --out for {' '.join(wanted)!r}."
+                f"{folder.path} holds the study {' '.join(existing)!r}.",
+                path=folder.path,
+                remedy=f"Choose another --out for {' '.join(requested)!r}.",
             )
     elif folder.path.exists() and (not folder.path.is_dir() or _occupied(folder.path)):
         raise RunFolderError(
-            f"{folder.path} exists and is not an empty folder. Choose another --out."
+            f"{folder.path} exists and is not an empty folder.",
+            path=folder.path,
+            remedy="Choose another --out.",
         )
 
 
 def _occupied(path: Path) -> bool:
-    return any(one.name != LOCK for one in path.iterdir())
+    return any(file.name != LOCK for file in path.iterdir())
 
 
 def remaining_seconds(
-    prepared: Prepared, took: Mapping[str, float], waiting: Sequence[PlannedPoint]
+    prepared: PreparedStudy, durations: Mapping[str, float], pending: Sequence[PlannedPoint]
 ) -> float | None:
-    """Of the points that wait, at the pace of those that were run; None: none was yet."""
-    if not took:
+    """Estimate the time of pending points from the pace of finished ones; None: none yet."""
+    if not durations:
         return None
     expected = prepared.expected
-    known = [name for name in took if expected.get(name)]
-    pace = fmean(took[name] / (expected[name] or 1.0) for name in known) if known else None
+    known = [name for name in durations if expected.get(name)]
+    pace = fmean(durations[name] / (expected[name] or 1.0) for name in known) if known else None
     total = 0.0
-    for point in waiting:
-        guess = expected.get(point.name)
-        total += fmean(took.values()) if guess is None or pace is None else guess * pace
+    for point in pending:
+        expected_seconds = expected.get(point.name)
+        total += (
+            fmean(durations.values())
+            if expected_seconds is None or pace is None
+            else expected_seconds * pace
+        )
     return total

@@ -1,6 +1,6 @@
-"""What the papers say of these experiments: recorded data, shown beside ours, never used as ours.
+"""The papers' numbers for these experiments, shown beside ours.
 
-The figures of V3 carry no numbers in its text; what the text states is all there is.
+V3 gives no numbers for its figures except in its text; these are all.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ V3_TRADEOFF_LOSS = 0.03
 
 
 class Speedup(NamedTuple):
-    """An optimization's FLOPS over the original's."""
+    """FLOPS of an optimization over the original's."""
 
-    what: str
+    optimization: str
     ratio: float
     source: str
 
 
-#: Workload → what V3 Fig. 8 and V2 §7 say.
+#: Workload → speedups of V3 Fig. 8 and V2 §7.
 SPEEDUPS = {
     "image_classification": (
         Speedup("mixed precision", 2.0, "V3 Fig. 8, “about 2x”"),

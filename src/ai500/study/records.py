@@ -1,4 +1,4 @@
-"""What a study leaves on disk: its plan (study.json) and its result (result.json)."""
+"""Records of a study: its plan (study.json) and its result (result.json)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PlannedPoint:
-    """One point: settings over the study's configuration, and the run that serves it."""
+    """One point: settings over the study's configuration, and its run."""
 
     name: str
     label: str
     overrides: dict[str, Any]
     """Dotted keys of the configuration."""
     digest: str | None = None
-    """Of all that a run's result depends on; None: the point is impossible here."""
+    """Digest of everything the result depends on; None: the point is impossible here."""
     run: str | None = None
-    """Its folder; relative to the study's own where it lies in it or beside it."""
+    """Run folder, relative to the study's where it is inside or beside it."""
     reused: bool = False
-    """The run was made outside of this study."""
+    """True: the run was made outside this study."""
     impossible: str | None = None
-    """Why there can be no such run here."""
+    """Reason why the point cannot run here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class StudyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The machine just before a run began."""
+    """Load of the machine just before a run."""
 
     busy_share: float | None
-    """Of its cores, over a second in which the study itself slept; None: not measured."""
+    """Busy fraction of the cores over a second in which the study slept; None: not measured."""
     accelerator_busy_share: float | None = None
     """Utilization of the busiest accelerator at the end of that second; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberTime:
-    """When one member trained, in seconds since the window began."""
+    """Training interval of one member, in seconds since the window's start."""
 
     member: int
     wave: int
@@ -62,13 +62,13 @@ class MemberTime:
 
     @property
     def seconds(self) -> float:
-        """From its first batch to its end."""
+        """Return the time from its first batch to its end."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class PointResult:
-    """What the run of one point measured."""
+    """Measurements of one point's run."""
 
     name: str
     label: str
@@ -87,34 +87,34 @@ class PointResult:
     decay_epochs: tuple[int, ...]
     decay_power: float
     images_per_second: float | None
-    """None: of a search, whose models differ."""
+    """None for a search, whose models differ."""
     wall_seconds: float | None
-    """From the start of the command to its end, interruptions left out."""
+    """From start to end of the command, without interruptions."""
     seed: int
     members: tuple[MemberTime, ...]
-    """Of the first complete trial."""
-    doubts: tuple[str, ...]
-    """Why its speed says nothing about a machine; none: it does."""
+    """Members of the first complete trial."""
+    timing_issues: tuple[str, ...]
+    """Reasons why the speed is not comparable; empty: it is."""
     busy_share: float | None
-    """Of the machine's cores, just before it began; None: nobody looked."""
+    """Busy fraction of the machine's cores just before the run; None: not measured."""
 
     @property
-    def trusted(self) -> bool:
-        """Whether its speed may be compared with others'."""
-        return not self.doubts
+    def timing_valid(self) -> bool:
+        """Return whether the speed may be compared with that of other points."""
+        return not self.timing_issues
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A point without a result, and why."""
+class MissingPoint:
+    """A point without a result, and the reason."""
 
     name: str
     label: str
     reason: str
     failed: bool
-    """It ran and failed; else it is not possible here, or its turn has not come."""
+    """True: it ran and failed; False: it is impossible here, or has not run yet."""
     run: str | None = None
-    """Of one that failed: its folder, so that the reason stays as long as it does."""
+    """Folder of a failed run; its reason is kept as long as the folder exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +129,4 @@ class StudyResult:
     hardware: str
     measured_at: str
     points: tuple[PointResult, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPoint, ...]

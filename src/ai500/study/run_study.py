@@ -1,4 +1,4 @@
-"""StudyPlan → runs, one after the other, each an ordinary run that any scheduler takes."""
+"""Run a study: its points one after the other, each an ordinary run on any scheduler."""
 
 from __future__ import annotations
 
@@ -29,81 +29,90 @@ from ai500.study.collect import collect
 from ai500.study.definition import Study
 from ai500.study.folder import StudyFolder, conditions_file
 from ai500.study.page import write_report
-from ai500.study.planning import Prepared, remaining_seconds
-from ai500.study.records import FORMAT, Missing, PlannedPoint, PointResult, StudyPlan, StudyResult
+from ai500.study.planning import PreparedStudy, remaining_seconds
+from ai500.study.records import (
+    FORMAT,
+    MissingPoint,
+    PlannedPoint,
+    PointResult,
+    StudyPlan,
+    StudyResult,
+)
 from ai500.study.table import write_csv
 
 
-def conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> StudyResult:
-    """Every point that has no finished run yet; a report after each, whole at the end."""
+def run_study(folder: StudyFolder, prepared: PreparedStudy, observer: Observer) -> StudyResult:
+    """Run every point that has no finished run; write the report after each."""
     with explaining_write_errors(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     with folder.locked():
-        return _conduct(folder, prepared, observer)
+        return _run_points(folder, prepared, observer)
 
 
-def _conduct(folder: StudyFolder, prepared: Prepared, observer: Observer) -> StudyResult:
-    _earlier(folder, prepared.plan)  # what can't be kept is told now, not after hours
-    write_text(folder.config, to_toml(prepared.ground.config))
+def _run_points(folder: StudyFolder, prepared: PreparedStudy, observer: Observer) -> StudyResult:
+    _earlier_result(folder, prepared.plan)  # an unreadable result is an error now, not after hours
+    write_text(folder.config, to_toml(prepared.context.config))
     run_folder.write(folder.plan, prepared.plan)
-    waiting, took = prepared.waiting(), dict[str, float]()
+    pending, durations = prepared.pending(), dict[str, float]()
     failures: dict[str, str] = {}
-    for number, point in enumerate(waiting, start=1):
-        left = remaining_seconds(prepared, took, waiting[number - 1 :])
-        pace = "" if left is None else f"; about {human_seconds(left)} left"
-        observer.stage(f"point {number} of {len(waiting)}: {point.label}{pace}")
-        began = time.monotonic()
-        failure = _run(folder, prepared, point, observer)
+    for number, point in enumerate(pending, start=1):
+        remaining = remaining_seconds(prepared, durations, pending[number - 1 :])
+        pace = "" if remaining is None else f"; about {human_seconds(remaining)} left"
+        observer.stage(f"point {number} of {len(pending)}: {point.label}{pace}")
+        start = time.monotonic()
+        failure = _run_point(folder, prepared, point, observer)
         if failure is None:
-            took[point.name] = time.monotonic() - began
+            durations[point.name] = time.monotonic() - start
         else:
             failures[point.name] = failure
-        draw(folder, prepared.study, failures=failures)
-    result = draw(folder, prepared.study, failures=failures)
+        write_results(folder, prepared.study, failures=failures)
+    result = write_results(folder, prepared.study, failures=failures)
     if failures:
         raise JobError(
             "\n\n".join(f"point {name}: {text}" for name, text in failures.items())
-            + f"\n\nThe other points are in {folder.report}; the same command tries these again."
+            + f"\n\nThe other points are in {folder.report}.",
+            remedy="The same command tries these points again.",
         )
     return result
 
 
-def _run(
-    folder: StudyFolder, prepared: Prepared, point: PlannedPoint, observer: Observer
+def _run_point(
+    folder: StudyFolder, prepared: PreparedStudy, point: PlannedPoint, observer: Observer
 ) -> str | None:
-    """One point to its end; what failed in it, in words. A person's Ctrl-C ends the study."""
+    """Run one point to its end; return the error message if it failed. Ctrl-C ends the study."""
     path = folder.run_path(str(point.run))
     try:
-        run = _opened(prepared, point, path)
-        here = prepared.ground.config.scheduler.kind == "local"  # else nodes nobody can look at
-        if here and not conditions_file(path).exists():
-            run_folder.write(conditions_file(path), timing_validity.look())
+        run = _open_run(prepared, point, path)
+        local = prepared.context.config.scheduler.kind == "local"  # other nodes are out of reach
+        if local and not conditions_file(path).exists():
+            run_folder.write(conditions_file(path), timing_validity.observe_conditions())
         pipeline.execute(run, observer)
     except (RunCancelledError, RunDetachedError) as error:
         raise type(error)(
-            f"stopped at point {point.name}; nothing is lost. The same command goes on from there."
+            f"Stopped at point {point.name}; finished work is kept.",
+            remedy="The same command continues from there.",
         ) from None
     except AI500Error as error:
         return str(error)
     return None
 
 
-def _opened(prepared: Prepared, point: PlannedPoint, path: Path) -> RunFolder:
-    """The point's run, begun before or now."""
+def _open_run(prepared: PreparedStudy, point: PlannedPoint, path: Path) -> RunFolder:
+    """Open the point's run, or prepare it."""
     if RunFolder(path).state.exists():
         return RunFolder.open(path)
     if path.is_dir():
-        shutil.rmtree(path)  # a power cut while it was prepared: nothing has run in it
-    return pipeline.prepare(prepared.ground.configured(point.overrides), path)
+        shutil.rmtree(path)  # interrupted while it was prepared: nothing has run in it
+    return pipeline.prepare(prepared.context.config_for(point.overrides), path)
 
 
-def draw(
+def write_results(
     folder: StudyFolder, study: Study, *, failures: Mapping[str, str] | None = None
 ) -> StudyResult:
-    """result.json, points.csv and report.html from what is on disk."""
+    """Write result.json, points.csv and report.html from the files on disk."""
     plan = folder.read_plan()
-    before = _earlier(folder, plan)
-    found = [_collected(folder, point, before, failures or {}) for point in plan.points]
+    before = _earlier_result(folder, plan)
+    collected = [_collect_point(folder, point, before, failures or {}) for point in plan.points]
     result = StudyResult(
         format=FORMAT,
         study=plan.study,
@@ -112,8 +121,8 @@ def draw(
         problem_class=plan.problem_class,
         hardware=_hardware(folder, plan) or (before.hardware if before else "not recorded"),
         measured_at=_measured_at(folder, plan) or (before.measured_at if before else ""),
-        points=tuple(one for one in found if isinstance(one, PointResult)),
-        missing=tuple(one for one in found if isinstance(one, Missing)),
+        points=tuple(point for point in collected if isinstance(point, PointResult)),
+        missing=tuple(point for point in collected if isinstance(point, MissingPoint)),
     )
     run_folder.write(folder.result, result)
     write_csv(folder.csv, result)
@@ -121,39 +130,40 @@ def draw(
     return result
 
 
-def _earlier(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
-    """What was collected last; one that can't be read matters only where runs are gone."""
+def _earlier_result(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
+    """Read the last result; an unreadable one is an error only if runs are gone."""
     try:
         return folder.read_result()
     except InputError as error:
         if all(folder.run_path(point.run).exists() for point in plan.points if point.run):
             return None
         raise RunFolderError(
-            f"{folder.result} can't be read ({error}), and some runs are not there. Put it back, "
-            "or delete it to draw what the other runs tell."
+            f"{folder.result} cannot be read ({error}), and some runs are gone.",
+            path=folder.result,
+            remedy="Restore it, or delete it to report the remaining runs.",
         ) from error
 
 
-def _collected(
+def _collect_point(
     folder: StudyFolder,
     point: PlannedPoint,
-    before: StudyResult | None,
+    last: StudyResult | None,
     failures: Mapping[str, str],
-) -> PointResult | Missing:
-    """From the run's folder; where that is gone, or failed, what was told of it before."""
-    found = collect(folder, point)
-    if isinstance(found, PointResult):
-        return found
+) -> PointResult | MissingPoint:
+    """Collect from the run folder; if that is gone or failed, return the earlier result."""
+    collected = collect(folder, point)
+    if isinstance(collected, PointResult):
+        return collected
     if point.name in failures:
         reason = failures[point.name].strip().splitlines()[0]
-        return Missing(point.name, point.label, reason, failed=True, run=point.run)
-    if before is None or point.run is None:
-        return found
-    told: list[PointResult | Missing] = [one for one in before.missing if one.failed]
+        return MissingPoint(point.name, point.label, reason, failed=True, run=point.run)
+    if last is None or point.run is None:
+        return collected
+    earlier: list[PointResult | MissingPoint] = [result for result in last.missing if result.failed]
     if not folder.run_path(point.run).exists():
-        told = [*before.points, *told]
-    same = (one for one in told if (one.name, one.run) == (point.name, point.run))
-    return next(same, found)
+        earlier = [*last.points, *earlier]
+    same = (result for result in earlier if (result.name, result.run) == (point.name, point.run))
+    return next(same, collected)
 
 
 def _runs(folder: StudyFolder, plan: StudyPlan) -> list[RunFolder]:

@@ -10,31 +10,42 @@ from ai500.core.units import human_seconds, si_prefix
 from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import flops
-from ai500.report.section import Figure, Table
-from ai500.study.definition import Choices, Ground, Point, Study, View, doubling
+from ai500.report.section import Figure, Paragraph, Section, Table
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    View,
+    ensemble_sizes,
+    hollow_note,
+)
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
 
+# A straggler takes this many times as long as the median member.
 STRAGGLER = 1.1
-"""A member that takes so much longer than the median one."""
 ROWS_DRAWN = 32
 
 
-def points(ground: Ground, choices: Choices) -> list[Point]:
-    """M = 1 to as many as the system holds at once, or to the class's own in waves [D13]."""
-    degree = ground.degree
-    at_once = ground.accelerators // degree
+def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
+    """Return M = 1 up to what fits at once, or up to the class's ensemble in waves [D13]."""
+    degree = context.degree
+    at_once = context.accelerators // degree
     if at_once < 1:
         raise InputError(
-            f"parallel.degree = {degree}: the system has {ground.accelerators} accelerators, fewer "
-            "than one member needs (V3 Eq. 5). Set a smaller parallel.degree."
+            f"parallel.degree = {degree}: one member needs more than the system's "
+            f"{context.accelerators} accelerators (V3 Eq. 5).",
+            key="parallel.degree",
+            value=degree,
+            remedy="Set a smaller parallel.degree.",
         )
-    most = choices.max_members or max(at_once, ground.plan.definition.ensemble_size)
-    return [point_of(size, degree=degree, at_once=at_once) for size in doubling(most)]
+    most = options.max_members or max(at_once, context.plan.definition.ensemble_size)
+    return [make_point(size, degree=degree, at_once=at_once) for size in ensemble_sizes(most)]
 
 
-def point_of(size: int, *, degree: int, at_once: int) -> Point:
-    """An ensemble of `size` on as many accelerators as it needs; one too large runs in waves."""
+def make_point(size: int, *, degree: int, at_once: int) -> Point:
+    """Return an ensemble of `size` on the accelerators it needs, in waves if it is too large."""
     waves = -(-size // at_once)
     return Point(
         name=f"m{size}",
@@ -48,169 +59,178 @@ def point_of(size: int, *, degree: int, at_once: int) -> Point:
 
 
 def view(result: StudyResult) -> View:
-    """The figures of V3 Fig. 5, and what the members' own times say about the gap to linear."""
-    found = sorted(result.points, key=lambda one: one.score.ensemble_size)
-    searches = found[0].score.search is not None
+    """Show V3 Fig. 5, and the members' times that explain the gap to linear."""
+    points = sorted(result.points, key=lambda point: point.score.ensemble_size)
+    is_search = points[0].score.search is not None
     figures = [
-        speed_figure(found),
-        efficiency_figure(found),
-        quality_figure(found),
+        speed_figure(points),
+        efficiency_figure(points),
+        quality_figure(points),
         # AIPerf has none: its largest error is a rule.
-        *([] if searches else [penalty_figure(found, workload=result.workload)]),
-        timeline_figure(found[-1]),
+        *([] if is_search else [penalty_figure(points, workload=result.workload)]),
+        timeline_figure(points[-1]),
     ]
-    table = (
-        "Skew and stragglers",
-        "Official FLOPS are all operations / (last end − first start) (decision D6): a member "
-        "that starts late, or trains longer than the others, makes all accelerators "
-        "wait for it. Waiting is the share of the members' places in the window in which nobody "
-        "trained there.",
-        stragglers(found),
+    note = Paragraph(
+        "Official FLOPS are all operations / (last end − first start) (decision D6): a member that "
+        "starts late, or trains longer than the others, makes all accelerators wait. Idle is the "
+        "fraction of (members at once × window) in which no member trained."
     )
-    return View(sentences(found), figures, [table])
+    section = Section("Skew and stragglers", [note, stragglers(points)])
+    return View(sentences(points), figures, [section])
 
 
-def efficiency(one: PointResult, first: PointResult) -> float:
-    """FLOPS over those of as many first points side by side."""
-    factor = one.score.ensemble_size / first.score.ensemble_size
-    return one.score.flops / (factor * first.score.flops)
+def efficiency(point: PointResult, first: PointResult) -> float:
+    """Return FLOPS over those of as many first points."""
+    factor = point.score.ensemble_size / first.score.ensemble_size
+    return point.score.flops / (factor * first.score.flops)
 
 
-def sentences(found: Sequence[PointResult]) -> list[str]:
-    """What was found, and whether it is near-linear as in V3."""
-    first, last = found[0], found[-1]
+def sentences(points: Sequence[PointResult]) -> list[str]:
+    """Describe the change of quality, and how near to linear the speed is."""
+    first, last = points[0], points[-1]
     degree = first.score.parallel_degree
-    said = [
+    lines = [
         f"Ensembles of {first.score.ensemble_size} to {last.score.ensemble_size} members with "
         f"P_degree = {degree} were trained. The ensemble's {last.score.quality_name} goes from "
         f"{first.score.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
         f"{last.score.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
         f"{last.score.target_quality:g}."
     ]
-    trusted = [one for one in found if one.trusted]
-    if len(trusted) > 1:
-        base, best = trusted[0], trusted[-1]
-        said.append(
+    valid = [point for point in points if point.timing_valid]
+    if len(valid) > 1:
+        base, best = valid[0], valid[-1]
+        lines.append(
             f"FLOPS at M = {best.score.ensemble_size} are {flops(best.score.flops)}: "
             f"{efficiency(best, base):.1%} of linear from M = {base.score.ensemble_size} on. V3 "
             "calls its own result, 8 to 64 GPUs, near-linear."
         )
-    return said
+    return lines
 
 
-def speed_figure(found: Sequence[PointResult]) -> Figure:
-    """FLOPS and VFLOPS over M, the linear line beside them."""
-    factor, prefix = si_prefix(max(max(one.score.flops, one.score.vflops) for one in found))
-    first, last = found[0].score, found[-1].score
+def speed_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot FLOPS and VFLOPS over M, beside the linear line."""
+    factor, prefix = si_prefix(max(max(point.score.flops, point.score.vflops) for point in points))
+    first, last = points[0].score, points[-1].score
     per_member = first.flops / first.ensemble_size / factor
     ends = (first.ensemble_size, last.ensemble_size)
-    trusted = sum(one.trusted for one in found) > 1 and found[0].trusted
+    valid = sum(point.timing_valid for point in points) > 1 and points[0].timing_valid
     linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
     series = [
-        *([linear] if trusted else []),
-        Series("FLOPS", values(found, lambda s: s.score.flops / factor, "flops", factor), "mean"),
+        *([linear] if valid else []),
         Series(
-            "VFLOPS", values(found, lambda s: s.score.vflops / factor, "vflops", factor), "ensemble"
+            "FLOPS",
+            values(points, lambda point: point.score.flops / factor, "flops", factor),
+            "mean",
+        ),
+        Series(
+            "VFLOPS",
+            values(points, lambda point: point.score.vflops / factor, "vflops", factor),
+            "ensemble",
         ),
     ]
     title = "Speed over the number of members"
     chart = LineChart(series, x_title="members M", y_title=f"{prefix}FLOPS")
     caption = (
         "VFLOPS = FLOPS × penalty coefficient (V3 Eq. 7). "
-        + ("Dashed: M times the first point. " if trusted else "")
-        + _hollow(found)
+        + ("Dashed: M times the first point. " if valid else "")
+        + hollow_note(points)
     )
     return Figure(title, chart, caption.strip())
 
 
 def values(
-    found: Sequence[PointResult],
-    of: Callable[[PointResult], float],
+    points: Sequence[PointResult],
+    quantity: Callable[[PointResult], float],
     field: str = "",
     factor: float = 1.0,
     *,
     trusted: bool | None = None,
 ) -> list[Value]:
-    """A quantity over M, with the range of its trials; `trusted` where it is no matter of speed."""
-    made = []
-    for one in found:
-        raw = [getattr(trial, field) / factor for trial in one.score.trials] if field else []
-        made.append(
+    """Return a quantity over M, with the range of its trials.
+
+    `trusted` overrides the validity of the point's timing, for quantities other than speed.
+    """
+    result = []
+    for point in points:
+        raw = [getattr(trial, field) / factor for trial in point.score.trials] if field else []
+        result.append(
             Value(
-                one.score.ensemble_size,
-                of(one),
-                one.trusted if trusted is None else trusted,
+                point.score.ensemble_size,
+                quantity(point),
+                point.timing_valid if trusted is None else trusted,
                 min(raw, default=None),
                 max(raw, default=None),
             )
         )
-    return made
+    return result
 
 
-def _hollow(found: Sequence[PointResult]) -> str:
-    return "" if all(one.trusted for one in found) else "Hollow: the speed is not meaningful."
-
-
-def efficiency_figure(found: Sequence[PointResult]) -> Figure:
-    """FLOPS / (M × FLOPS of the first point)."""
+def efficiency_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot FLOPS / (M × FLOPS of the first point)."""
     title = "Scaling efficiency"
-    first = found[0]
-    made = [
-        Value(one.score.ensemble_size, efficiency(one, first), one.trusted and first.trusted)
-        for one in found
+    first = points[0]
+    efficiencies = [
+        Value(
+            point.score.ensemble_size,
+            efficiency(point, first),
+            point.timing_valid and first.timing_valid,
+        )
+        for point in points
     ]
     chart = LineChart(
-        [Series("efficiency", made, "mean")],
+        [Series("efficiency", efficiencies, "mean")],
         x_title="members M",
         y_title="FLOPS / linear",
         levels=[Level("linear", 1.0, "target")],
     )
-    caption = f"FLOPS over M times those of {first.label}. {_hollow(found)}"
+    caption = f"FLOPS over M times those of {first.label}. {hollow_note(points)}"
     return Figure(title, chart, caption.strip())
 
 
-def quality_figure(found: Sequence[PointResult]) -> Figure:
-    """What more members are worth."""
-    name = found[0].score.quality_name
+def quality_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot the ensemble's and the members' quality over M."""
+    name = points[0].score.quality_name
     title = f"Quality over the number of members: {name}"
-    score = [
+    series = [
         Series(
             "ensemble",
-            values(found, lambda one: one.score.ensemble_quality, "ensemble_quality", trusted=True),
+            values(
+                points, lambda point: point.score.ensemble_quality, "ensemble_quality", trusted=True
+            ),
             "ensemble",
         ),
         Series(
             "members' mean",
-            values(found, lambda one: one.score.members_mean_quality, trusted=True),
+            values(points, lambda point: point.score.members_mean_quality, trusted=True),
             "mean",
         ),
     ]
     chart = LineChart(
-        score,
+        series,
         x_title="members M",
         y_title=name,
-        levels=[Level("target", found[0].score.target_quality, "target")],
+        levels=[Level("target", points[0].score.target_quality, "target")],
         from_zero=False,
     )
-    searches = found[0].score.search is not None
+    is_search = points[0].score.search is not None
     caption = (
         "The best model of all workers, in the same time; workers see each other's histories."
-        if searches
+        if is_search
         else "Each member learns from its own bootstrap; none knows M."
     )
     return Figure(title, chart, caption)
 
 
-def penalty_figure(found: Sequence[PointResult], *, workload: str) -> Figure:
-    """Eq. 8 over M, V3's own beside it."""
+def penalty_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
+    """Plot Eq. 8 over M, beside V3's."""
     title = "Penalty coefficient"
     paper = V3_PENALTY.get(workload)
     levels = [] if paper is None else [Level(f"V3 {paper:g}", paper, "theoretical")]
-    made = values(
-        found, lambda one: one.score.penalty_coefficient, "penalty_coefficient", trusted=True
+    coefficients = values(
+        points, lambda point: point.score.penalty_coefficient, "penalty_coefficient", trusted=True
     )
     chart = LineChart(
-        [Series("ours", made, "ensemble")],
+        [Series("ours", coefficients, "ensemble")],
         x_title="members M",
         y_title="(quality / target)ⁿ",
         levels=levels,
@@ -221,12 +241,12 @@ def penalty_figure(found: Sequence[PointResult], *, workload: str) -> Figure:
     return Figure(title, chart, caption)
 
 
-def timeline_figure(one: PointResult) -> Figure:
-    """When the members of the largest ensemble trained."""
-    title = f"Members over time, {one.label}"
-    if not one.members:
+def timeline_figure(point: PointResult) -> Figure:
+    """Draw the training times of the largest ensemble's members."""
+    title = f"Members over time, {point.label}"
+    if not point.members:
         return Figure(title, None, "Not measured: the members' times are not recorded.")
-    shown = sorted(one.members, key=lambda member: member.end)[-ROWS_DRAWN:]
+    shown = sorted(point.members, key=lambda member: member.end)[-ROWS_DRAWN:]
     rows = [
         Row(
             f"member {member.member}",
@@ -234,60 +254,60 @@ def timeline_figure(one: PointResult) -> Figure:
         )
         for member in sorted(shown, key=lambda member: member.member)
     ]
-    end = max(member.end for member in one.members)
-    left_out = len(one.members) - len(shown)
+    end = max(member.end for member in point.members)
+    left_out = len(point.members) - len(shown)
     caption = "A bar is a member's training, first batch to end. The dashed line ends the window."
     if left_out:
         caption += f" The {len(shown)} members that ended last; {left_out:,} more are not drawn."
     return Figure(title, Timeline(rows, end), caption)
 
 
-def stragglers(found: Sequence[PointResult]) -> Table:
-    """How far apart the members are, and what the last one costs."""
-    rows = [(one.label, *_spread(one)) for one in found]
+def stragglers(points: Sequence[PointResult]) -> Table:
+    """List the spread of the members' times, and the cost of the slowest."""
+    rows = [(point.label, *_spread(point)) for point in points]
     columns = (
-        "point", "shortest", "median", "longest", "start skew", "waiting", "what it says",
+        "point", "shortest", "median", "longest", "start skew", "idle", "explanation",
     )  # fmt: skip
     return Table(columns, rows, numbers=(1, 2, 3, 4, 5))
 
 
-def _spread(one: PointResult) -> tuple[str, ...]:
-    if not one.members:
+def _spread(point: PointResult) -> tuple[str, ...]:
+    if not point.members:
         return ("not measured",) * 6
-    times = [member.seconds for member in one.members]
+    times = [member.seconds for member in point.members]
     middle, longest = median(times), max(times)
     return (
         human_seconds(min(times)),
         human_seconds(middle),
         human_seconds(longest),
-        human_seconds(one.score.start_skew_seconds),
-        f"{waiting(one):.1%}",
-        _explained(one.members, longest=longest, middle=middle),
+        human_seconds(point.score.start_skew_seconds),
+        f"{idle_fraction(point):.1%}",
+        _explain(point.members, longest=longest, middle=middle),
     )
 
 
-def waiting(one: PointResult) -> float:
-    """Share of (places × window) in which no member trained."""
-    window = max(member.end for member in one.members)
-    waves = 1 + max(member.wave for member in one.members)
-    places = -(-len(one.members) // waves)
-    return max(0.0, 1 - sum(member.seconds for member in one.members) / (places * window))
+def idle_fraction(point: PointResult) -> float:
+    """Return the fraction of (members at once × window) in which no member trained."""
+    window = max(member.end for member in point.members)
+    waves = 1 + max(member.wave for member in point.members)
+    at_once = -(-len(point.members) // waves)
+    return max(0.0, 1 - sum(member.seconds for member in point.members) / (at_once * window))
 
 
-def _explained(members: Sequence[MemberTime], *, longest: float, middle: float) -> str:
+def _explain(members: Sequence[MemberTime], *, longest: float, middle: float) -> str:
     slow = [member.member for member in members if member.seconds > STRAGGLER * middle]
     if slow:
-        named = ", ".join(map(str, slow[:6])) + (", …" if len(slow) > 6 else "")
-        return f"stragglers: member {named}, up to {longest / middle:.2f} × the median"
-    return "no straggler" if len(members) > 1 else "one member: nobody waits"
+        names = ", ".join(map(str, slow[:6])) + (", …" if len(slow) > 6 else "")
+        return f"stragglers: member {names}, up to {longest / middle:.2f} × the median"
+    return "no straggler" if len(members) > 1 else "a single member"
 
 
 STUDY = Study(
     name="scaling",
     title="Scaling of the ensemble",
     source="V3 Fig. 5",
-    varies=("ensemble.size", "ensemble.members_per_accelerator"),
-    points=points,
+    controls=("ensemble.size", "ensemble.members_per_accelerator"),
+    points=make_points,
     view=view,
-    of_searches=True,
+    supports_search=True,
 )

@@ -8,13 +8,17 @@ from ai500.study import data_parallel, optimizations, repeatability, scaling, tr
 from ai500.study.definition import Study
 
 STUDIES: dict[str, Study] = {
-    one.STUDY.name: one.STUDY
-    for one in (scaling, tradeoff, optimizations, data_parallel, repeatability)
+    module.STUDY.name: module.STUDY
+    for module in (scaling, tradeoff, optimizations, data_parallel, repeatability)
 }
 
 
 def study_named(name: str) -> Study:
-    """The study of that name in a study.json."""
+    """Return the study of this name in a study.json."""
     if name not in STUDIES:
-        raise RunFolderError(f"study {name!r}: no such study; {nearest(name, list(STUDIES))}")
+        raise RunFolderError(
+            f"study {name!r}: no such study; {nearest(name, list(STUDIES))}",
+            key="study",
+            value=name,
+        )
     return STUDIES[name]

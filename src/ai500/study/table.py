@@ -1,4 +1,4 @@
-"""The points as a table: in the report for people, in a CSV for their own plots."""
+"""The points as a table of the report, and as a CSV."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from ai500.report.section import Table
 from ai500.study.records import PointResult, StudyResult
 
 Value = str | int | float | bool | None
+# Column of points.csv → its value; empty: not measured.
 COLUMNS: dict[str, Callable[[PointResult], Value]] = {
-    "point": lambda one: one.name,
-    "label": lambda one: one.label,
-    "ensemble_size": lambda one: one.score.ensemble_size,
-    "parallel_degree": lambda one: one.score.parallel_degree,
-    "system_scale": lambda one: one.score.system_scale,
-    "waves": lambda one: one.score.waves,
-    "trials": lambda one: len(one.score.trials),
-    "seed": lambda one: one.seed,
-    "precision": lambda one: one.precision,
-    "communication_precision": lambda one: one.communication_precision,
-    "global_batch_size": lambda one: one.global_batch_size,
-    "learning_rate": lambda one: one.learning_rate,
-    "warmup_epochs": lambda one: one.warmup_epochs,
-    "flops": lambda one: one.score.flops,
-    "vflops": lambda one: one.score.vflops,
-    "penalty_coefficient": lambda one: one.score.penalty_coefficient,
-    "ensemble_quality": lambda one: one.score.ensemble_quality,
-    "members_mean_quality": lambda one: one.score.members_mean_quality,
-    "target_quality": lambda one: one.score.target_quality,
-    "images_per_second": lambda one: one.images_per_second,
-    "seconds": lambda one: one.score.seconds,
-    "start_skew_seconds": lambda one: one.score.start_skew_seconds,
-    "idle_seconds": lambda one: one.score.idle_seconds,
-    "operations": lambda one: one.score.operations,
-    "energy_joules": lambda one: one.score.energy_joules,
-    "watts": lambda one: one.score.watts,
-    "flops_per_watt": lambda one: one.score.flops_per_watt,
-    "vflops_per_watt": lambda one: one.score.vflops_per_watt,
-    "speed_meaningful": lambda one: one.trusted,
-    "busy_share_before": lambda one: one.busy_share,
-    "reused": lambda one: one.reused,
-    "run": lambda one: one.run,
+    "point": lambda point: point.name,
+    "label": lambda point: point.label,
+    "ensemble_size": lambda point: point.score.ensemble_size,
+    "parallel_degree": lambda point: point.score.parallel_degree,
+    "system_scale": lambda point: point.score.system_scale,
+    "waves": lambda point: point.score.waves,
+    "trials": lambda point: len(point.score.trials),
+    "seed": lambda point: point.seed,
+    "precision": lambda point: point.precision,
+    "communication_precision": lambda point: point.communication_precision,
+    "global_batch_size": lambda point: point.global_batch_size,
+    "learning_rate": lambda point: point.learning_rate,
+    "warmup_epochs": lambda point: point.warmup_epochs,
+    "flops": lambda point: point.score.flops,
+    "vflops": lambda point: point.score.vflops,
+    "penalty_coefficient": lambda point: point.score.penalty_coefficient,
+    "ensemble_quality": lambda point: point.score.ensemble_quality,
+    "members_mean_quality": lambda point: point.score.members_mean_quality,
+    "target_quality": lambda point: point.score.target_quality,
+    "images_per_second": lambda point: point.images_per_second,
+    "seconds": lambda point: point.score.seconds,
+    "start_skew_seconds": lambda point: point.score.start_skew_seconds,
+    "idle_seconds": lambda point: point.score.idle_seconds,
+    "operations": lambda point: point.score.operations,
+    "energy_joules": lambda point: point.score.energy_joules,
+    "watts": lambda point: point.score.watts,
+    "flops_per_watt": lambda point: point.score.flops_per_watt,
+    "vflops_per_watt": lambda point: point.score.vflops_per_watt,
+    "speed_meaningful": lambda point: point.timing_valid,
+    "busy_share_before": lambda point: point.busy_share,
+    "reused": lambda point: point.reused,
+    "run": lambda point: point.run,
 }
-"""Column of points.csv → its value; empty: not measured."""
 
 
 def write_csv(path: Path, result: StudyResult) -> None:
-    """One row a point, every figure in its unit."""
+    """Write one row per point, every number in its unit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for one in result.points:
-        writer.writerow([_cell(value(one)) for value in COLUMNS.values()])
+    for point in result.points:
+        writer.writerow([_cell(value(point)) for value in COLUMNS.values()])
     write_text(path, text.getvalue())
 
 
@@ -67,50 +67,52 @@ def _cell(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = f"{value:.10g}" if isinstance(value, float) else str(value)
-    # A spreadsheet would take such a text for a formula.
+    # A spreadsheet would read such a text as a formula.
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
 
 
 def points_table(points: Sequence[PointResult]) -> Table:
-    """What each point measured; M × P and whether speeds count only where they differ."""
-    metered = any(one.score.watts is not None for one in points)
+    """List the points; M × P and the validity of speeds only where they differ."""
+    metered = any(point.score.watts is not None for point in points)
     rows = [
         (
-            one.label,
-            f"{one.score.ensemble_size} × {one.score.parallel_degree}",
-            flops(one.score.vflops),
-            flops(one.score.flops),
-            f"{one.score.penalty_coefficient:.4f}",
-            quality(one.score.ensemble_quality),
-            quality(one.score.members_mean_quality),
-            human_seconds(one.score.seconds),
-            *([_watts(one)] if metered else []),
-            "yes" if one.trusted else "no",
+            point.label,
+            f"{point.score.ensemble_size} × {point.score.parallel_degree}",
+            flops(point.score.vflops),
+            flops(point.score.flops),
+            f"{point.score.penalty_coefficient:.4f}",
+            quality(point.score.ensemble_quality),
+            quality(point.score.members_mean_quality),
+            human_seconds(point.score.seconds),
+            *([_watts(point)] if metered else []),
+            "yes" if point.timing_valid else "no",
         )
-        for one in points
+        for point in points
     ]
     columns = (
         "point", "M × P", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "time",
         *(["power"] if metered else []), "speed counts",
     )  # fmt: skip
-    shown = [
-        at
-        for at, name in enumerate(columns)
-        if name not in ("M × P", "speed counts") or len({row[at] for row in rows}) > 1
+    kept = [
+        index
+        for index, name in enumerate(columns)
+        if name not in ("M × P", "speed counts") or len({row[index] for row in rows}) > 1
     ]
-    names = tuple(columns[at] for at in shown)
-    numbers = (at for at, name in enumerate(names) if name not in ("point", "speed counts"))
-    return Table(names, [tuple(row[at] for at in shown) for row in rows], numbers=tuple(numbers))
+    names = tuple(columns[index] for index in kept)
+    numbers = (index for index, name in enumerate(names) if name not in ("point", "speed counts"))
+    return Table(
+        names, [tuple(row[index] for index in kept) for row in rows], numbers=tuple(numbers)
+    )
 
 
 def common_size(points: Sequence[PointResult]) -> str | None:
-    """What `points_table` leaves out because it is the same everywhere."""
-    sizes = {(one.score.ensemble_size, one.score.parallel_degree) for one in points}
+    """Describe the columns that `points_table` omits because all points agree."""
+    sizes = {(point.score.ensemble_size, point.score.parallel_degree) for point in points}
     if len(sizes) != 1:
         return None
     members, degree = sizes.pop()
     return f"Every point has M = {members} and P_degree = {degree}."
 
 
-def _watts(one: PointResult) -> str:
-    return NOT_MEASURED if one.score.watts is None else f"{one.score.watts:.4g} W"
+def _watts(point: PointResult) -> str:
+    return NOT_MEASURED if point.score.watts is None else f"{point.score.watts:.4g} W"

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from ai500.parallel.parallelism_controller import divisors
 from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
 from ai500.report.section import Figure
-from ai500.study.definition import Choices, Ground, Point, Study, View
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
 
 
-def points(ground: Ground, choices: Choices) -> list[Point]:
-    """Every (M, P_degree) with M × P_degree = Sys_scale that fits the nodes (V3 Eq. 5)."""
-    del choices
-    scale, per_node = ground.accelerators, ground.per_node
+def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
+    """Return every (M, P_degree) with M × P_degree = Sys_scale that fits the nodes (V3 Eq. 5)."""
+    del options
+    scale, per_node = context.accelerators, context.per_node
     degrees = [d for d in divisors(scale) if per_node % d == 0 or d % per_node == 0]
     return [
         Point(
@@ -32,71 +32,74 @@ def points(ground: Ground, choices: Choices) -> list[Point]:
 
 
 def view(result: StudyResult) -> View:
-    """Speed against quality, and what VFLOPS makes of the two."""
-    found = sorted(result.points, key=lambda one: one.score.parallel_degree)
-    return View(sentences(found), [quality_figure(found), score_figure(found)])
+    """Show speed against quality, and the VFLOPS of each point."""
+    points = sorted(result.points, key=lambda point: point.score.parallel_degree)
+    return View(sentences(points), [quality_figure(points), score_figure(points)])
 
 
-def sentences(found: Sequence[PointResult]) -> list[str]:
-    """What one model loses against the largest ensemble."""
-    most, least = found[0].score, found[-1].score
+def sentences(points: Sequence[PointResult]) -> list[str]:
+    """Compare a single model with the largest ensemble."""
+    most, least = points[0].score, points[-1].score
     name = most.quality_name
-    said = [
-        f"{len(found)} ways to use {most.system_scale} accelerators: from M = "
+    lines = [
+        f"{len(points)} ways to use {most.system_scale} accelerators: from M = "
         f"{most.ensemble_size} members on {most.parallel_degree} each to M = "
         f"{least.ensemble_size} on {least.parallel_degree}. Quality is the ensemble's {name}; "
         "beside it stands the mean of its members."
     ]
-    if len(found) > 1:
+    if len(points) > 1:
         difference = most.ensemble_quality - least.ensemble_quality
-        said.append(
+        lines.append(
             f"M = {least.ensemble_size} has {abs(100 * difference):.2f} points of {name} "
             f"{'less' if difference >= 0 else 'more'} than M = {most.ensemble_size}. In V3 (M = "
             f"{', '.join(str(m) for m, _ in V3_TRADEOFF)} on 64 GPUs) M = 1 loses about "
             f"{100 * V3_TRADEOFF_LOSS:.0f} points and is the fastest."
         )
-    return said
+    return lines
 
 
-def quality_figure(found: Sequence[PointResult]) -> Figure:
-    """V3 Fig. 7."""
+def quality_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot V3 Fig. 7."""
     title = "Quality against speed"
     measured = [
         NamedDot(
-            one.label,
-            one.images_per_second,
-            one.score.ensemble_quality,
-            one.score.members_mean_quality,
-            one.trusted,
+            point.label,
+            point.images_per_second,
+            point.score.ensemble_quality,
+            point.score.members_mean_quality,
+            point.timing_valid,
         )
-        for one in found
-        if one.images_per_second is not None
+        for point in points
+        if point.images_per_second is not None
     ]
-    unknown = [one.label for one in found if one.images_per_second is None]
+    unknown = [point.label for point in points if point.images_per_second is None]
     missing = f"Images per second were not measured of {'; '.join(unknown)}." if unknown else ""
     if not measured:
         return Figure(title, None, missing)
     chart = Scatter(
         measured,
         x_title="images per second, all members",
-        y_title=found[0].score.quality_name,
+        y_title=points[0].score.quality_name,
     )
-    said = [
-        "Large, blue: the ensemble. Small, orange, joined to it: the mean of its members; what "
-        "lies between is the worth of combining them.",
-        "" if all(one.trusted for one in measured) else "Hollow: the speed is not meaningful.",
+    notes = [
+        "Large, blue: the ensemble. Small, orange, joined to it: the mean of its members. The "
+        "difference is the gain of combining them.",
+        hollow_note(point for point in points if point.images_per_second is not None),
         missing,
     ]
-    return Figure(title, chart, " ".join(filter(None, said)))
+    return Figure(title, chart, " ".join(filter(None, notes)))
 
 
-def score_figure(found: Sequence[PointResult]) -> Figure:
-    """VFLOPS of each way."""
-    title = "What the score makes of it"
-    best = max(one.score.vflops for one in found)
+def score_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot the VFLOPS of each point."""
+    title = "VFLOPS of each"
+    best = max(point.score.vflops for point in points)
     if best == 0:
         return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
-    rows = [DotRow(one.label, [one.score.vflops / best], trusted=one.trusted) for one in found]
+    rows = [
+        DotRow(point.label, [point.score.vflops / best], trusted=point.timing_valid)
+        for point in points
+    ]
     chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
     return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
 
@@ -105,7 +108,7 @@ STUDY = Study(
     name="tradeoff",
     title="Quality against speed: M × P_degree",
     source="V3 Fig. 7",
-    varies=("ensemble.size", "ensemble.members_per_accelerator", "parallel.degree"),
-    points=points,
+    controls=("ensemble.size", "ensemble.members_per_accelerator", "parallel.degree"),
+    points=make_points,
     view=view,
 )

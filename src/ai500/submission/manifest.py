@@ -27,6 +27,7 @@ from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
+from ai500.pipeline.programs import program_of
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -65,8 +66,6 @@ REQUIRED_FILES = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json"
 TRIAL_FILES = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
 MEMBER_FILES = ("task.json", "events.jsonl", "record.json")
-# Required of each worker of a search, whose score is computed from it.
-HISTORY = "history.jsonl"
 MAX_TEXT = 200
 
 
@@ -320,7 +319,7 @@ def required_files(plan: Plan) -> Iterator[str]:
     for trial in range(1, plan.trials + 1):
         yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_FILES)
         for member in range(plan.ensemble_size):
-            names = MEMBER_FILES if plan.search is None else (*MEMBER_FILES, HISTORY)
+            names = (*MEMBER_FILES, *program_of(plan).member_files)
             yield from (f"trials/{trial:02d}/members/{member:03d}/{name}" for name in names)
 
 

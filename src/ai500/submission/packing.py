@@ -14,6 +14,7 @@ from ai500.core import schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -29,7 +30,8 @@ PATTERNS = (
     *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
     *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
-    "trials/*/members/*/log.txt", f"trials/*/members/*/{submission.HISTORY}",
+    "trials/*/members/*/log.txt",
+    *(f"trials/*/members/*/{name}" for program in PROGRAMS for name in program.member_files),
 )  # fmt: skip
 """Files of a run folder that are submitted: not data, checkpoints, predictions, nor the secret of
 the barrier server. Bootstraps are submitted as digests; they follow from the seeds."""

@@ -24,6 +24,7 @@ from typing import Literal
 
 from ai500.core.errors import InputError
 from ai500.metrics.equations import Direction
+from ai500.metrics.quality import is_better
 from ai500.metrics.statistics import Welch, equivalence_p_value, student_quantile, welch
 from ai500.metrics.trials import variation
 from ai500.records import Score
@@ -153,7 +154,7 @@ def _decide(
         return "replicated", (
             f"the means differ by less than {margin:.2%} (TOST p = {equivalence:.2g} < {ALPHA:g})"
         )
-    better = (test.difference > 0) == (direction == "higher")
+    better = is_better(test.difference, 0.0, direction=direction)
     if test.p_value < ALPHA / 2:
         return "differs", (
             f"the repeated runs are {'better' if better else 'worse'} "

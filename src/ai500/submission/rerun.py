@@ -102,7 +102,7 @@ def _require_local(key: str, source: str) -> None:
 
 
 def _least_runs(plan: Plan) -> int:
-    return reference_class(plan).least_runs
+    return reference_class(plan).required_runs
 
 
 def _seed(submission: Submission) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ai500.bagging.data_sampler import SAMPLERS, described
+from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.core import events, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error
@@ -172,7 +172,7 @@ def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterato
         return  # the rules "own bootstraps" and "same data" report it
     seed = derive(plan.seed, Stream.TRIAL, trial)
     for record in records:
-        drawn = described(SAMPLERS[plan.sampler], samples, seed=seed, member=record.member)
+        drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=seed, member=record.member)
         if any(
             getattr(drawn, name) != getattr(record, name)
             for name in ("samples", "drawn", "distinct", "sha256")

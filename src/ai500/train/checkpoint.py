@@ -1,9 +1,9 @@
-"""Checkpoints: whole or absent, and enough to go on bit by bit as if nothing had happened.
+"""Checkpoints: written atomically, and sufficient to continue bit for bit.
 
 Every random stream is a pure function of (seed, member, epoch, step), so the position is the
-random state. Only rank 0 writes, one file with the names and shapes of the whole model: it is
-whole or absent whatever the parallel mode, and says nothing of it. Replicas differ in batch norm's
-running statistics alone, and those are rank 0's at every evaluation.
+random state. Only rank 0 writes, one file with the names and shapes of the unsharded model, so a
+checkpoint does not depend on the parallel mode. Replicas differ in batch norm's running statistics
+alone, and those are rank 0's at every evaluation.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from ai500.parallel.engines.state import (
 )
 from ai500.train.precision.numerics import Numerics
 
-ONE_AT_A_TIME = ThreadPoolExecutor(1, "checkpoint")
-"""Of all members that share a process; it ends after the last file."""
+# One thread for all members of a process: their files are written one after another, and the
+# interpreter waits for it at exit.
+WRITER_THREAD = ThreadPoolExecutor(1, "checkpoint")
 
 
 @dataclass
 class Position:
-    """Where training stands, and the running sums of the epoch in progress."""
+    """Position of the training, with the running sums of the current epoch."""
 
     seed: int
     epoch: int = 0
@@ -49,9 +50,9 @@ class Position:
 
 
 class Writer:
-    """Writes beside the training: the state is copied at once, the file follows in a thread.
+    """Asynchronous writer: the state is copied at once, a thread writes the file atomically.
 
-    Whole or absent. What goes wrong is raised by whoever comes next.
+    An error of the thread is raised by the next `save` or `wait`.
     """
 
     def __init__(self) -> None:
@@ -66,28 +67,28 @@ class Writer:
         numerics: Numerics,
         position: Position,
     ) -> None:
-        """Rank 0 writes, every rank brings its part."""
+        """Gather the state of all ranks and start writing it on rank 0."""
         if engine.mesh.rank == 0:
             self.wait()
-        mine = copy.deepcopy({"engine": engine.state_dict(), "numerics": numerics.state_dict()})
+        own = copy.deepcopy({"engine": engine.state_dict(), "numerics": numerics.state_dict()})
         state = {
             "model": gather_weights(engine.module, engine.layout),
             "optimizer": gather_optimizer(optimizer, engine.module, engine.layout),
-            "ranks": _everyones(mine, engine),
+            "ranks": _state_of_ranks(own, engine),
             "position": asdict(position),
         }
         if engine.mesh.rank == 0:
-            self._writing = ONE_AT_A_TIME.submit(_write, path, state)
+            self._writing = WRITER_THREAD.submit(_write, path, state)
 
     def wait(self) -> None:
-        """Until the last file is written."""
+        """Wait until the last file is written."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
-    """Through memory, because torch's own writer hides the disk's errors behind its own."""
+    """Serialize to memory first: torch's file writer hides the disk's errors behind its own."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     atomic.write_bytes(path, buffer.getbuffer())
@@ -101,45 +102,55 @@ def restore(
     numerics: Numerics,
     seed: int,
 ) -> Position | None:
-    """Load this rank's part; None when there is no checkpoint yet."""
+    """Load this rank's part; return None if there is no checkpoint yet."""
     if not path.exists():
         return None
     state = read(path)
     try:
         position = Position(**state["position"])
         if position.seed != seed:
-            raise DataError(f"{path} belongs to seed {position.seed}, this run has {seed}.")
+            raise DataError(
+                f"{path} belongs to seed {position.seed}, this run has {seed}.",
+                path=path,
+                value=position.seed,
+            )
         load_weights(engine.module, state["model"], engine.layout)
         load_optimizer(optimizer, engine.module, state["optimizer"], engine.layout)
-        mine = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
-        engine.load_state_dict(mine["engine"])
-        numerics.load_state_dict(mine["numerics"])
+        own = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
+        engine.load_state_dict(own["engine"])
+        numerics.load_state_dict(own["numerics"])
     except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
-        raise DataError(f"{path} is not a checkpoint of this run: {error}. Delete it.") from error
+        raise _not_a_checkpoint(path, f": {error}") from error
     return position
 
 
 def read(path: Path) -> dict[str, Any]:
-    """All that a checkpoint has; whatever a broken disk made of it is told as such."""
+    """Read a checkpoint; a damaged file is a DataError."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError) as error:
-        why = str(error).partition("\n")[0][:200]
-        raise DataError(f"{path} is not a checkpoint of this run: {why}. Delete it.") from error
+        reason = str(error).partition("\n")[0][:200]
+        raise _not_a_checkpoint(path, f": {reason}") from error
     if not isinstance(state, dict):
-        raise DataError(f"{path} is not a checkpoint of this run. Delete it.")
+        raise _not_a_checkpoint(path, "")
     return state
 
 
-def _everyones(mine: dict[str, Any], engine: Engine) -> list[Any] | None:
-    """What each rank remembers; rank 0's alone where it stands for all."""
-    if engine.layout.scattered or any(mine["engine"].values()):
-        return gather_objects(mine, size=engine.mesh.size)
-    return [mine]
+def _not_a_checkpoint(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} is not a checkpoint of this run{reason}.", path=path, remedy="Delete it."
+    )
+
+
+def _state_of_ranks(own: dict[str, Any], engine: Engine) -> list[Any] | None:
+    """Gather the state of each rank; rank 0's alone where all ranks hold the same."""
+    if engine.layout.scattered or any(own["engine"].values()):
+        return gather_objects(own, size=engine.mesh.size)
+    return [own]
 
 
 def weights_sha256(weights: Mapping[str, Tensor]) -> str:
-    """A fingerprint of all parameters and buffers, bit by bit."""
+    """Hash all parameters and buffers, names included, bit by bit."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode())

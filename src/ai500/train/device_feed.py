@@ -1,4 +1,4 @@
-"""Training samples that stay on the accelerator: a step then picks its images there by number."""
+"""Training samples that stay in the accelerator's memory: a step gathers its images there."""
 
 from __future__ import annotations
 
@@ -10,100 +10,91 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts
 from ai500.data.store import Samples
 from ai500.train.feed import Batch, Feed
-from ai500.train.memory import free_bytes
 
+# Largest fraction of free device memory for samples; the rest is for the models.
 LARGEST_SHARE = 0.2
-"""Of the accelerator's free memory; the rest is for the models."""
-READ_AT_ONCE_BYTES = 1 << 28
-STEPS_AT_ONCE = 64
-"""So many steps' numbers go to the accelerator in one copy."""
+# Bytes read from the store at once: bounds the host's memory while samples are loaded.
+READ_BYTES = 1 << 28
+# Steps whose indices and draws go to the device in one copy: fewer small transfers.
+STEPS_PER_COPY = 64
 
 
 @dataclass(frozen=True)
-class Held:
-    """Samples on the accelerator, and where each is: −1 for those that nobody here drew."""
+class DeviceSamples:
+    """Samples in device memory; `rows` maps a sample to its row, −1 where no member drew it."""
 
     images: Tensor
     labels: Tensor
-    places: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentFeed(Feed):
-    """The batches of a `Feed`, the same bit by bit, from samples that are there already."""
+    """The batches of a `Feed`, bit for bit, gathered from samples in device memory."""
 
-    hold: Callable[[], Held]
-    """Reads them when the first epoch begins: that belongs to what is timed."""
+    load: Callable[[], DeviceSamples]
+    """Loader, called when the first epoch begins: reading is inside the timed window."""
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
-        """The epoch's steps from `first_step` on."""
-        held, last = self.hold(), len(order) // self.global_batch_size
-        for first in range(first_step, last, STEPS_AT_ONCE):
-            steps = range(first, min(first + STEPS_AT_ONCE, last))
-            places = _sent(torch.from_numpy(held.places[self._mine_of(order, steps)]), self.device)
-            draws = _sent(self._draws(epoch, steps), self.device)
-            for place, drawn in zip(places, draws, strict=True):
-                images = held.images.index_select(0, place)
-                yield Batch(images, held.labels.index_select(0, place), drawn)
-
-    def _mine(self) -> slice:
-        return slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
-
-    def _mine_of(self, order: NDArray[np.int64], steps: range) -> NDArray[np.int64]:
-        whole = order[steps[0] * self.global_batch_size : (steps[-1] + 1) * self.global_batch_size]
-        return whole.reshape(len(steps), self.global_batch_size)[:, self._mine()]
-
-    def _draws(self, epoch: int, steps: range) -> Tensor:
-        """As `Feed` draws them: a generator for each step, and of the global batch this part."""
-        drawn = []
-        for step in steps:
-            seed = derive(self.seed, Stream.AUGMENTATION, self.member, epoch, step)
-            generator = torch.Generator().manual_seed(seed)
-            whole = torch.rand(self.global_batch_size, self.draws_per_image, generator=generator)
-            drawn.append(whole[self._mine()])
-        return torch.stack(drawn)
+        """Yield the epoch's batches from `first_step` on."""
+        resident, last = self.load(), len(order) // self.global_batch_size
+        for first in range(first_step, last, STEPS_PER_COPY):
+            steps = range(first, min(first + STEPS_PER_COPY, last))
+            rows_of_steps = torch.from_numpy(resident.rows[self.indices(order, steps)])
+            draws_of_steps = torch.stack([self.draws(epoch, step) for step in steps])
+            for rows, draws in zip(
+                _copy(rows_of_steps, self.device), _copy(draws_of_steps, self.device), strict=True
+            ):
+                images = resident.images.index_select(0, rows)
+                yield Batch(images, resident.labels.index_select(0, rows), draws)
 
 
 def fits(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> bool:
-    """Whether all samples that any of these bootstraps drew take no more than their share."""
-    image, label = samples.rows(_used(counts)[:1])
-    needed = len(_used(counts)) * (image.nbytes + label.nbytes)
-    return device.type != "cuda" or needed <= LARGEST_SHARE * free_bytes(device)
+    """Return whether all samples of these bootstraps fit into their share of device memory."""
+    used = _used(counts)
+    image, label = samples.rows(used[:1])
+    size = len(used) * (image.nbytes + label.nbytes)
+    return device.type != "cuda" or size <= LARGEST_SHARE * free_bytes(device)
 
 
-def hold(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> Held:
-    """All samples that any of these bootstraps drew."""
+def load(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> DeviceSamples:
+    """Load all samples of these bootstraps into device memory."""
     used = _used(counts)
     first_image, _ = samples.rows(used[:1])
-    size, rows = first_image.shape[1:], len(used)
-    images = torch.empty((rows, *size), dtype=torch.from_numpy(first_image).dtype, device=device)
+    shape = (len(used), *first_image.shape[1:])
+    images = torch.empty(shape, dtype=torch.from_numpy(first_image).dtype, device=device)
     labels = torch.from_numpy(samples.labels_of(used)).to(device)
-    at_once = max(1, READ_AT_ONCE_BYTES // first_image.nbytes)
-    for first in range(0, rows, at_once):
-        some = slice(first, first + at_once)
-        images[some] = torch.from_numpy(samples.rows(used[some])[0]).to(device)
+    rows_per_read = max(1, READ_BYTES // first_image.nbytes)
+    for first in range(0, len(used), rows_per_read):
+        part = slice(first, first + rows_per_read)
+        images[part] = torch.from_numpy(samples.rows(used[part])[0]).to(device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)  # other members read them on streams of their own
-    places = np.full(samples.count, -1, dtype=np.int64)
-    places[used] = np.arange(rows)
-    return Held(images, labels, places)
+    rows = np.full(samples.count, -1, dtype=np.int64)
+    rows[used] = np.arange(len(used))
+    return DeviceSamples(images, labels, rows)
+
+
+def resident_feed(feed: Feed, load: Callable[[], DeviceSamples]) -> ResidentFeed:
+    """Return the same feed from samples in device memory."""
+    same = {field.name: getattr(feed, field.name) for field in fields(Feed)}
+    return ResidentFeed(**same, load=load)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the device's free memory; 0 for a CPU, whose memory is not shared out here."""
+    query = getattr(torch.get_device_module(device), "mem_get_info", None)
+    return 0 if query is None or device.type == "cpu" else int(query(device)[0])
 
 
 def _used(counts: Sequence[Counts]) -> NDArray[np.int64]:
     return np.flatnonzero(np.any(np.stack(counts) > 0, axis=0)).astype(np.int64)
 
 
-def resident(feed: Feed, hold: Callable[[], Held]) -> ResidentFeed:
-    """The feed, from what is held."""
-    known = {one.name: getattr(feed, one.name) for one in fields(Feed)}
-    return ResidentFeed(**known, hold=hold)
-
-
-def _sent(numbers: Tensor, device: torch.device) -> Tensor:
+def _copy(values: Tensor, device: torch.device) -> Tensor:
     if device.type == "cpu":
-        return numbers
-    return numbers.pin_memory().to(device, non_blocking=True)
+        return values
+    return values.pin_memory().to(device, non_blocking=True)

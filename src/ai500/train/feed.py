@@ -1,4 +1,4 @@
-"""From the store to the accelerator: each step's samples, the same whatever P_degree is."""
+"""From the store to the accelerator: the samples of each step, the same for every P_degree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ai500.core.randomness import Stream, derive
 from ai500.data.store import Samples
-from ai500.train.prefetch import Arrived, Wanted, read_ahead
+from ai500.train.prefetch import BatchRequest, DeviceBatch, prefetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Feed:
     """Batches of one epoch for one rank.
 
     Order and augmentation are drawn for the global batch and then cut into ranks, so the samples
-    of a step do not depend on how many ranks share it.
+    of a step do not depend on the number of ranks.
     """
 
     samples: Samples
     seed: int
     member: int
     rank: int
-    """On the data axis: ranks that share a model are fed the same."""
+    """Rank on the data axis: ranks that share a model get the same batches."""
     world_size: int
-    """Data-parallel ranks."""
+    """Number of data-parallel ranks."""
     batch_size: int
     """Images of one optimizer step on one data-parallel rank."""
     draws_per_image: int
@@ -47,36 +47,46 @@ class Feed:
 
     @property
     def global_batch_size(self) -> int:
-        """Images of one optimizer step."""
+        """Images of one optimizer step on all ranks."""
         return self.batch_size * self.world_size
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
-        """The epoch's steps from `first_step` on, read ahead where there is an accelerator."""
-        steps = self._steps(epoch, order, first_step)
-        return (Batch(*one) for one in arriving(steps, samples=self.samples, device=self.device))
+        """Yield the epoch's batches from `first_step` on, prefetched on an accelerator."""
+        steps = range(first_step, len(order) // self.global_batch_size)
+        requests = (
+            (self.indices(order, range(step, step + 1))[0], self.draws(epoch, step))
+            for step in steps
+        )
+        batches = batches_on_device(requests, samples=self.samples, device=self.device)
+        return (Batch(*batch) for batch in batches)
 
-    def _steps(self, epoch: int, order: NDArray[np.int64], first_step: int) -> Iterator[Wanted]:
-        """The samples and draws of each step that are this rank's."""
-        global_batch = self.global_batch_size
-        mine = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
-        for step in range(first_step, len(order) // global_batch):
-            indices = order[step * global_batch : (step + 1) * global_batch][mine]
-            generator = torch.Generator().manual_seed(
-                derive(self.seed, Stream.AUGMENTATION, self.member, epoch, step)
-            )
-            yield indices, torch.rand(global_batch, self.draws_per_image, generator=generator)[mine]
+    def indices(self, order: NDArray[np.int64], steps: range) -> NDArray[np.int64]:
+        """Return this rank's samples of consecutive steps, a row per step."""
+        size = self.global_batch_size
+        whole = order[steps[0] * size : (steps[-1] + 1) * size]
+        return whole.reshape(len(steps), size)[:, self._share()]
+
+    def draws(self, epoch: int, step: int) -> Tensor:
+        """Draw a step's augmentation for the global batch; return this rank's rows."""
+        seed = derive(self.seed, Stream.AUGMENTATION, self.member, epoch, step)
+        generator = torch.Generator().manual_seed(seed)
+        draws = torch.rand(self.global_batch_size, self.draws_per_image, generator=generator)
+        return draws[self._share()]
+
+    def _share(self) -> slice:
+        return slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
 
 
-def arriving(
-    wanted: Iterable[Wanted], *, samples: Samples, device: torch.device
-) -> Iterator[Arrived]:
-    """Batches on the device: images, labels and what was given with them."""
+def batches_on_device(
+    requests: Iterable[BatchRequest], *, samples: Samples, device: torch.device
+) -> Iterator[DeviceBatch]:
+    """Read batches in order and bring them to the device."""
     if device.type != "cpu":
-        return read_ahead(wanted, samples=samples, device=device)
-    # The training thread would wait for the reading one: nothing to overlap with.
-    return (_read(samples, *one) for one in wanted)
+        return prefetch(requests, samples=samples, device=device)
+    # On a CPU the training thread would wait for the reading thread: nothing overlaps.
+    return (_read(samples, *request) for request in requests)
 
 
-def _read(samples: Samples, indices: NDArray[np.int64], given: Tensor) -> Arrived:
+def _read(samples: Samples, indices: NDArray[np.int64], extra: Tensor) -> DeviceBatch:
     images, labels = samples.rows(indices)
-    return torch.from_numpy(images), torch.from_numpy(labels), given
+    return torch.from_numpy(images), torch.from_numpy(labels), extra

@@ -1,4 +1,4 @@
-"""One member's whole step, from stored images to new weights, as a CUDA graph on its own stream."""
+"""A member's training step as a CUDA graph, captured once and replayed on the member's stream."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ai500.parallel.cuda_graph import CALLS_BEFORE, algorithms_tried
+from ai500.parallel.cuda_graph import WARM_UP_CALLS, cudnn_autotuning
 from ai500.train.feed import Batch
-from ai500.train.loop import Member, Wanted
+from ai500.train.member import Member
 from ai500.train.optimizers import LARS
+from ai500.train.step import StepRequest, compute_gradients, training_step, update_weights
 
 
-def recordable(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether its step is the same every time: Adam and LAMB count theirs on the host."""
+def capturable(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether its update can be part of a graph: Adam and LAMB count steps on the host."""
     return isinstance(optimizer, torch.optim.SGD | LARS)
 
 
-class Inputs:
-    """What a recorded step reads: a batch and a rate, always in the same places."""
+class StaticInputs:
+    """The fixed memory that a captured step reads: its batch and its learning rate."""
 
     def __init__(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
-        self.images, self.labels = batch.images.clone(), batch.labels.clone()
-        self.draws = batch.draws.clone()
+        self.batch = Batch(batch.images.clone(), batch.labels.clone(), batch.draws.clone())
         self._optimizer = optimizer
         self._rate = torch.zeros((), device=batch.images.device)
         self._written: float | None = None
 
-    def write(self, wanted: Wanted) -> None:
-        """For the next replay; the optimizer's groups say the rate as a number, as always."""
-        self.images.copy_(wanted.batch.images, non_blocking=True)
-        self.labels.copy_(wanted.batch.labels, non_blocking=True)
-        self.draws.copy_(wanted.batch.draws, non_blocking=True)
-        if wanted.rate != self._written:
-            self._rate.fill_(wanted.rate)
-            self._written = wanted.rate
+    def write(self, request: StepRequest) -> None:
+        """Copy a request in for the next replay."""
+        self.batch.images.copy_(request.batch.images, non_blocking=True)
+        self.batch.labels.copy_(request.batch.labels, non_blocking=True)
+        self.batch.draws.copy_(request.batch.draws, non_blocking=True)
+        if request.learning_rate != self._written:
+            self._rate.fill_(request.learning_rate)
+            self._written = request.learning_rate
+        # Checkpoints, events and updates outside the graph read the rate as a number.
         for group in self._optimizer.param_groups:
-            group["lr"] = wanted.rate
+            group["lr"] = request.learning_rate
 
     @contextmanager
     def rate_on_device(self) -> Iterator[None]:
-        """While a step is recorded, the optimizer finds its rate in memory."""
+        """Let the optimizer read its rate from device memory while a step is captured."""
         rates = [group["lr"] for group in self._optimizer.param_groups]
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate
@@ -54,98 +55,92 @@ class Inputs:
                 group["lr"] = rate
 
 
-def recorded(
+def capture(
     step: Callable[[], list[Tensor]], stream: torch.cuda.Stream | None
 ) -> tuple[Callable[[], None], list[Tensor]]:
-    """A few calls that run as they are, then one that is recorded: how to repeat it, on whatever
-    stream is current then, and what it gives, which each repetition overwrites. Without a stream
-    there are no graphs either, and a repetition is another call."""
+    """Warm up, then capture `step` in a CUDA graph. Return the replay function and its static
+    outputs. Without a stream (no CUDA) a replay calls `step` again."""
     if stream is None:
-        results = step()
-        return partial(_repeat, step, results), results
+        outputs = step()
+        return partial(_call_again, step, outputs), outputs
     graph = torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        with algorithms_tried():
-            for _ in range(CALLS_BEFORE):
+        with cudnn_autotuning():
+            for _ in range(WARM_UP_CALLS):
                 step()
-        # Threads that read data go on meanwhile.
+        # thread_local: threads that read data may call CUDA during the capture.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            results = step()
+            outputs = step()
     torch.cuda.synchronize()
-    return graph.replay, results
+    return graph.replay, outputs
 
 
-def _repeat(step: Callable[[], list[Tensor]], results: list[Tensor]) -> None:
-    for old, new in zip(results, step(), strict=True):
-        old.copy_(new)
+def _call_again(step: Callable[[], list[Tensor]], outputs: list[Tensor]) -> None:
+    for static, new in zip(outputs, step(), strict=True):
+        static.copy_(new)
 
 
-class Replayed:
-    """A member's step, recorded once."""
+class GraphedStep:
+    """A member's step, captured once; the update runs outside the graph where it has to."""
 
     def __init__(self, member: Member, batch: Batch, stream: torch.cuda.Stream | None) -> None:
         self.member = member
-        self.inputs = Inputs(batch, member.optimizer)
-        self._whole = recordable(member.optimizer)
-        with forgotten([member]), self.inputs.rate_on_device():
-            self._replay, self._losses = recorded(self._step, stream)
-            # Always in these places, if it is a graph that makes them.
-            made = [] if stream is None else member.engine.parameters()
-            self._gradients = [(one, one.grad) for one in made]
+        inputs = StaticInputs(batch, member.optimizer)
+        self._inputs = inputs
+        self._updates = capturable(member.optimizer)
+        captured = training_step if self._updates else compute_gradients
+        with preserve_state([member]), inputs.rate_on_device():
+            self._replay, self._losses = capture(lambda: [captured(member, inputs.batch)], stream)
+            # A graph writes gradients to the same memory in each replay.
+            in_graph = [] if stream is None else member.engine.parameters()
+            self._gradients = [(parameter, parameter.grad) for parameter in in_graph]
+        member.cudnn_autotuned |= stream is not None
 
-    def __call__(self, wanted: Wanted) -> Tensor:
-        """The step, on the current stream; its loss is overwritten by the next."""
-        self.inputs.write(wanted)
+    def __call__(self, request: StepRequest) -> Tensor:
+        """Replay the step on the current stream; the next replay overwrites the loss."""
+        self._inputs.write(request)
         self._replay()
-        if not self._whole:
+        if not self._updates:
             for parameter, gradient in self._gradients:
                 parameter.grad = gradient
-            self.member.numerics.step(self.member.optimizer)
+            update_weights(self.member)
         return self._losses[0]
-
-    def _step(self) -> list[Tensor]:
-        member, held = self.member, self.inputs
-        inputs, labels = member.workload.train_inputs(
-            member.problem_class, held.images, held.labels, held.draws
-        )
-        member.optimizer.zero_grad(set_to_none=True)
-        loss = member.engine.forward_backward(inputs, labels)
-        if self._whole:
-            member.numerics.step(member.optimizer)
-        return [loss]
 
 
 @contextmanager
-def forgotten(members: Sequence[Member]) -> Iterator[None]:
-    """Steps taken inside leave no trace: weights, statistics and the optimizers' memory are put
-    back where they are, because a recorded step knows them by their place."""
-    _wait_for_device()
-    before = {id(one): one.detach().clone() for member in members for one in _memory(member)}
-    groups = [(group, dict(group)) for one in members for group in one.optimizer.param_groups]
-    _wait_for_device()
+def preserve_state(members: Sequence[Member]) -> Iterator[None]:
+    """Restore weights, running statistics and optimizer state on exit, in the same memory: a
+    captured step knows them by address."""
+    _synchronize()
+    before = {
+        id(tensor): tensor.detach().clone() for member in members for tensor in _state(member)
+    }
+    groups = [(group, dict(group)) for member in members for group in member.optimizer.param_groups]
+    _synchronize()
     try:
         yield
     finally:
-        _wait_for_device()
-        for one in (one for member in members for one in _memory(member)):
-            # A velocity that was not there before begins at zero.
-            one.detach().copy_(before[id(one)] if id(one) in before else torch.zeros_like(one))
-        for group, known in groups:
+        _synchronize()
+        for tensor in (tensor for member in members for tensor in _state(member)):
+            # Momentum that was first allocated inside starts at zero.
+            saved = before.get(id(tensor))
+            tensor.detach().copy_(torch.zeros_like(tensor) if saved is None else saved)
+        for group, saved_group in groups:
             group.clear()
-            group.update(known)
-        _wait_for_device()
+            group.update(saved_group)
+        _synchronize()
 
 
-def _wait_for_device() -> None:
-    """Streams don't wait for each other by themselves."""
+def _synchronize() -> None:
+    """Wait for all streams: they do not wait for each other."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def _memory(member: Member) -> Iterator[Tensor]:
+def _state(member: Member) -> Iterator[Tensor]:
     module = member.engine.module
     yield from module.parameters()
     yield from module.buffers()
     for state in member.optimizer.state.values():
-        yield from (one for one in state.values() if isinstance(one, Tensor))
+        yield from (value for value in state.values() if isinstance(value, Tensor))

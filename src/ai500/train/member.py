@@ -1,141 +1,83 @@
-"""One rank's view of a member: put together from its task, trained, and recorded.
-
-What really ran (optimizer groups, parameter count, operations of the traced graph) is recorded
-here, by the process that ran it, not taken from the configuration.
-"""
+"""One rank's part of a member: the objects that train it, built from its task."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import os
-import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from ai500.core import atomic, events, plugins, schema
-from ai500.core.errors import AI500Error
+from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
-from ai500.data.bootstrap import load_bootstrap, out_of_bag_indices
-from ai500.data.open_store import VerifiedSplit, open_store
+from ai500.data.bootstrap import Counts, load_bootstrap
+from ai500.data.open_store import open_store
 from ai500.data.store import Samples
-from ai500.inventory.node import record_after, record_before
-from ai500.meters.recorder import Recorder, recorder_of
 from ai500.operations import count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.parallel.engines.state import gather_objects, gather_weights
-from ai500.records import Operations, Task, TrainRecord, run_folder
-from ai500.records.run_folder import MemberFolder, RunFolder
-from ai500.train import precision, provenance
-from ai500.train.barrier import TrialBarrier
-from ai500.train.capture import capture
-from ai500.train.checkpoint import weights_sha256
+from ai500.records import Operations, ProblemClass, Task
+from ai500.records.run_folder import MemberFolder
+from ai500.train import checkpoint, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.loop import Listener, Member, epochs
 from ai500.train.precision.numerics import Numerics
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import Workload, load_workload
 
-LOCK_SECONDS = 100.0
-LONGEST_WAIT = datetime.timedelta(minutes=45)
+
+class EventSink(Protocol):
+    """Receiver of a member's events: its event log, or the history of a search."""
+
+    def emit(self, event: str, **fields: Any) -> object:
+        """Record an event."""
 
 
-def run(
-    task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
-) -> None:
-    """Train this rank's part of the member, and on rank 0 leave the record."""
-    device = torch.device(device)
-    with worker_context(task, rank=rank, device=device, threads=threads) as meters:
-        member = member_from_task(task, rank=rank, device=device, stop=stop)
-        if task.profile is not None:
-            capture(member, task.profile, rank=rank)
-            return
-        with timed_window(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
-            for _ in epochs(member):
-                pass
-        finish(member)
+@dataclass
+class Member:
+    """Model, data and hooks of one rank of a member."""
 
+    task: Task
+    folder: MemberFolder
+    workload: Workload
+    problem_class: ProblemClass
+    engine: Engine
+    numerics: Numerics
+    optimizer: torch.optim.Optimizer
+    feed: Feed
+    evaluator: Evaluator
+    counts: Counts
+    """Repeat count of each training sample in the member's bootstrap."""
+    events: EventSink | None
+    """Sink of rank 0; None on the other ranks."""
+    stop_requested: Callable[[], bool]
+    operations: Operations | None = None
+    """Operations of the unsharded model, counted by rank 0 before training."""
+    on_ready: Callable[[], None] = lambda: None
+    """Hook called once, immediately before the first batch is read."""
+    on_step: Callable[[checkpoint.Position], None] = lambda _: None
+    """Hook called after every step."""
+    on_epoch: Callable[[int], bool] = lambda _: False
+    """Hook called with the number of finished epochs; True ends the training early."""
+    checkpoints: checkpoint.Writer = field(default_factory=checkpoint.Writer)
+    cudnn_autotuned: bool = False
+    """True once its step was captured: cuDNN then timed its algorithms during warm-up."""
 
-@contextlib.contextmanager
-def worker_context(
-    task: Task, *, rank: Rank, device: torch.device, threads: int | None
-) -> Iterator[Recorder]:
-    """This process as a rank of the member, which nobody else trains meanwhile; its meters run."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    if device.type != "cpu":
-        torch.accelerator.set_device_index(device)
-    if rank.world_size > 1:
-        # The other ranks wait here for rank 0 while it waits for the rest of a gang.
-        dist.init_process_group(_backends(device), timeout=LONGEST_WAIT)
-    meters = recorder_of(task, local_rank=rank.local_rank)
-    try:
-        held = lock_member(task) if rank.rank == 0 else None
-        meters.start()
-        yield meters
-        del held
-    finally:
-        meters.close()
-        if dist.is_initialized():
-            dist.destroy_process_group()
-
-
-@contextlib.contextmanager
-def timed_window(
-    task: Task, *, rank: Rank, meters: Recorder, emit: Callable[..., None]
-) -> Iterator[Callable[[], None]]:
-    """What to call when all is ready for the first batch; nodes described before and after."""
-    if rank.local_rank == 0:
-        record_before(description(task))
-    barrier = TrialBarrier(task, rank, emit)
-
-    def ready() -> None:
-        barrier.begin()
-        meters.mark()
-
-    yield ready
-    meters.mark()
-    barrier.end()
-    if rank.local_rank == 0:
-        record_after(description(task))
-
-
-def description(task: Task) -> Path:
-    """Where this node is described as the member sees it."""
-    trial = RunFolder(Path(task.run)).trial(task.trial)
-    return trial.system_of(platform.node(), task.member)
-
-
-def _backends(device: torch.device) -> str:
-    """The accelerator's own library, and for ranks to agree on something the CPU's."""
-    if device.type == "cpu":
-        return "gloo"
-    return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
-
-
-def lock_member(task: Task) -> TextIO:
-    """The member's lock: two workers on one checkpoint would spoil each other's.
-
-    A node that lost its power holds it on a network file system until its lease ends.
-    """
-    file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
-    if not run_folder.lock_within(file, seconds=LOCK_SECONDS):
-        raise AI500Error(f"member {task.member} is being trained by another process.")
-    return file
+    def emit(self, event: str, **fields: object) -> None:
+        """Emit an event of this member; only rank 0 has a sink."""
+        if self.events is not None:
+            self.events.emit(event, **fields)
 
 
 def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
-    """Model, engine, optimizer and data of this rank."""
+    """Build a member with fresh weights, and count its operations."""
     workload = load_workload(task.workload)
+    # Every rank draws the weights of the whole model from one seed; its engine keeps its part.
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
     member = build_member(
         task,
@@ -146,15 +88,26 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         log=event_log(task, rank=rank, device=device),
         stop=stop,
     )
-    if rank.rank == 0:  # now, so that a model that can't be counted does not train in vain
+    if rank.rank == 0:  # before training: a model that can't be counted fails at once
         member.operations = _count_operations(member)
     return member
 
 
 def open_splits(task: Task) -> Mapping[str, Samples]:
-    """The node's copy of the samples, or the shared store's."""
+    """Open the node's copy of the samples, or the shared store."""
     staged = task.staged or os.environ.get("AI500_STAGED")
     return (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
+
+
+def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
+    """Start the member's event log on rank 0; return None on the other ranks."""
+    if rank.rank != 0:
+        return None
+    attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
+    path = MemberFolder(Path(task.folder)).events
+    log = events.EventLog(path, trial=task.trial, member=task.member, attempt=attempt)
+    log.emit("start", pid=os.getpid(), world_size=rank.world_size, device=str(device))
+    return log
 
 
 def build_member(
@@ -164,14 +117,14 @@ def build_member(
     mesh: Mesh,
     device: torch.device,
     splits: Mapping[str, Samples],
-    log: Listener | None,
+    log: EventSink | None,
     stop: Callable[[], bool],
 ) -> Member:
-    """A whole model, the same on every rank, as this rank trains it."""
+    """Build this rank's part of a member around a whole model, the same on every rank."""
     workload = load_workload(task.workload)
     problem_class, hyper = task.definition, task.hyperparameters
     numerics = precision.make(hyper.precision, device=device)
-    engine = _engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)
+    engine = _build_engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)
     optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
     engine.prepare(optimizer)
     data = engine.mesh.data
@@ -208,7 +161,7 @@ def build_member(
     )
 
 
-def _engine(
+def _build_engine(
     task: Task,
     workload: Workload,
     model: nn.Module,
@@ -217,7 +170,6 @@ def _engine(
     numerics: Numerics,
     device: torch.device,
 ) -> Engine:
-    """The part of the whole model that is this rank's."""
     hyper, parallel = task.hyperparameters, task.parallel
 
     def loss(outputs: Any, labels: Tensor) -> Tensor:
@@ -245,84 +197,23 @@ def _engine(
         numerics=numerics,
         collective=collective,
         forward=workload.forward,
+        optimized=getattr(workload, "optimized", None),
         accumulation=hyper.accumulation,
+        # Members that share a process have their whole step captured, not the engine's part.
         may_capture=not task.process_members,
     )
-    made: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(setting)
-    return made
-
-
-def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
-    """The member's own, begun by rank 0; None on the other ranks."""
-    if rank.rank != 0:
-        return None
-    attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-    path = MemberFolder(Path(task.folder)).events
-    log = events.EventLog(path, trial=task.trial, member=task.member, attempt=attempt)
-    log.emit("start", pid=os.getpid(), world_size=rank.world_size, device=str(device))
-    return log
-
-
-def finish(member: Member) -> None:
-    """Outside the timed window: out-of-bag predictions, then the record that ends the job."""
-    # Samples the member never saw are not in its node's copy: they come from the shared store.
-    store = open_store(Path(member.task.store))
-    shared: Samples = store.splits["train"]
-    if member.task.staged or os.environ.get("AI500_STAGED"):
-        # Of a store that is staged nobody has verified what is not copied.
-        shared = VerifiedSplit(store.splits["train"], store.digests("train"))
-    indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)
-    predictions = member.evaluator.predict(shared, indices)
-    weights = gather_weights(member.engine.module, member.engine.layout)
-    groups = provenance.optimizer_groups(member)
-    described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
-    if predictions is None or weights is None:
-        return
-    operations = member.operations
-    assert operations is not None, "rank 0 counted before it trained"
-    atomic.write_array(member.folder.out_of_bag, predictions)
-    member.emit("operations", **schema.encode(operations))
-    told = list(events.read(member.folder.events))
-    effective = provenance.effective(member, groups=groups, described=described or [], told=told)
-    record = _record(member, operations, effective, sha256=weights_sha256(weights))
-    run_folder.write(member.folder.record, record)
-
-
-def _record(
-    member: Member, operations: Operations, effective: dict[str, Any], *, sha256: str
-) -> TrainRecord:
-    told = list(events.read(member.folder.events))
-    epochs = {event["epoch"]: event for event in told if event["event"] == "epoch"}
-    device = member.feed.device
-    return TrainRecord(
-        member=member.task.member,
-        parameters=operations.parameters,
-        images=sum(event["images"] for event in epochs.values()),
-        steps=sum(event["steps"] for event in epochs.values()),
-        epochs=len(epochs),
-        world_size=member.engine.mesh.size,
-        device=str(device),
-        device_name=provenance.device_name(device),
-        quality=[event["quality"] for event in told if event["event"] == "quality"][-1],
-        weights_sha256=sha256,
-        operations=operations,
-        effective=effective,
-        versions=provenance.versions(),
+    engine: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(
+        setting
     )
+    return engine
 
 
 def _count_operations(member: Member) -> Operations:
-    """Operations of the whole model at the batch and image size that ran, whoever had its parts."""
+    """Count the operations of the unsharded model at the batch and image size it trains with."""
     counted = count(
         member.engine.unsharded(),
         (member.feed.batch_size, *member.problem_class.input_shape),
         convention=member.task.convention,
         loss=member.workload.loss_operator,
     )
-    return Operations(
-        convention=counted.convention,
-        forward_per_image=counted.forward_per_image,
-        backward_per_image=counted.backward_per_image,
-        update_per_step=counted.update,
-        parameters=counted.parameters,
-    )
+    return counted.as_record()

@@ -1,8 +1,8 @@
-"""Batches read and copied to the accelerator while it trains on the ones before.
+"""Batches read and copied to the accelerator while it trains on the previous ones.
 
-A thread reads each batch straight into one of a few pinned buffers and has it copied on a stream of
-its own; the training stream waits for that copy alone, and the buffer is filled again once it has
-left. Nothing is allocated or copied in between: at 6 GB/s either costs more than the reading.
+A thread reads each batch directly into one of a few pinned buffers and copies it on a stream of its
+own. The training stream waits for that copy alone, and the buffer is reused once the copy is done.
+Nothing is allocated or copied in between: at 6 GB/s either costs more than the read.
 """
 
 from __future__ import annotations
@@ -20,44 +20,45 @@ from torch import Tensor
 
 from ai500.data.store import Samples
 
+# Double buffering: one is filled while the other is copied from.
 HOST_BUFFERS = 2
-"""One is read into while the other is copied from."""
-WAITING_BATCHES = 2
-"""Batches on the accelerator that training has not asked for yet; one more may be on its way."""
+# Batches queued on the accelerator; one more may be in flight.
+QUEUED_BATCHES = 2
 
-Wanted = tuple[NDArray[np.int64], Tensor]
-"""A batch's samples, and what else of it goes to the accelerator."""
-Arrived = tuple[Tensor, Tensor, Tensor]
-"""Images, labels, and what was given with the samples."""
+BatchRequest = tuple[NDArray[np.int64], Tensor]
+"""Sample indices of a batch, and an extra tensor that travels with it."""
+DeviceBatch = tuple[Tensor, Tensor, Tensor]
+"""Images, labels and the request's extra tensor, on the device."""
 
 
-def read_ahead(
-    wanted: Iterable[Wanted], *, samples: Samples, device: torch.device
-) -> Iterator[Arrived]:
-    """The batches in order, on the device; an error of reading is raised where it is waited for."""
-    copies = _Copies(samples, device)
-    ready: queue.Queue[tuple[Arrived, Any] | BaseException | None] = queue.Queue(WAITING_BATCHES)
+def prefetch(
+    requests: Iterable[BatchRequest], *, samples: Samples, device: torch.device
+) -> Iterator[DeviceBatch]:
+    """Yield the batches in order, on the device; a read error is raised at its batch."""
+    copier = _Copier(samples, device)
+    ready: queue.Queue[tuple[DeviceBatch, Any] | BaseException | None] = queue.Queue(QUEUED_BATCHES)
     stopped = threading.Event()
 
     def read() -> None:
         try:
-            for number, one in enumerate(wanted):
-                ready.put(copies.bring(number % HOST_BUFFERS, *one))
+            for number, request in enumerate(requests):
+                ready.put(copier.start(number % HOST_BUFFERS, *request))
                 if stopped.is_set():
                     return
             ready.put(None)
         except BaseException as error:  # handed to the training thread, which raises it
             ready.put(error)
 
-    thread = threading.Thread(target=read, name="ai500-read-ahead", daemon=True)
+    thread = threading.Thread(target=read, name="ai500-prefetch", daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
-            yield copies.arrived(*item)
+            yield copier.wait(*item)
     finally:
         stopped.set()
+        # The thread may be blocked on a full queue: drain it until the thread ends.
         while thread.is_alive():
             try:
                 ready.get(timeout=0.05)
@@ -65,54 +66,56 @@ def read_ahead(
                 continue
 
 
-class _Copies:
-    """Host buffers, and the stream that copies from them."""
+class _Copier:
+    """Pinned host buffers, and the stream that copies from them."""
 
     def __init__(self, samples: Samples, device: torch.device) -> None:
         self._samples = samples
         self._device = device
         module = torch.get_device_module(device)
         self._streams = device.type != "cpu" and hasattr(module, "Stream")
-        # A device without streams copies at once: torch's stand-ins for them do nothing.
+        # A device without streams copies synchronously: torch.cpu's streams do nothing.
         self._module = module if self._streams else torch.cpu
         self._stream = module.Stream(device) if self._streams else torch.cpu.Stream()
         self._pinned = device.type != "cpu"
         self._buffers = [_Buffer(pinned=self._pinned) for _ in range(HOST_BUFFERS)]
 
-    def bring(self, number: int, indices: NDArray[np.int64], given: Tensor) -> tuple[Arrived, Any]:
-        """Read a batch into a buffer and have it copied; with the event that the copy is done."""
+    def start(
+        self, number: int, indices: NDArray[np.int64], extra: Tensor
+    ) -> tuple[DeviceBatch, Any]:
+        """Read a batch into a buffer and start its copy; return it with the copy's event."""
         buffer = self._buffers[number]
         buffer.wait()
         images, labels = self._samples.rows(indices, empty=buffer.empty)
         with self._module.stream(self._stream):
             batch = (
-                self._copied(torch.from_numpy(images)),
-                self._copied(self._small(torch.from_numpy(labels))),
-                self._copied(self._small(given)),
+                self._copy(torch.from_numpy(images)),
+                self._copy(self._pin(torch.from_numpy(labels))),
+                self._copy(self._pin(extra)),
             )
             copied = self._module.Event()
             copied.record(self._stream)
         buffer.copied = copied
         return batch, copied
 
-    def arrived(self, batch: Arrived, copied: Any) -> Arrived:
-        """The batch for the stream that asks: it waits for the copy, the host does not."""
+    def wait(self, batch: DeviceBatch, copied: Any) -> DeviceBatch:
+        """Make the current stream wait for the copy; the host does not wait."""
         if self._streams:
             current = self._module.current_stream(self._device)
             current.wait_event(copied)
             for part in batch:
-                part.record_stream(current)  # else its memory could be taken before it is used
+                part.record_stream(current)  # else its memory could be reused before it is read
         return batch
 
-    def _small(self, part: Tensor) -> Tensor:
+    def _pin(self, part: Tensor) -> Tensor:
         return part.pin_memory() if self._pinned else part
 
-    def _copied(self, part: Tensor) -> Tensor:
+    def _copy(self, part: Tensor) -> Tensor:
         return part.to(self._device, non_blocking=self._streams, copy=True)
 
 
 class _Buffer:
-    """Memory for one batch's images, kept from batch to batch."""
+    """Memory for one batch's images, reused from batch to batch."""
 
     def __init__(self, *, pinned: bool) -> None:
         self.copied: Any = None
@@ -120,12 +123,12 @@ class _Buffer:
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def wait(self) -> None:
-        """Until the images in it have left it."""
+        """Wait until the last copy from this buffer is done."""
         if self.copied is not None:
             self.copied.synchronize()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An array in this memory, over whatever was there."""
+        """Return an uninitialized array in this memory."""
         size = math.prod(shape) * dtype.itemsize
         if len(self._memory) < size:
             self._memory = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)

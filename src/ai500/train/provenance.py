@@ -1,7 +1,7 @@
-"""What really ran, for the rules to judge: read from the live objects, not from a configuration.
+"""Provenance: what ran, read from the live objects, not from the configuration.
 
-The optimizer tells its groups, the feed its batch, the engine its parallelism, the traced graph
-the model, the member's own events the epochs.
+Groups come from the optimizer, the batch from the feed, parallelism from the engine, the model from
+its traced graph, epochs from the member's events. The rules judge this record.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from ai500.core.source import source_sha256
 from ai500.data.open_store import open_store
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
-from ai500.parallel import cuda_graph as graph
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Hyperparameters, Task
 from ai500.train.learning_rate import scaled_peak
-from ai500.train.loop import Member
+from ai500.train.member import Member
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -54,7 +53,7 @@ FROM_OPTIMIZER = {
     "epsilon": "eps",
     "trust_coefficient": "trust_coefficient",
 }
-"""Hyper-parameter → what the optimizer calls it in its groups."""
+"""Hyper-parameter → its key in the optimizer's groups."""
 
 
 def effective(
@@ -62,10 +61,13 @@ def effective(
     *,
     groups: list[dict[str, Any]],
     described: list[dict[str, Any]],
-    told: Sequence[Event],
+    events: Sequence[Event],
 ) -> dict[str, Any]:
-    """All of it, as plain data; rank 0 calls this when training has ended."""
-    parallel = described[0] | _traffic_of_all(described)
+    """Return the effective settings as plain data; rank 0 calls this when training has ended.
+
+    `described` holds the engine's description on every rank.
+    """
+    parallel = described[0] | _total_traffic(described)
     kind = type(member.optimizer)
     return {
         "optimizer": kind.__name__,
@@ -78,12 +80,16 @@ def effective(
         "parallel": parallel,
         "numerics": member.numerics.describe(),
         "groups": groups,
-        "hyperparameters": _hyperparameters(member, groups, told),
-        "learning_rate": _learning_rate(member, told),
-        "epochs": sorted({event["epoch"] for event in told if event["event"] == "epoch"}),
-        "evaluation_epochs": sorted({e["epoch"] for e in told if e["event"] == "quality"}),
+        "hyperparameters": _hyperparameters(member, groups, events),
+        "learning_rate": _learning_rate(member, events),
+        "epochs": sorted({event["epoch"] for event in events if event["event"] == "epoch"}),
+        "evaluation_epochs": sorted(
+            {event["epoch"] for event in events if event["event"] == "quality"}
+        ),
         "model": _model(member),
-        "framework": _framework(member),
+        "framework": _framework(
+            member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
+        ),
         "communication": _communication(member, parallel.get("communication")),
         "data": _data(member),
         "seeds": seeds(member.task),
@@ -91,8 +97,8 @@ def effective(
 
 
 def versions() -> dict[str, str]:
-    """Of what computed; the source's digest tells apart what a version number does not."""
-    found = {
+    """Return the versions of the software that computed, and the digest of ai500's source."""
+    versions = {
         "ai500": __version__,
         "source": source_sha256(),
         "python": platform.python_version(),
@@ -100,37 +106,37 @@ def versions() -> dict[str, str]:
         "numpy": numpy.__version__,
     }
     if torch.version.cuda is not None:
-        found["cuda"] = torch.version.cuda
+        versions["cuda"] = torch.version.cuda
     if torch.version.hip is not None:
-        found["hip"] = torch.version.hip
+        versions["hip"] = torch.version.hip
     if torch.cuda.is_available() and importlib.util.find_spec("triton") is not None:
-        found["triton"] = importlib.metadata.version("triton")
-    return found
+        versions["triton"] = importlib.metadata.version("triton")
+    return versions
 
 
 def optimizer_groups(member: Member) -> list[dict[str, Any]]:
-    """The optimizer's groups as they were, with the parameters of all ranks; every rank calls."""
+    """Describe the optimizer's groups with the parameters of all ranks; every rank calls this."""
     names = {id(p): name for name, p in member.engine.module.named_parameters()}
-    mine = [
+    own_names = [
         [names[id(parameter)] for parameter in group["params"]]
         for group in member.optimizer.param_groups
     ]
-    everyones = gather_objects(mine, size=member.engine.mesh.size)
-    if not everyones:
+    names_of_ranks = gather_objects(own_names, size=member.engine.mesh.size)
+    if not names_of_ranks:
         return []
-    whole = member.engine.unsharded()
-    sizes = {name: parameter.numel() for name, parameter in whole.named_parameters()}
+    model = member.engine.unsharded()
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     groups = []
     for number, group in enumerate(member.optimizer.param_groups):
-        held = sorted({name for one in everyones for name in one[number]})
+        in_group = sorted({name for rank in names_of_ranks for name in rank[number]})
         plain = {key: value for key, value in group.items() if _is_plain(value)}
-        digest = hashlib.sha256("\n".join(held).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join(in_group).encode()).hexdigest()
         groups.append(
             plain
             | {
-                "parameters": len(held),
-                "elements": sum(sizes.get(name, 0) for name in held),
-                "kinds": dict(sorted(Counter(kind_of(whole, name) for name in held).items())),
+                "parameters": len(in_group),
+                "elements": sum(sizes.get(name, 0) for name in in_group),
+                "kinds": dict(sorted(Counter(kind_of(model, name) for name in in_group).items())),
                 "names_sha256": digest,
             }
         )
@@ -138,18 +144,18 @@ def optimizer_groups(member: Member) -> list[dict[str, Any]]:
 
 
 def kind_of(model: nn.Module, name: str) -> str:
-    """A parameter by what it is in its layer: `batch norm weight` is γ, `batch norm bias` β."""
+    """Name a parameter's kind by its layer: `batch norm weight` is γ, `batch norm bias` β."""
     path, _, leaf = name.rpartition(".")
     try:
         layer = model.get_submodule(path)
     except AttributeError:
         return f"other {leaf}"
-    kinds = (kind for one, kind in LAYER_KINDS.items() if isinstance(layer, one))
+    kinds = (kind for cls, kind in LAYER_KINDS.items() if isinstance(layer, cls))
     return f"{next(kinds, type(layer).__name__)} {leaf}"
 
 
 def device_name(device: torch.device) -> str:
-    """As its maker calls it."""
+    """Return the vendor's name of the device."""
     if device.type == "cpu":
         return platform.processor() or platform.machine()
     return str(torch.get_device_module(device).get_device_name(device))
@@ -162,37 +168,39 @@ def _is_plain(value: object) -> bool:
 
 
 def _batch_size(member: Member) -> int:
-    """Images of one accelerator and micro-step, by what the feed hands out."""
+    """Return the images of one accelerator and micro-step, from the feed's batches."""
     ranks = member.engine.mesh.size * member.task.hyperparameters.accumulation
     return member.feed.global_batch_size // ranks
 
 
 def _hyperparameters(
-    member: Member, groups: Sequence[dict[str, Any]], told: Sequence[Event]
+    member: Member, groups: Sequence[dict[str, Any]], events: Sequence[Event]
 ) -> dict[str, Any]:
-    """Every one of them, from the object that acts on it where there is one."""
+    """Return every hyper-parameter, read from the object that applies it where there is one."""
     used: dict[str, Any] = schema.encode(member.task.hyperparameters)
-    used["epochs"] = len({event["epoch"] for event in told if event["event"] == "epoch"})
+    used["epochs"] = len({event["epoch"] for event in events if event["event"] == "epoch"})
     used["batch_size"] = _batch_size(member)
     for name, key in FROM_OPTIMIZER.items():
         values = [schema.encode(group[key]) for group in groups if key in group]
         if values:
-            # Where groups differ the largest group speaks here; the rules look at each group.
+            # Where groups differ this is the largest group's value; the rules check each group.
             largest = max(range(len(values)), key=lambda at: groups[at]["elements"])
             used[name] = values[largest]
     return used
 
 
-def _learning_rate(member: Member, told: Sequence[Event]) -> dict[str, Any]:
-    """The policy that set the rate; one that is not ours with its source, so that it is open."""
+def _learning_rate(member: Member, events: Sequence[Event]) -> dict[str, Any]:
+    """Describe the policy that set the rate; a policy from outside with its source code."""
     hyper: Hyperparameters = member.task.hyperparameters
     policy = plugins.load("learning_rate", hyper.schedule)
     where = f"{getattr(policy, '__module__', '?')}.{getattr(policy, '__qualname__', '?')}"
-    ours = where.startswith("ai500.")
-    by_epoch = {e["epoch"]: e["learning_rate"] for e in told if e["event"] == "epoch"}
+    built_in = where.startswith("ai500.")
+    by_epoch = {
+        event["epoch"]: event["learning_rate"] for event in events if event["event"] == "epoch"
+    }
     return {
         "policy": where,
-        "source": None if ours else _source_of(policy),
+        "source": None if built_in else _source_of(policy),
         "peak": scaled_peak(
             hyper.base_learning_rate,
             global_batch_size=member.feed.global_batch_size,
@@ -210,7 +218,7 @@ def _source_of(policy: object) -> str | None:
 
 
 def _model(member: Member) -> dict[str, Any]:
-    """Identity of the whole model's graph, whoever had its parts."""
+    """Identify the unsharded model by its traced graph."""
     traced = trace(member.engine.unsharded(), (IDENTITY_BATCH, *member.problem_class.input_shape))
     return {
         "graph_sha256": graph_sha256(traced),
@@ -219,8 +227,8 @@ def _model(member: Member) -> dict[str, Any]:
     }
 
 
-def _framework(member: Member) -> dict[str, Any]:
-    """PyTorch as it was built and set."""
+def _framework(member: Member, *, cudnn_autotuned: bool) -> dict[str, Any]:
+    """Describe PyTorch's build and settings."""
     compiled = any("OptimizedModule" in type(m).__name__ for m in member.engine.module.modules())
     levels = re.findall(r"(?<!\S)-O(?:\d|fast|s)", torch.__config__.show())
     return {
@@ -230,13 +238,13 @@ def _framework(member: Member) -> dict[str, Any]:
         "compiled": compiled,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
-        "cudnn_benchmark": torch.backends.cudnn.benchmark or graph.were_tried,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark or cudnn_autotuned,
         "build_optimization": sorted(set(levels)),
     }
 
 
-def _communication(member: Member, told: dict[str, Any] | None) -> dict[str, Any]:
-    """Backend and its version, and the collective's own words; a process alone has none."""
+def _communication(member: Member, collective: dict[str, Any] | None) -> dict[str, Any]:
+    """Name backend, version and collective; all None for a member of one process."""
     if not dist.is_initialized():
         return {"backend": None, "version": None, "mode": None, "precision": None}
     device = member.feed.device
@@ -249,25 +257,25 @@ def _communication(member: Member, told: dict[str, Any] | None) -> dict[str, Any
     return {
         "backend": backend,
         "version": version,
-        "mode": (told or {}).get("mode"),
-        "precision": (told or {}).get("precision"),
+        "mode": (collective or {}).get("mode"),
+        "precision": (collective or {}).get("precision"),
     }
 
 
 def _data(member: Member) -> dict[str, Any]:
-    """What was read: the node's copy, or the shared store."""
+    """Identify the data that was read: the node's copy, or the shared store."""
     staged = member.task.staged or os.environ.get("AI500_STAGED")
-    read = Staged.open(Path(staged)) if staged else open_store(Path(member.task.store))
+    store = Staged.open(Path(staged)) if staged else open_store(Path(member.task.store))
     return {
-        "store_sha256": read.sha256,
+        "store_sha256": store.sha256,
         "staged": staged is not None,
-        "samples": {name: int(split.count) for name, split in sorted(read.splits.items())},
+        "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(member.problem_class.normalization),
     }
 
 
 def seeds(task: Task) -> dict[str, int]:
-    """From which every draw of the member follows."""
+    """Return the seeds from which all random numbers of the member are derived."""
     return {
         "trial": task.trial,
         "seed": task.seed,
@@ -275,11 +283,11 @@ def seeds(task: Task) -> dict[str, int]:
     }
 
 
-def _traffic_of_all(described: list[dict[str, Any]]) -> dict[str, Any]:
-    """Bytes of all ranks by link class: one rank's neighbours may all be on its own node."""
+def _total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sum the bytes of all ranks by link class: a single rank may talk to its own node only."""
     first = described[0].get("communication")
     if not isinstance(first, dict) or "traffic" not in first:
         return {}
-    told = [one["communication"]["traffic"] for one in described]
-    total = {key: sum(one[key] for one in told) for key in ("inside_node", "between_nodes")}
+    ranks = [description["communication"]["traffic"] for description in described]
+    total = {key: sum(rank[key] for rank in ranks) for key in ("inside_node", "between_nodes")}
     return {"communication": first | {"traffic": total | {"calls": first["traffic"]["calls"]}}}

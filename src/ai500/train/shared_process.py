@@ -1,12 +1,13 @@
-"""Members that share an accelerator, trained by one process that takes their steps in turn [D11].
+"""Members that share an accelerator, trained by one process that interleaves their steps [D11].
 
-Each is trained, evaluated, saved and recorded as if it were alone: only who takes its steps
-differs. On a GPU a step is a recorded graph on a stream of the member's own, or one graph with the
-weights of all; on other devices the steps run one after another as they are.
+Each member is trained, evaluated, saved and recorded as if it had a process of its own; only the
+driver of its steps differs. On a GPU a step is a captured graph on the member's stream; on other
+devices steps run eagerly, one member after another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,70 +19,85 @@ from torch import Tensor
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError, JobError
 from ai500.inventory.node import record_after, record_before
-from ai500.meters.recorder import Recorder, recorder_of
 from ai500.records import Task
-from ai500.train.barrier import TrialBarrier
 from ai500.train.checkpoint import Position
-from ai500.train.device_feed import fits, hold, resident
-from ai500.train.loop import Member, Training, Wanted, prepare, train
-from ai500.train.member import description, finish, lock_member, member_from_task
-from ai500.train.step_strategies import Number, Way, choose
+from ai500.train.device_feed import fits, load, resident_feed
+from ai500.train.loop import TrainingSteps, advance, prepare, training_steps
+from ai500.train.member import Member, member_from_task
+from ai500.train.member_process import TrialBarrier, finish, node_description, worker_context
+from ai500.train.step import StepRequest
+from ai500.train.step_strategies import MemberIndex, StepStrategy, choose
 from ai500.train.worker import Interrupted, Rank, StopRequest
 
 Result = TypeVar("Result")
 
 
 @dataclass
-class Group:
-    """The members of this process, and what became of each."""
+class MemberGroup:
+    """The members of this process, and how the training of each ended."""
 
     members: list[Member]
-    training: dict[Number, Training] = field(default_factory=dict)
-    trained: list[Number] = field(default_factory=list)
-    interrupted: list[Number] = field(default_factory=list)
-    failed: dict[Number, AI500Error] = field(default_factory=dict)
+    steps: dict[MemberIndex, TrainingSteps] = field(default_factory=dict)
+    trained: list[MemberIndex] = field(default_factory=list)
+    interrupted: list[MemberIndex] = field(default_factory=list)
+    failed: dict[MemberIndex, AI500Error] = field(default_factory=dict)
 
-    def begin(self, positions: Mapping[Number, Position]) -> None:
-        """From where each stands."""
-        for number, position in positions.items():
-            self.training[number] = train(self.members[number], position)
+    def start(self, positions: Mapping[MemberIndex, Position]) -> None:
+        """Start the training loop of each member at its position."""
+        for index, position in positions.items():
+            self.steps[index] = training_steps(self.members[index], position)
 
-    def run(self, way: Way) -> None:
-        """Until each has ended, one way or another."""
-        wanted = self.first(way)
-        while wanted:
-            wanted = self.then(way.take(wanted), way)
+    def run(self, strategy: StepStrategy) -> None:
+        """Train until every member has ended."""
+        requests = self.first_requests(strategy)
+        while requests:
+            requests = self.next_requests(strategy.step(requests), strategy)
 
-    def first(self, way: Way) -> dict[Number, Wanted]:
-        """The members' first steps."""
-        return self.then(dict.fromkeys(self.training), way)
+    def first_requests(self, strategy: StepStrategy) -> dict[MemberIndex, StepRequest]:
+        """Return the first step request of each member."""
+        return self.next_requests(dict.fromkeys(self.steps), strategy)
 
-    def then(self, losses: Mapping[Number, Tensor | None], way: Way) -> dict[Number, Wanted]:
-        """The steps after those with these losses, of members that have not ended."""
-        wanted: dict[Number, Wanted] = {}
-        for number, loss in losses.items():
-            with way.beside(number):
-                found = self._next(number, loss)
-            if found is not None:
-                wanted[number] = found
-        return wanted
+    def next_requests(
+        self, losses: Mapping[MemberIndex, Tensor | None], strategy: StepStrategy
+    ) -> dict[MemberIndex, StepRequest]:
+        """Send these losses; return the next request of each member that has not ended."""
+        requests: dict[MemberIndex, StepRequest] = {}
+        for index, loss in losses.items():
+            with strategy.context(index):
+                request = self._advance(index, loss)
+            if request is not None:
+                requests[index] = request
+        return requests
 
-    def _next(self, number: Number, loss: Tensor | None) -> Wanted | None:
-        """The member's next step; None: it has ended. What ends one does not end the others."""
+    def _advance(self, index: MemberIndex, loss: Tensor | None) -> StepRequest | None:
+        """Return a member's next request, or None when it has ended. The others continue."""
         try:
-            while isinstance(found := self.training[number].send(loss), int):
-                loss = None
-            return found
-        except StopIteration:
-            self.trained.append(number)
+            request = advance(self.steps[index], loss)
         except Interrupted:
-            self.interrupted.append(number)
+            self.interrupted.append(index)
+            return None
         except AI500Error as error:
-            self.failed[number] = error
-        return None
+            self.failed[index] = error
+            return None
+        if request is None:
+            self.trained.append(index)
+        return request
+
+    def attempt(self, index: MemberIndex, action: Callable[[Member], Result]) -> Result | None:
+        """Apply `action` to a member; an error fails this member alone."""
+        try:
+            return action(self.members[index])
+        except AI500Error as error:
+            self.failed[index] = error
+            return None
+
+    def emit(self, event: str, **fields: object) -> None:
+        """Emit an event of the process into the log of each of its members."""
+        for member in self.members:
+            member.emit(event, **fields)
 
 
-def run_together(
+def run(
     tasks: Sequence[Task],
     *,
     rank: Rank,
@@ -89,123 +105,96 @@ def run_together(
     threads: int | None,
     stop: StopRequest,
 ) -> None:
-    """Train all these members, and leave a record for each that came to its end."""
+    """Train these members, and write a record for each that reached its target epochs."""
     device = torch.device(device)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    if device.type != "cpu":
-        torch.accelerator.set_device_index(device)
-    # A recorder each, as if they were alone: the first to get the node's lock samples for all.
-    meters = [recorder_of(task, local_rank=0) for task in tasks]
-    try:
-        held = [lock_member(task) for task in tasks]
-        for recorder in meters:
-            recorder.start()
-        group = Group(
+    with contextlib.ExitStack() as contexts:
+        # A recorder per member, as in processes of their own: the one that gets the node's lock
+        # samples for all.
+        meters = [
+            contexts.enter_context(worker_context(task, rank=rank, device=device, threads=threads))
+            for task in tasks
+        ]
+        group = MemberGroup(
             [member_from_task(task, rank=rank, device=device, stop=stop) for task in tasks]
         )
-        group.begin(_prepared(group))
+        group.start(_prepare(group))
         feed_from_device(group.members)
-        way = _chosen(group)
-        record_before(description(tasks[0]))
-        barrier = TrialBarrier(tasks[0], rank, told_by_all(group.members))
+        strategy = _choose_strategy(group)
+        record_before(node_description(tasks[0]))
+        barrier = TrialBarrier(tasks[0], rank, group.emit)
         barrier.begin()
-        _mark(meters)
-        group.run(way)
+        for recorder in meters:
+            recorder.mark()
+        group.run(strategy)
         if device.type != "cpu":
             torch.accelerator.synchronize(device)  # what follows is not on the members' streams
-        _mark(meters)
-        if group.trained:  # one that was asked to stop has no time for this
-            barrier.end()
-            record_after(description(tasks[0]))
-        for number in group.trained:
-            _attempted(group, number, finish)
-        del held  # until here nobody else trains these members
-    finally:
         for recorder in meters:
-            recorder.close()
-    _tell_ends(group)
+            recorder.mark()
+        if group.trained:  # a process that has to stop has no time for this
+            barrier.end()
+            record_after(node_description(tasks[0]))
+        for index in group.trained:
+            group.attempt(index, finish)
+    _report_end(group)
 
 
-def _mark(meters: Sequence[Recorder]) -> None:
-    for recorder in meters:
-        recorder.mark()
-
-
-def _prepared(group: Group) -> dict[Number, Position]:
-    """Where each stands; one whose checkpoint is spoilt does not stop the others."""
-    found = {}
-    for number in range(len(group.members)):
-        position = _attempted(group, number, prepare)
+def _prepare(group: MemberGroup) -> dict[MemberIndex, Position]:
+    """Warm up and restore each member; return the positions of those that can train."""
+    positions = {}
+    for index in range(len(group.members)):
+        position = group.attempt(index, prepare)
         if position is not None:
-            found[number] = position
-    return found
-
-
-def _attempted(group: Group, number: Number, action: Callable[[Member], Result]) -> Result | None:
-    try:
-        return action(group.members[number])
-    except AI500Error as error:
-        group.failed[number] = error
-        return None
+            positions[index] = position
+    return positions
 
 
 def feed_from_device(members: Sequence[Member]) -> bool:
-    """Let the members read from samples that stay on a GPU, if they fit there."""
+    """Keep the training samples in GPU memory if they fit; return whether they do."""
     device, samples = members[0].feed.device, members[0].feed.samples
     if device.type != "cuda":
         return False
     counts = [member.counts for member in members]
     if not fits(samples, counts, device=device):
         return False
-    once = functools.cache(functools.partial(hold, samples, counts, device=device))
+    load_once = functools.cache(functools.partial(load, samples, counts, device=device))
     for member in members:
-        member.feed = resident(member.feed, once)
+        member.feed = resident_feed(member.feed, load_once)
     return True
 
 
-def _chosen(group: Group) -> Way:
-    """The fastest way on this device, told in every member's events."""
-    members = {number: group.members[number] for number in group.training}
+def _choose_strategy(group: MemberGroup) -> StepStrategy:
+    """Choose the fastest strategy on this device, and log it for every member."""
+    members = {index: group.members[index] for index in group.steps}
     try:
         choice = choose(members)
     except torch.OutOfMemoryError as error:
         raise EnvironmentLacksError(
-            f"{len(members)} members don't fit on the accelerator together. Set a smaller "
-            "ensemble.members_per_accelerator, or a smaller train.batch_size."
+            f"{len(members)} members don't fit on the accelerator together.",
+            key="ensemble.members_per_accelerator",
+            value=len(members),
+            remedy="Set a smaller ensemble.members_per_accelerator, or a smaller train.batch_size.",
         ) from error
-    told = {
-        "members": [member.task.member for member in group.members],
-        "strategy": choice.way.name,
-        "milliseconds": choice.milliseconds,
-        "not_tried": choice.not_tried,
-    }
-    told_by_all(group.members)("shared_process", **told)
-    return choice.way
+    group.emit(
+        "shared_process",
+        members=[member.task.member for member in group.members],
+        strategy=choice.strategy.name,
+        milliseconds=choice.milliseconds,
+    )
+    return choice.strategy
 
 
-def told_by_all(members: Sequence[Member]) -> Callable[..., None]:
-    """What concerns the process is an event of each of its members."""
-
-    def emit(event: str, **fields: object) -> None:
-        for member in members:
-            member.emit(event, **fields)
-
-    return emit
-
-
-def _tell_ends(group: Group) -> None:
-    """What went wrong with a member is in its own log; how the process ends depends on all."""
-    for number, error in group.failed.items():
-        member = group.members[number]
-        if number == 0:
+def _report_end(group: MemberGroup) -> None:
+    """Print errors to the members' logs; raise if any member failed or was interrupted."""
+    for index, error in group.failed.items():
+        member = group.members[index]
+        if index == 0:  # this process's own log is member 0's
             print(f"error: {error}", file=sys.stderr)
             continue
         print(f"member {member.task.member} failed: {error}", file=sys.stderr)
         with member.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"error: {error}\n")
     if group.failed:
-        names = ", ".join(str(group.members[number].task.member) for number in group.failed)
+        names = ", ".join(str(group.members[index].task.member) for index in group.failed)
         raise JobError(f"of the members that share this process {names} failed.")
     if group.interrupted:
         raise Interrupted

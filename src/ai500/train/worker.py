@@ -1,8 +1,8 @@
-"""One rank of one member: `python -m ai500.train.worker TASK.json`, alone or under torchrun; or all
+"""The worker process, `python -m ai500.train.worker TASK.json`: one rank of one member, or all
 members that share a process [D11].
 
-This file is the process: its parent, its cores, its signals. What it trains is in `member.py`;
-what it does where members search (AIPerf) is in `automl/worker.py`.
+This file sets up the process: its parent, its cores, its signals. The training is in
+`member_process.py` and `shared_process.py`, a worker of a search (AIPerf) in `automl/worker.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ai500.core.errors import AI500Error
 from ai500.records import Slot, Task, run_folder
 from ai500.records.run_folder import RunFolder
 
-INTERRUPTED_EXIT_CODE = 143
-_PR_SET_PDEATHSIG = 1
+INTERRUPTED_EXIT_CODE = 143  # a shell's code for a process that SIGTERM ended
+_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error: the controller asked for it
-    """Training stopped at a step's end on request; the checkpoint is written."""
+    """Training stopped after a step on request; the checkpoint is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """This process among those of the member; torchrun tells it by the environment."""
+    """Rank of this process in the member, as torchrun sets it in the environment."""
 
     rank: int
     local_rank: int
@@ -38,7 +38,7 @@ class Rank:
 
     @classmethod
     def from_environment(cls) -> Rank:
-        """Alone unless torchrun says otherwise."""
+        """Read torchrun's variables; without them the process is the only rank."""
         environ = os.environ
         return cls(
             rank=int(environ.get("RANK", "0")),
@@ -49,7 +49,7 @@ class Rank:
 
 
 class StopRequest:
-    """SIGTERM asks for a checkpoint and an end. Rank 0 decides when, the others wait for it."""
+    """SIGTERM requests a checkpoint and an exit. Rank 0 decides when, the others follow it."""
 
     def __init__(self, rank: Rank) -> None:
         self.received = False
@@ -61,7 +61,7 @@ class StopRequest:
         self.received = True
 
     def __call__(self) -> bool:
-        """Whether this rank should stop after the step it is in."""
+        """Return whether this rank has to stop after the current step."""
         return self.received and self._decides
 
 
@@ -75,18 +75,21 @@ def main() -> int:
         if rank.world_size != task.parallel_degree:
             raise AI500Error(
                 f"member {task.member} runs as {rank.world_size} processes, its plan says "
-                f"parallel.degree = {task.parallel_degree}. Start it through `ai500 run`."
+                f"parallel.degree = {task.parallel_degree}.",
+                key="parallel.degree",
+                value=task.parallel_degree,
+                remedy="Start it through `ai500 run`.",
             )
         slot = task.slots[rank.local_rank]
         threads = _pin(slot, rank)
         tasks = _unfinished(task)
         # Imported here: torch reads the process's cores when it is loaded.
         if len(tasks) > 1:
-            # Each stream a queue of its own on the device; read by its driver when it starts.
+            # A hardware queue for each stream; the driver reads this when it starts.
             os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-            from ai500.train.shared_process import run_together
+            from ai500.train import shared_process
 
-            run_together(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
+            shared_process.run(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
         else:
             module, _, function = task.entry_point.partition(":")
             run = getattr(import_module(module), function)
@@ -95,7 +98,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except Exception as error:
-        # A rank that waits for one that has stopped sees a broken connection: not a failure.
+        # A rank that waits for a stopped one sees a broken connection: not a failure.
         if isinstance(error, Interrupted) or stop.received:
             return INTERRUPTED_EXIT_CODE
         raise
@@ -103,17 +106,19 @@ def main() -> int:
 
 
 def _unfinished(task: Task) -> list[Task]:
-    """Of the members that share this process, those without a record; one is left alone."""
+    """Return the tasks of this process that have no record; a single one trains alone."""
     if not task.process_members:
         return [task]
     trial = RunFolder(Path(task.run)).trial(task.trial)
     folders = [trial.member(member) for member in task.process_members]
-    left = [run_folder.read(Task, one.task) for one in folders if not one.record.exists()]
-    return left if len(left) > 1 else [replace(one, process_members=()) for one in left or [task]]
+    tasks = [run_folder.read(Task, folder.task) for folder in folders if not folder.record.exists()]
+    if len(tasks) > 1:
+        return tasks
+    return [replace(single, process_members=()) for single in tasks or [task]]
 
 
 def _die_with_parent() -> None:
-    """A worker never outlives the process that watches it (on Linux)."""
+    """Let Linux kill the worker when its parent dies."""
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -122,23 +127,23 @@ def _die_with_parent() -> None:
 
 
 def _cores(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
-    """A CPU slot is a fixed set of cores [D8]: the plan's, or on a cluster an equal share of those
-    that the scheduler bound the job to; a number where it bound none. None: an accelerator's."""
+    """Return the cores of a CPU slot [D8]: the plan's, or on a cluster an equal share of those that
+    the scheduler bound the job to; only their number if it bound none. None for accelerators."""
     if slot.cores:
         return slot.cores
     if slot.device != "cpu":
         return None
-    found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(found) or 1))
+    bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(bound) or 1))
     each = max(1, granted // rank.local_world_size)
-    if len(found) > granted:
+    if len(bound) > granted:
         return each
-    first = rank.local_rank * each % len(found)
-    return tuple(found[first : first + each])
+    first = rank.local_rank * each % len(bound)
+    return tuple(bound[first : first + each])
 
 
 def _pin(slot: Slot, rank: Rank) -> int | None:
-    """Bind this process to its cores, if they are known; how many threads it may use."""
+    """Bind this process to its cores if they are known; return its number of threads."""
     cores = _cores(slot, rank)
     if isinstance(cores, tuple):
         if hasattr(os, "sched_setaffinity"):

@@ -1,6 +1,6 @@
 """AIPerf (SPEC §6): every member is a worker that searches architectures and trains them.
 
-Data, inputs and loss are Image Classification's; what a worker does is in `ai500.automl`.
+Data, inputs and loss are Image Classification's; the search is in `ai500.automl`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.records import Hyperparameters, Initial, ProblemClass, Search
+from ai500.records import Hyperparameters, InitialNetwork, ProblemClass, Search
 from ai500.workloads import image_classification as images
 from ai500.workloads.models.architecture import initial_architecture
 
@@ -24,18 +24,18 @@ def _class(
     name: str,
     *,
     largest_error: float,
-    least_runs: int,
+    required_runs: int,
     search: Search,
     reference: Hyperparameters,
 ) -> ProblemClass:
-    """On the data of Image Classification's class of the same name."""
+    """Define a class on the data of Image Classification's class of the same name."""
     return dataclasses.replace(
         images.CLASSES[name],
         ensemble_size=1,
         target_quality=largest_error,
         # AIPerf ranks by FLOPS and shows −ln(error) × FLOPS beside it: no penalty of V2's.
         penalty_exponent=0,
-        least_runs=least_runs,
+        required_runs=required_runs,
         out_of_bag_samples=0,
         global_batch_size=None,
         seconds_per_image=None,
@@ -53,10 +53,10 @@ CLASSES = {
         # 0.222 and 0.332. First rounds, these and four other workers', left 0.772 to 0.874. The
         # limit, half of the least of them, rounded, was met in round 4 or 5.
         largest_error=0.4,
-        least_runs=3,
+        required_runs=3,
         search=Search(
             minutes=2,
-            initial=Initial("basic", (1, 1, 1), width=8),
+            initial=InitialNetwork("basic", (1, 1, 1), width=8),
             patience=3,
             batch_sizes=(32, 64, 128),
             degree=1,
@@ -78,10 +78,10 @@ CLASSES = {
         # One search on one H200: 0.198 after 66 s of the class's six minutes, 0.830 after the
         # first round. As for `smoke`: half of that, rounded.
         largest_error=0.4,
-        least_runs=5,
+        required_runs=5,
         search=Search(
             minutes=6,
-            initial=Initial("bottleneck", (1, 1, 1, 1), width=32),
+            initial=InitialNetwork("bottleneck", (1, 1, 1, 1), width=32),
             patience=3,
             batch_sizes=(64, 128, 256),
             degree=1,
@@ -102,10 +102,10 @@ CLASSES = {
     "full": _class(
         "full",
         largest_error=0.30,  # [D7]
-        least_runs=1,
+        required_runs=1,
         search=Search(
             minutes=60,
-            initial=Initial("bottleneck", (3, 4, 6, 3), width=64),
+            initial=InitialNetwork("bottleneck", (3, 4, 6, 3), width=64),
             patience=10,
             batch_sizes=(256, 320, 384, 448),
             max_growth=3.0,
@@ -135,11 +135,11 @@ class AutoML(images.ImageClassification):
     quality_name = "top-1 error"
     quality_direction: Literal["higher", "lower"] = "lower"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    data_of = "image_classification"
-    capturable = False  # each round has another model, and so another step
+    data_workload = "image_classification"
+    capturable = False  # every round trains another model, with another step
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
-        """The initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
+        """Build the initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
         from ai500.workloads.models.architecture_network import Network
 
         assert problem_class.search is not None
@@ -152,10 +152,10 @@ class AutoML(images.ImageClassification):
         )
 
     def parallel_plan(self, problem_class: ProblemClass) -> None:
-        """None: every model is another one; a worker's accelerators share the batch."""
+        """Return None: models differ; a worker's accelerators share the batch."""
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
-        """Share of samples whose most probable class is not the true one."""
+        """Compute the fraction of samples whose most probable class is not the true one."""
         return 1.0 - super().quality(predictions, labels)
 
 

@@ -16,9 +16,9 @@ from ai500.workloads.protocol import load_workload
 def class_source(workload_name: str, class_name: str) -> DataSource:
     """Return the generator of a class's data; `DataError` where users bring their own."""
     workload = load_workload(workload_name)
-    source = workload.source(workload.problem_classes[class_name])
+    source = workload.data_source(workload.problem_classes[class_name])
     if source is None:
-        sources = map(workload.source, workload.problem_classes.values())
+        sources = map(workload.data_source, workload.problem_classes.values())
         remedies = (other.own_data for other in sources if other is not None)
         raise DataError(
             f"class {class_name} of {workload_name} needs your own data.",
@@ -37,7 +37,7 @@ def generate_store(
 ) -> Store:
     """Write the learnable data of a class, the same bytes on every machine."""
     workload = load_workload(workload_name)
-    name = f"{getattr(workload, 'data_of', workload_name)}-{class_name}"
+    name = f"{getattr(workload, 'data_workload', workload_name)}-{class_name}"
     source = class_source(workload_name, class_name)
     return source.write_store(
         path or _cached(name, source),

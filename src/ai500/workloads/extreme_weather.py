@@ -31,7 +31,7 @@ CLASSES = {
         # (0.6826, 0.6869, 0.7411; members' means 0.610, 0.575, 0.670), cut to two digits.
         target_quality=0.63,
         penalty_exponent=10,
-        least_runs=3,
+        required_runs=3,
         input_shape=(len(CHANNELS), SMOKE.height, SMOKE.width),
         stored_shape=(SMOKE.height, SMOKE.width, len(CHANNELS)),
         stored_value_bytes=4,
@@ -63,7 +63,7 @@ CLASSES = {
         # what the least of these members reached.
         target_quality=0.7,
         penalty_exponent=10,
-        least_runs=5,
+        required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
         stored_value_bytes=4,
@@ -92,7 +92,7 @@ CLASSES = {
         ensemble_size=1,
         target_quality=0.35,
         penalty_exponent=10,
-        least_runs=5,
+        required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
         stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
         stored_value_bytes=4,
@@ -129,12 +129,12 @@ class ExtremeWeather:
     draws_per_image = 0
     capturable = False
 
-    def source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
-        """Generated climate below `full`; ExtremeWeather's own files are the user's to bring."""
+    def data_source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
+        """Return a climate recipe; None for `full`, the user's copy of ExtremeWeather."""
         return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
-        """Faster R-CNN on ResNet-50, and for `smoke` a small one of the same parts."""
+        """Build Faster R-CNN on ResNet-50, for `smoke` a small one of the same parts."""
         import torch
 
         from ai500.workloads.detection.faster_rcnn import RESNET50_FPN, SMALL, FasterRCNN
@@ -143,7 +143,7 @@ class ExtremeWeather:
         return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan:
-        """Of the model that `model` builds."""
+        """Return the plan of the model that `model` builds."""
         if problem_class.name == "smoke":
             return detector_plan("basic", (1, 1, 1), width=16, pyramid_channels=32, hidden=128)
         return detector_plan(
@@ -153,11 +153,11 @@ class ExtremeWeather:
     def train_inputs(
         self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Normalized only: mirrored weather would turn the wrong way round."""
+        """Normalize only: a mirrored cyclone would turn the wrong way round."""
         return self.evaluation_inputs(problem_class, images), labels
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
-        """Each channel with its mean and deviation over the training frames taken out."""
+        """Normalize each channel by its mean and deviation over the training frames."""
         import torch
 
         assert problem_class.normalization is not None, "planned without its data"
@@ -165,38 +165,38 @@ class ExtremeWeather:
         return ((images - mean) / deviation).contiguous(memory_format=torch.channels_last)
 
     def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
-        """The second stage trains on proposals that are matched with the true boxes."""
+        """Run both stages; the second trains on proposals matched with the true boxes."""
         return model(inputs, labels)
 
     def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
-        """Both stages' classification and box losses."""
+        """Sum both stages' classification and box losses."""
         from ai500.workloads.detection.losses import detection_loss
 
         return detection_loss(outputs)
 
     def predictions(self, outputs: Tensor) -> Tensor:
-        """Detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 where no more."""
+        """Return detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 is padding."""
         return outputs.float()
 
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        """Weighted boxes fusion of those who may vote."""
+        """Fuse the boxes of the voters by weighted boxes fusion."""
         return weighted_boxes_fusion(members, voters=voters)
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
-        """mAP as COCO defines it, at one overlap."""
+        """Compute mAP as COCO defines it, at one overlap."""
         return mean_average_precision(predictions, labels, classes=len(EVENTS))
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
     ) -> Drawn:
-        """Maps with true and found boxes, and precision–recall curves."""
+        """Draw maps with true and predicted boxes, and precision–recall curves."""
         from ai500.workloads.climate.illustrations import illustrations
 
         stacked = np.stack(list(predictions.values()))
-        everyone = np.ones(stacked.shape[:2], dtype=np.bool_)
-        ensemble = self.combine(stacked, voters=everyone)
+        all_members = np.ones(stacked.shape[:2], dtype=np.bool_)
+        ensemble = self.combine(stacked, voters=all_members)
         return illustrations(predictions, ensemble, samples=samples)
 
 
@@ -204,7 +204,7 @@ class ExtremeWeather:
 def _on_device(
     normalization: tuple[tuple[float, ...], tuple[float, ...]], device: Any
 ) -> tuple[Tensor, Tensor]:
-    """Copied once: a copy at each step would make the host wait for the accelerator."""
+    """Copy the statistics to a device once: a copy per step would synchronize with it."""
     import torch
 
     mean, deviation = (torch.tensor(values).view(1, -1, 1, 1) for values in normalization)

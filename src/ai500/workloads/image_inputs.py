@@ -1,4 +1,4 @@
-"""Stored images to a model's inputs, on whatever device they are: crops, flips, normalization."""
+"""Converts stored images to a model's inputs on any device: crops, flips, normalization."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from torch import Tensor
 
 @cache
 def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Copied once: a copy at each step would make the host wait for the accelerator."""
+    """Copy constants to a device once: a copy per step would synchronize with it."""
     return torch.tensor(values, device=device)
 
 
 def normalized(images: Tensor, *, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
-    """uint8 N×H×W×C to float N×C×H×W with the channels' mean and deviation taken out."""
+    """Convert uint8 N×H×W×C to float N×C×H×W, normalized by channel."""
     shift, scale = _on_device(mean, images.device), _on_device(deviation, images.device)
     # The permuted view keeps channels last in memory, which is the faster layout to convolve.
     return ((images.float() - shift) / scale).permute(0, 3, 1, 2)
 
 
 def flipped(images: Tensor, draws: Tensor) -> Tensor:
-    """Half of the N×C×H×W images mirrored left to right, by one draw each."""
+    """Mirror half of the N×C×H×W images left to right, by one draw each."""
     mirror = (draws < 0.5).view(-1, 1, 1, 1)
     return torch.where(mirror, images.flip(3), images)
 
 
 def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: int) -> Tensor:
-    """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, scaled to the size; four draws."""
+    """Crop 8 to 100 % of the area, of aspect 3/4 to 4/3, and scale it; four draws each."""
     area, aspect, at_y, at_x = draws.unbind(1)
     fraction = 0.08 + 0.92 * area
     ratio = torch.exp((2 * aspect - 1) * torch.log(_on_device((4 / 3,), images.device)))
     tall = (fraction / ratio).sqrt().clamp(max=1.0)
     wide = (fraction * ratio).sqrt().clamp(max=1.0)
-    # In affine_grid's coordinates an image reaches from −1 to 1: a centre has 1 − size to move.
+    # In affine_grid's coordinates an image spans −1 to 1: a centre may move by 1 − size.
     zeros = torch.zeros_like(tall)
     theta = torch.stack(
         [
@@ -52,7 +52,7 @@ def random_resized_crop(images: Tensor, draws: Tensor, *, height: int, width: in
 
 
 def shrunk(images: Tensor, *, height: int, width: int) -> Tensor:
-    """N×C×H×W images no larger than needed for a crop of 224 from 256 or the like, antialiased."""
+    """Shrink N×C×H×W images to 256/224 of the crop's size, antialiased; never enlarge."""
     factor = max(height * 256 / 224 / images.shape[2], width * 256 / 224 / images.shape[3])
     if factor >= 1:
         return images
@@ -61,6 +61,6 @@ def shrunk(images: Tensor, *, height: int, width: int) -> Tensor:
 
 
 def centre_crop(images: Tensor, *, height: int, width: int) -> Tensor:
-    """The middle of N×C×H×W images."""
+    """Crop the centre of N×C×H×W images."""
     top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
     return images[:, :, top : top + height, left : left + width]

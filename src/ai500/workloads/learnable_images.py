@@ -4,7 +4,7 @@ A class is one outline (disc, square, …) filled with one pattern (bars, checks
 tilt, colours, pattern phase and shading change from image to image; smaller figures lie beneath
 it, a strip covers a part of it and noise covers everything. The background and the smaller figures
 use the same outlines and patterns, so only both together in the large figure give the label.
-Labels are exact in both splits: what makes it hard is nuisance, not mislabelling.
+Labels are exact in both splits: nuisance makes it hard, not mislabelling.
 
 Integer arithmetic only. Every number is a hash of (seed, split, image, slot), so an image depends
 neither on its neighbours nor on the platform's random numbers, mathematical library or rounding.
@@ -32,14 +32,14 @@ PIXELS_PER_BLOCK = 1 << 16  # painted at once: small enough for a core's own cac
 
 
 def _mix(words: Words) -> Words:
-    """The finaliser of splitmix64; arithmetic on arrays of uint64 wraps."""
+    """Apply the finalizer of splitmix64; arithmetic on arrays of uint64 wraps."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
 
 
 def _hash(keys: Words, slots: Words) -> Words:
-    """One word for each key (a row) and slot (a column)."""
+    """Hash each key (a row) with each slot (a column)."""
     return _mix(keys[:, None] + (slots[None, :] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -51,7 +51,7 @@ class _Draws:
         self.slot = 0
 
     def between(self, *ranges: tuple[int, int]) -> Integers:
-        """A column for each range, uniform over it, both ends included: [images, ranges]."""
+        """Draw a column per range, uniform over it, both ends included: [images, ranges]."""
         slots = np.arange(self.slot, self.slot + len(ranges), dtype=np.uint64)
         self.slot += len(ranges)
         low = np.array([low for low, _ in ranges], np.int32)
@@ -87,7 +87,7 @@ OUTLINES: tuple[tuple[str, Callable[[Integers, Integers], Mask]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Weave:
-    """Where a pixel lies in its figure, and the count of the half period it falls into."""
+    """Position of each pixel in its figure, and the number of its half period."""
 
     u: Integers
     v: Integers
@@ -129,7 +129,7 @@ class _Figures:
     half_period: Integers
 
     def frame(self, *, height: int, width: int) -> tuple[Integers, Integers]:
-        """Pixel centres in the figures' own frames, each of shape [images, height, width]."""
+        """Compute pixel centres in the figures' frames, each of shape [images, height, width]."""
         # With t = tilt / 64, (1 − t²) / (1 + t²) and 2t / (1 + t²) are the cosine and the sine.
         square = self.tilt * self.tilt
         cosine = (256 * (4096 - square)) // (4096 + square)
@@ -143,7 +143,7 @@ class _Figures:
         return u, v
 
     def weave(self, u: Integers, v: Integers) -> Mask:
-        """Which of its two colours each pixel of the figure has."""
+        """Return True where a pixel of the figure has the second colour."""
         rate = (4096 // self.half_period)[:, :, None]
         column = ((u + self.phase_u[:, :, None]) * rate) >> 12
         row = ((v + self.phase_v[:, :, None]) * rate) >> 12
@@ -154,7 +154,7 @@ class _Figures:
         return second
 
     def cover(self, u: Integers, v: Integers) -> Mask:
-        """The pixels inside the figure."""
+        """Return True for the pixels inside the figure."""
         inside = np.empty(u.shape, np.bool_)
         for kind in np.unique(self.outline):
             at = np.flatnonzero(self.outline[:, 0] == kind)
@@ -174,39 +174,43 @@ class LearnableImages(GeneratedImages):
     train: int
     validation: int
     tilt: int
-    """Of the labelled figure, at most: 2 · arctan(tilt / 64) either way."""
+    """Largest rotation of the labelled figure: 2 · arctan(tilt / 64) either way."""
     distractors: int
     contrast: int
-    """Between the two colours of the labelled figure, at least, in each channel."""
+    """Least difference of the labelled figure's two colours in each channel."""
     clutter: int
-    """Between the two colours of the background and of the other figures, at most."""
+    """Largest difference of the two colours of the background and of the other figures."""
     noise: int
-    """At most this many grey levels either way."""
+    """Largest noise of a pixel, in grey levels either way."""
 
     @property
     def classes(self) -> int:
         return self.outlines * self.patterns
 
     def name(self, label: int) -> str:
-        """What a person would call the class, such as "checks disc"."""
+        """Return a readable name of a class, such as "checks disc"."""
         outline, pattern = divmod(label, self.patterns)
         return f"{PATTERNS[pattern][0]} {OUTLINES[outline][0]}"
 
     def count(self, split: str) -> int:
-        """How many images `split` has."""
+        """Return the number of images in a split."""
         if split not in SPLITS:
-            raise DataError(f"no split {split!r} in the learnable images; use one of {SPLITS}")
+            raise DataError(
+                f"no split {split!r} in the learnable images.",
+                value=split,
+                remedy=f"Use one of {SPLITS}.",
+            )
         return self.train if split == "train" else self.validation
 
     def draw(
         self, split: str, first: int, last: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Images [last − first, height, width, 3] and labels, the same bytes however chunked."""
+        """Draw images [last − first, height, width, 3] and labels, independent of chunking."""
         count = self.count(split)
         if not 0 <= first <= last <= count:
             raise DataError(
-                f"images {first} to {last} of {split} asked for; it has 0 to {count}: "
-                "ask for a range inside it"
+                f"images {first} to {last} of {split} asked for; it has 0 to {count}.",
+                value=(first, last),
             )
         images = np.empty((last - first, self.height, self.width, 3), np.uint8)
         labels = self.labels(split, first, last)
@@ -218,7 +222,7 @@ class LearnableImages(GeneratedImages):
         return images, labels
 
     def labels(self, split: str, first: int, last: int) -> NDArray[np.int64]:
-        """Every run of `classes` images has each label once, from a start of its own."""
+        """Return labels: every `classes` consecutive images have each label once."""
         index = np.arange(first, last, dtype=np.uint64)
         classes = np.uint64(self.classes)
         start = self._keys(split, (index // classes) + np.uint64(1 << 40))
@@ -247,7 +251,7 @@ class LearnableImages(GeneratedImages):
         return self._expose(draws, palette, layer)
 
     def _figures(self, draws: _Draws, *, radius: tuple[int, int], tilt: int) -> _Figures:
-        """Random figures; a radius is in 256ths of the image's height."""
+        """Draw random figures; a radius is in 256ths of the image's height."""
         height, width = self.height * SUBPIXELS, self.width * SUBPIXELS
         columns = draws.between(
             (0, self.outlines - 1),
@@ -280,13 +284,13 @@ class LearnableImages(GeneratedImages):
         )
 
     def _strip(self, draws: _Draws) -> Mask:
-        """The pixels of one straight strip across each image."""
+        """Return True for the pixels of one straight strip across each image."""
         figure = self._figures(draws, radius=(20, 64), tilt=64)
         across, _ = figure.frame(height=self.height, width=self.width)
         return np.abs(across) < RADIUS // 4
 
     def _palette(self, draws: _Draws, *, figures: int) -> NDArray[np.int16]:
-        """Two colours a figure: shape [images, 2 × figures, 3]."""
+        """Draw two colours per figure: shape [images, 2 × figures, 3]."""
         channels = 3 * figures
         first = draws.between(*[(0, 255)] * channels)
         clutter, contrast = (0, self.clutter), (self.contrast, 2 * self.contrast)
@@ -299,7 +303,7 @@ class LearnableImages(GeneratedImages):
     def _expose(
         self, draws: _Draws, palette: NDArray[np.int16], layer: NDArray[np.uint8]
     ) -> NDArray[np.uint8]:
-        """Colours, shading from one side and noise."""
+        """Apply colours, shading from one side, and noise."""
         images, height, width = layer.shape
         slope = draws.between((-40, 40), (-40, 40))
         shade_x = slope[:, :1] * (np.arange(width, dtype=np.int32) * 2 - width) // width

@@ -1,4 +1,4 @@
-"""What can be counted by name: a known model, a problem class, `package.module:factory`."""
+"""Models that can be counted by name: known ones, problem classes, `package.module:factory`."""
 
 from __future__ import annotations
 
@@ -26,28 +26,33 @@ CLIMATE_INPUT = (16, 768, 1152)
 
 @dataclass(frozen=True, slots=True)
 class Countable:
-    """A model that can be built, the input it takes (without the batch), and what follows it."""
+    """A model that can be built and counted."""
 
     name: str
     build: Callable[[], Any]
     input_shape: tuple[int, ...] | None
+    """Shape of one input, without the batch; None: the user has to state it."""
     loss: str | None = None
+    """Operator after the model's outputs that is counted with it."""
 
     def model(self) -> nn.Module:
-        """The model on the meta device where it can be built there: no memory, no random draws."""
+        """Build the model on the meta device if it can be: no memory, no random draws."""
         torch = imported_torch()
         try:
             with torch.device("meta"):
                 model = self.build()
         except Exception:
             # Some constructors read values, which meta tensors do not have.
-            model = self._really_built()
+            model = self._build_with_values()
         if not isinstance(model, torch.nn.Module):
-            raise InputError(f"{self.name} gives a {type(model).__name__}, not a torch.nn.Module")
+            raise InputError(
+                f"{self.name} returns a {type(model).__name__}, not a torch.nn.Module.",
+                value=self.name,
+            )
         checked: nn.Module = model
         return checked
 
-    def _really_built(self) -> Any:
+    def _build_with_values(self) -> Any:
         try:
             return self.build()
         except Exception as error:
@@ -58,7 +63,7 @@ class Countable:
 
 
 def imported_torch() -> Any:
-    """Torch, or an error that says what it is needed for."""
+    """Import torch, or raise `EnvironmentLacksError`."""
     try:
         import torch
     except ImportError as error:
@@ -69,16 +74,16 @@ def imported_torch() -> Any:
 
 
 def countable(name: str) -> Countable:
-    """The model of that name, or an error with the nearest one."""
+    """Return the model of that name; the error suggests the nearest one."""
     if ":" in name:
         return Countable(name, _factory(name), input_shape=None)
     if name in _NAMED:
         return _NAMED[name]
     workload, _, problem_class = name.partition("/")
     if workload in plugins.names("workload"):
-        found = load_workload(workload)
-        largest = "full" if "full" in found.problem_classes else [*found.problem_classes][-1]
-        return of_workload(found, problem_class or largest)
+        loaded = load_workload(workload)
+        largest = "full" if "full" in loaded.problem_classes else [*loaded.problem_classes][-1]
+        return of_workload(loaded, problem_class or largest)
     known = [*_NAMED, *plugins.names("workload")]
     raise InputError(
         f"no model called {name!r}; {nearest(name, known)} "
@@ -87,7 +92,7 @@ def countable(name: str) -> Countable:
 
 
 def of_workload(workload: Workload, problem_class: str) -> Countable:
-    """The model of a problem class, at the class's input size."""
+    """Return the model of a problem class, at the class's input size."""
     classes = workload.problem_classes
     if problem_class not in classes:
         hint = nearest(problem_class, list(classes))
@@ -121,25 +126,25 @@ _NAMED = {
 
 
 def _factory(name: str) -> Callable[[], Any]:
-    """What `package.module:factory` names; the current folder is looked in too."""
+    """Import `package.module:factory`, also from the current folder."""
     module_name, _, attribute = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = import_module(module_name)
+        target: Any = import_module(module_name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"{name} can't be imported: {_one_line(error)}") from error
     except Exception as error:
         raise InputError(
             f"{module_name} raised {type(error).__name__} while it was imported: {_one_line(error)}"
         ) from error
-    is_model = hasattr(found, "named_parameters") and not isinstance(found, type)
-    return found if callable(found) and not is_model else lambda: found
+    is_model = hasattr(target, "named_parameters") and not isinstance(target, type)
+    return target if callable(target) and not is_model else lambda: target
 
 
 def _one_line(error: Exception) -> str:
-    """All it says (a later line may name the key that is missing), on one line."""
-    return " ".join(str(error).split()) or "it does not say why"
+    """Return the whole message on one line; a later line may name the missing key."""
+    return " ".join(str(error).split()) or "no message"

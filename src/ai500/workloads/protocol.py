@@ -1,12 +1,14 @@
-"""What a workload is: problem classes [D4] and the few functions training and scoring need.
+"""The `Workload` protocol: the public plugin point for an AI task that can be bagged.
 
-A workload file must import without torch (planning runs where torch is not installed), so it
-imports torch inside the functions that use it.
+A workload is an object under the entry-point group `ai500.workload`; `docs/adding-a-workload.md`
+explains one line by line. Its file must import without torch, because planning runs where torch is
+not installed: import torch inside the functions that use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -16,71 +18,98 @@ from ai500.core import plugins
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from ai500.data.store import DataSource, Samples
     from ai500.records.illustrations import Drawn
 
 
+@dataclass(frozen=True)
+class Optimized:
+    """A faster form of a model: the same parameters and buffers under the same names."""
+
+    model: nn.Module
+    kernels: str
+    """Kernels that it runs on, and the errors of those that failed here; for the record."""
+
+
 class Workload(Protocol):
-    """One AI task that can be bagged: how to build, feed, judge and combine its models."""
+    """An AI task that can be bagged: problem classes [D4], data, model, loss, quality, ensemble.
+
+    An outside workload may omit `quality_range`, `capturable` and `data_workload`.
+    """
 
     name: str
+    """Name in configurations: `workload = "…"`."""
     quality_name: str
+    """Name of the quality metric in reports."""
     quality_direction: Literal["higher", "lower"]
+    """The better direction of the quality metric."""
     quality_range: tuple[float, float] | None
-    """Least and most it can be, and nothing else is believed; None, or left out by an outside
-    workload: not bounded."""
+    """Bounds of the quality metric, which the rules enforce; None: unbounded."""
     loss_operator: str | None
-    """What follows the model's outputs and is counted with it, such as `softmax`; None: nothing."""
+    """Operator after the model's outputs that is counted with it, such as `softmax`."""
     problem_classes: Mapping[str, ProblemClass]
+    """Problem classes by name."""
     draws_per_image: int
-    """Uniform random numbers that augmentation takes per image."""
+    """Number of uniform random numbers that augmentation takes per image."""
     capturable: bool
-    """A training step, `train_inputs` included, has fixed shapes, never waits for the device and
-    draws nothing from torch's generators; left out by an outside workload: it does not."""
-    data_of: str
-    """The workload whose generated data it shares; left out: it has its own."""
+    """True where a training step, `train_inputs` included, can be captured in a CUDA graph: it has
+    fixed shapes, never synchronizes with the device and does not use torch's generators."""
+    data_workload: str
+    """Name of the workload whose generated data it shares; omitted: it has its own."""
 
-    def source(self, problem_class: ProblemClass) -> DataSource | None:
-        """The generator of the class's data; None where the user has to bring the data."""
+    def data_source(self, problem_class: ProblemClass) -> DataSource | None:
+        """Return the generator of the class's data; None where users bring their own."""
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
-        """A fresh model; its weights come from torch's generator, seeded by the caller."""
+        """Build a model; its weights come from torch's generator, seeded by the caller."""
+
+    def optimized(
+        self, model: nn.Module, *, precision: str, device: torch.device
+    ) -> Optimized | None:
+        """Return a faster form of `model` for a rank that holds all of it, converted in place or
+        anew; None, or left out by an outside workload: there is none."""
 
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan | None:
-        """How the class's model can be divided; None: it can't, only data parallelism is left."""
+        """Return how the class's model can be divided; None: data parallelism only."""
 
     def train_inputs(
         self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Stored images and labels to the model's inputs and the loss's labels; `draws` augment
-        them."""
+        """Convert stored images and labels to the model's inputs and the loss's labels.
+
+        `draws` [images, draws_per_image] are the random numbers of the augmentation.
+        """
 
     def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
-        """A training pass: what `loss` takes. Most models don't look at the labels."""
+        """Run a training forward pass and return what `loss` takes."""
 
     def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
-        """Stored images to the model's inputs, without augmentation."""
+        """Convert stored images to the model's inputs, without augmentation."""
 
     def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
-        """The training loss of one batch."""
+        """Compute the training loss of one batch."""
 
     def predictions(self, outputs: Any) -> Tensor:
-        """What is kept of the model's outputs, one row a sample."""
+        """Convert the model's outputs to the predictions that are saved, one row per sample."""
 
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        """Members' predictions [M, samples, …] to the ensemble's, where `voters` [M, samples]."""
+        """Aggregate members' predictions [M, samples, …] into the ensemble's.
+
+        `voters` [M, samples] is False where a member's prediction does not count.
+        """
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
-        """The quality Eq. 8 compares with the target."""
+        """Compute the quality that Eq. 8 compares with the target."""
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
     ) -> Drawn | None:
-        """What the report shows of members' validation predictions; None: nothing."""
+        """Draw members' validation predictions for the report; None: no pictures."""
 
 
 def load_workload(name: str) -> Workload:

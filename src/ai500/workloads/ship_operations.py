@@ -1,4 +1,4 @@
-"""Rewrite shipped.json from traced models: `python -m ai500.workloads.ship_operations`."""
+"""Rewrites operations/shipped.json: `python -m ai500.workloads.ship_operations`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core import plugins
+from ai500.operations import shipped
 from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
 from ai500.operations.rules import CONVENTIONS
-from ai500.operations.shipped import FILE_NAME
 from ai500.workloads.named_models import Countable, of_workload
 from ai500.workloads.protocol import load_workload
 
 
 def models_to_ship() -> Iterator[tuple[str, str, Countable]]:
-    """Every class of every built-in workload: workload, class, model."""
+    """Yield every class of every built-in workload: workload, class, model."""
     for name in sorted(plugins.BUILT_IN["workload"]):
         workload = load_workload(name)
         for problem_class in workload.problem_classes:
@@ -25,7 +25,7 @@ def models_to_ship() -> Iterator[tuple[str, str, Countable]]:
 
 
 def row(model: Countable) -> dict[str, Any]:
-    """What ships of one model: its identity, and operations per image in each convention."""
+    """Trace one model: its identity, and operations per image in each convention."""
     from ai500.operations.torch_trace import trace
 
     assert model.input_shape is not None
@@ -49,15 +49,16 @@ def row(model: Countable) -> dict[str, Any]:
 
 
 def table() -> dict[str, dict[str, Any]]:
-    """The whole file."""
-    shipped: dict[str, dict[str, Any]] = {}
+    """Trace the models of all classes."""
+    rows: dict[str, dict[str, Any]] = {}
     for workload, problem_class, model in models_to_ship():
-        shipped.setdefault(workload, {})[problem_class] = row(model)
-    return shipped
+        rows.setdefault(workload, {})[problem_class] = row(model)
+    return rows
 
 
 def main() -> None:
-    path = Path(__file__).with_name(FILE_NAME)
+    """Write the file."""
+    path = Path(shipped.__file__).with_name(shipped.FILE_NAME)
     path.write_text(json.dumps(table(), indent=2) + "\n", encoding="utf-8")
     print(f"wrote {path}")
 

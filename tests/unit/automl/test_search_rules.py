@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ai500.automl.history import EXHAUSTED, Candidate, Present, Unreadable
+from ai500.automl.history import EXHAUSTED, Candidate, Presence, Unreadable
 from ai500.automl.rules import SEARCH_RULES, SearchEvidence, search_evidence
 from ai500.pipeline import scoring
 from ai500.records.findings import Judgement
@@ -176,7 +176,7 @@ def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: 
 
 def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evidence) -> None:
     lines = searched(clean.trials[0]).lines
-    lines.append(replace(lines[-1], entry=Present("end", EXHAUSTED)))
+    lines.append(replace(lines[-1], entry=Presence("end", EXHAUSTED)))
     ended = on_trials(seconds=60.0)(clean)
     advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
     assert "automl.max_growth" in advice[0]

@@ -28,5 +28,5 @@ def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
 
     assert judged(labels) == (None, 2)
     assert judged(labels[[0, 0, 1]]) == (0.0, 2)
-    with pytest.raises(DataError, match="no"):
+    with pytest.raises(DataError):
         WORKLOAD.quality(found[1:], labels[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ai500.bagging.member_views import MemberView, seconds_to_the_end, show
+from ai500.bagging.member_views import MemberView, seconds_to_completion, show
 
 NOW = 1000.0
 
@@ -49,5 +49,5 @@ def test_when_all_members_are_done(
     views: list[MemberView], seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time", lambda: NOW)
-    found = seconds_to_the_end(views)
+    found = seconds_to_completion(views)
     assert found == (None if seconds is None else pytest.approx(seconds))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ai500.rules.layers import LAYERS
-from tests.support.submitted import WISH, packed, submittable_run
+from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 from tests.unit.cli.test_cli import Run, ai500
 
@@ -97,13 +97,13 @@ def test_the_trick_of_v2_section_5_4_is_caught_from_the_optimizer_s_groups(
 def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
     with_momentum(clean)
     code, out, _ = ai500("check", clean, "--json", "--level", "free", "--rules", "2026.1")
-    told = json.loads(out)
-    assert (code, told["broken"], told["level"], told["rule_set"]) == (0, False, "free", "2026.1")
-    assert [one["layer"] for one in told["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    data = json.loads(out)
+    assert (code, data["broken"], data["level"], data["rule_set"]) == (0, False, "free", "2026.1")
+    assert [layer["layer"] for layer in data["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    [layer] = [each for each in data["layers"] if each["layer"] == 8]
     assert layer["verdict"] == "allowed"
-    assert {"what": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
-    assert "fixed hyperparameters" in [one["rule"] for one in told["findings"]]
+    assert {"aspect": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
+    assert "fixed hyperparameters" in [finding["rule"] for finding in data["findings"]]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
     ],
 )
 def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: str) -> None:
-    code, _, err = ai500(*(one.format(run=made) for one in arguments))
+    code, _, err = ai500(*(word.format(run=made) for word in arguments))
     assert code == 2
     assert says in " ".join(err.split())
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_submission_is_one_error(
     for arguments in (["check", path], ["check", path, "--json"], ["verify", path]):
         code, out, err = ai500(*arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith(f"error: given: not a submission but {kind}. Expected is a file that")
+        assert err.startswith(f"error: given: not a submission but {kind}. Expected: a file that")
 
 
 def test_a_tar_of_another_program_is_told_so(ai500: Run, clean: Path, tmp_path: Path) -> None:
@@ -167,10 +167,10 @@ def test_a_folder_of_runs_names_some_of_them(ai500: Run, clean: Path, tmp_path: 
     code, _, err = ai500("check", runs)
     assert code == 2
     first = ", ".join(str(runs / name) for name in ("a", "b", "study-x/runs/m1"))
-    assert f"there are run folders in it: {first}, and 1 more. Name one." in err
-    assert f"in it: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
+    assert f"It contains run folders: {first}, and 1 more." in err
+    assert f"folders: {runs / 'study-x/runs/m1'}. Name one" in ai500("check", runs / "study-x")[2]
     (tmp_path / "empty").mkdir()
-    assert "`ai500 run --out FOLDER` makes one" in ai500("status", tmp_path / "empty")[2]
+    assert "`ai500 run --out FOLDER` creates one" in ai500("status", tmp_path / "empty")[2]
     assert "it is a file" in ai500("status", clean / "run.json")[2]
 
 
@@ -198,15 +198,15 @@ def test_a_difference_where_a_layer_is_fixed_does_not_compare(
 ) -> None:
     with_momentum(clean)
     code, out, _ = ai500("diff", made, clean, "--json")
-    told = json.loads(out)
-    assert (code, told["comparable"]) == (1, False)
-    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    data = json.loads(out)
+    assert (code, data["comparable"]) == (1, False)
+    [layer] = [each for each in data["layers"] if each["layer"] == 8]
     [difference] = layer["differences"]
-    assert (difference["what"], difference["first"], difference["second"]) == (
+    assert (difference["aspect"], difference["first"], difference["second"]) == (
         "momentum", "0.9", "0.8",
     )  # fmt: skip
     assert difference["allowed"] is False
-    assert told["reasons"][0] == "layer 8 differs where it is fixed: momentum"
+    assert data["reasons"][0] == "layer 8 differs where it is fixed: momentum"
     code, out, _ = ai500("diff", made, clean, "--level", "free")
     assert code == 0
     assert "different, allowed" in out
@@ -234,23 +234,23 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
     run = submittable_run(tmp_path / "run")
     change_records(run.path, trick)
     for level, code in (("system", 1), ("free", 0)):
-        file = packed(run, tmp_path / f"{level}.ai500", wish=replace(WISH, level=level))
-        found, out, _ = ai500("check", file, "--json")
-        told = json.loads(out)
-        assert (found, told["level"], told["problems"]) == (code, level, [])
-        assert told["signature"]
-    found, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
-    told = json.loads(out)
-    assert (found, told["level"], told["comparable"]) == (0, "free", True)
-    assert not any(layer["differences"] for layer in told["layers"])
+        file = packed(run, tmp_path / f"{level}.ai500", options=replace(OPTIONS, level=level))
+        exit_code, out, _ = ai500("check", file, "--json")
+        data = json.loads(out)
+        assert (exit_code, data["level"], data["problems"]) == (code, level, [])
+        assert data["signature"]
+    exit_code, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
+    data = json.loads(out)
+    assert (exit_code, data["level"], data["comparable"]) == (0, "free", True)
+    assert not any(layer["differences"] for layer in data["layers"])
 
 
 def test_a_file_that_contradicts_itself_is_not_judged(ai500: Run, tmp_path: Path) -> None:
     """Its manifest goes with it, and each file by itself keeps the rules."""
     run = submittable_run(tmp_path / "run")
-    told = json.loads(run.trial(1).bootstraps.read_text())
-    told[0]["distinct"] += 1
-    run.trial(1).bootstraps.write_text(json.dumps(told))
+    data = json.loads(run.trial(1).bootstraps.read_text())
+    data[0]["distinct"] += 1
+    run.trial(1).bootstraps.write_text(json.dumps(data))
     code, out, _ = ai500("check", packed(run, tmp_path / "mine.ai500"), "--json")
     assert code == 1
     [problem] = json.loads(out)["problems"]

@@ -76,15 +76,15 @@ def test_time_is_a_sum_only_where_every_part_is_known(study: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["scaling", "--points", "m99", "--dry-run"], "--points m99: no such point here"),
+        (["scaling", "--points", "m99", "--dry-run"], "--points m99: no such point"),
         (["scaling", "--points", "", "--dry-run"], "--points names no point"),
         (["scaling", "--points", " ,", "--dry-run"], "--points names no point"),
         (["scaling", "--set", "ensemble.size=2", "--dry-run"], "sets it itself"),
         (["scaling", "--max-members", "0"], "Invalid value for '--max-members'"),
         (["scaling", "--reuse", "nowhere", "--dry-run"], "--reuse nowhere: no such folder"),
         (["repeatability", "--seeds", "1", "--dry-run"], "a variation needs at least 2"),
-        (["tradeoff", "--runs", "many"], "--runs many: a whole number"),
-        (["report", "nowhere"], "is not a study's folder"),
+        (["tradeoff", "--runs", "many"], "--runs many"),
+        (["report", "nowhere"], "is not a study folder"),
         (["scalling"], "No such command 'scalling'"),
     ],
 )

@@ -203,7 +203,7 @@ def test_members_that_see_one_accelerator_each_describe_the_node_together(
         view(root, "GPU-a", wall=4.0, slowed=("power",)),
     ]  # fmt: skip
     for member, seen in enumerate(views):
-        run_folder.write(run.trial(1).system_of("n1", member), seen)
+        run_folder.write(run.trial(1).node_description("n1", member), seen)
     (node,) = recorded_nodes(run)
     devices = [(device.index, device.uuid) for device in node.accelerators]
     assert devices == [(0, "GPU-a"), (1, "GPU-b")]
@@ -241,7 +241,7 @@ def test_rows_say_before_only_if_there_is_an_after(root: Path) -> None:
 def test_the_report_shows_the_nodes_and_the_users_notes(tmp_path: Path, root: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.config.write_text('[system]\nnotes = {network = "fat <b>tree</b>"}\n')
-    run_folder.write(run.trial(1).system_of("n1", 0), node_called(root, "n1"))
+    run_folder.write(run.trial(1).node_description("n1", 0), node_called(root, "n1"))
     write_report(run)
     page = run.report.read_text(encoding="utf-8")
     assert "Xeon Test" in page and "Maker Rack 9" in page

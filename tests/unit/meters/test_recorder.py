@@ -35,7 +35,7 @@ for line in sys.stdin:
 
 
 class Member:
-    """A process with a recorder, told by its input when to mark and when to end."""
+    """A process with a recorder; its standard input says when to mark and when to end."""
 
     def __init__(self, folder: Path, member: int, *path: Path) -> None:
         self.log = folder / f"here-{member:03d}.jsonl"
@@ -54,7 +54,7 @@ class Member:
         self.process.stdin.flush()
 
     def end(self) -> str:
-        """Its last words."""
+        """End the process and return its standard error."""
         self.say("end")
         _, errors = self.process.communicate(timeout=30)
         return errors
@@ -71,7 +71,7 @@ class Member:
 
 @pytest.fixture
 def killed() -> Iterator[list[Member]]:
-    """Whatever a test leaves running is ended."""
+    """Kill the processes that a test leaves running."""
     members: list[Member] = []
     yield members
     for member in members:
@@ -97,8 +97,8 @@ def test_one_of_two_samples_and_the_other_takes_over(tmp_path: Path, killed: lis
     assert first.end() == ""
     time.sleep(1.0)
     assert second.end() == ""
-    sampled = [one["monotonic"] for one in second.events("sample")]
-    # While the first one samples, the second does so when it begins and at its mark.
+    sampled = [sample["monotonic"] for sample in second.events("sample")]
+    # While the first samples, the second samples only at its start and at its mark.
     assert len([at for at in sampled if at < before]) == 2
     after = [at for at in sampled if at > before]
     assert len(after) >= 3
@@ -148,11 +148,11 @@ def test_a_meter_of_one_file_by_an_entry_point_and_what_it_breaks(
     (stopped,) = member.events("meter_stopped")
     assert (stopped["meter"], stopped["reason"]) == ("wall", "OSError: the wire is cut")
     (log,) = read_meters(tmp_path)
-    told = [
+    watts = [
         next(v for c, v in zip(s.columns, s.values, strict=True) if c.meter == "wall")
         for s in log.samples
     ]
-    assert told[:4] == [401.0, 402.0, 403.0, None]
+    assert watts[:4] == [401.0, 402.0, 403.0, None]
     busy = [
         [v for c, v in zip(s.columns, s.values, strict=True) if c.quantity == "cpu_total_seconds"]
         for s in log.samples
@@ -189,23 +189,23 @@ def test_a_real_run_leaves_load_and_traffic_and_measures_energy_or_says_why(
 ) -> None:
     run = RunFolder.open(finished_run)
     plan, score = run_folder.read(Plan, run.plan), run_folder.read(Score, run.score)
-    for one in score.trials:
-        (log,) = read_meters(run.trial(one.trial).meters)
+    for trial in score.trials:
+        (log,) = read_meters(run.trial(trial.trial).meters)
         assert {head.member for head in log.heads} == set(range(plan.ensemble_size))
         quantities = {c.quantity for sample in log.samples for c in sample.columns}
         assert {"cpu_busy_seconds", "network_sent_bytes", "memory_utilization"} <= quantities
         assert "lo" in {c.device for sample in log.samples for c in sample.columns}
-        told = [e for e in events.read(run.events) if e.get("trial") == one.trial]
-        first = min(e["monotonic"] for e in told if e["event"] == "first_batch")
-        last = max(e["monotonic"] for e in told if e["event"] == "end")
+        logged = [e for e in events.read(run.events) if e.get("trial") == trial.trial]
+        first = min(e["monotonic"] for e in logged if e["event"] == "first_batch")
+        last = max(e["monotonic"] for e in logged if e["event"] == "end")
         times = sorted(sample.clocks["monotonic"] for sample in log.samples)
         assert times[0] < first
         assert times[-1] > last
         for place, head in enumerate(log.heads):  # at least: begun, first batch, end
             assert sum(sample.recorder == place for sample in log.samples) >= 3, head
         metered = any(parts for head in log.heads for parts in head.covers.values())
-        assert (one.energy_joules is not None) == metered
-        assert (one.vflops_per_watt is None) == (one.power_coverage is None) == (not metered)
+        assert (trial.energy_joules is not None) == metered
+        assert (trial.vflops_per_watt is None) == (trial.power_coverage is None) == (not metered)
     page = run.report.read_text(encoding="utf-8")
     assert "Hosts over time" in page
     assert "Network over time" in page

@@ -24,7 +24,7 @@ from ai500.metrics.energy import (
     sample_times,
     trial_energy,
 )
-from ai500.metrics.meter_series import MOST_POINTS, meter_curves
+from ai500.metrics.meter_series import MAX_POINTS, meter_curves
 from ai500.metrics.trials import mean_of_trials
 from ai500.records import Plan, Score, TrialScore, run_folder
 from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, seconds, write_log
@@ -205,7 +205,7 @@ def test_the_widest_coverage_that_every_node_has_and_no_part_twice(tmp_path: Pat
               values=lambda t: [105 * t])  # fmt: skip
     outside = energy_of(tmp_path / "outside", 0, 10)
     assert isinstance(outside, Energy)
-    assert outside.coverage == "whole nodes, told by mine (not one of ours)"
+    assert outside.coverage == "whole nodes, measured by mine (not built in)"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_curves_are_rates_and_shares_with_a_band_over_devices(tmp_path: Path) ->
     curves = meter_curves(read_meters(tmp_path), Window(0.0, 1000.0, wall))
     power, busy = curves["power of accelerators"], curves["host processors"]
     assert (power.sources, busy.sources) == (8, 2)
-    assert len(power.points) == MOST_POINTS
+    assert len(power.points) == MAX_POINTS
     assert power.mean == pytest.approx(600 + 60 + 5, rel=0.01)
     assert all(point.low <= point.mean <= point.high for point in power.points)
     assert busy.mean == pytest.approx(16 / 64, rel=0.01)
@@ -289,7 +289,7 @@ def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Tri
         score_trial(plan, told, trial=one, meters=read_meters(run.trial(one).meters))
         for one in range(1, trials + 1)
     ]
-    return scores[0], mean_of_trials(scores, least_runs=plan.definition.least_runs)
+    return scores[0], mean_of_trials(scores, required_runs=plan.definition.required_runs)
 
 
 def test_the_score_has_speed_per_watt_with_what_the_meters_cover(tmp_path: Path) -> None:
@@ -313,7 +313,10 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
 ) -> None:
     _, measured = metered_run(tmp_path / "measured", trials=1, metered=(1,))
     _, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
-    for score, words in ((measured, "300 W of accelerators; "), (run, "not measured (the report")):
+    for score, words in (
+        (measured, "300 W of accelerators; "),
+        (run, "not measured (see the report"),
+    ):
         narrow = Console(width=80, record=True, file=io.StringIO())
         monkeypatch.setattr(terminal, "console", narrow)
         score_view.show_score(score, [])

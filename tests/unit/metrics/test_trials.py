@@ -160,7 +160,7 @@ def test_an_epoch_lost_by_the_log_is_an_error_not_a_smaller_count(plan: Plan) ->
 def test_the_run_is_the_mean_of_its_trials_with_them_in_it(plan: Plan) -> None:
     one = score_trial(plan, whole(plan), trial=1)
     two = dataclasses.replace(one, trial=2, flops=3 * one.flops, time_to_target_seconds=None)
-    run = mean_of_trials([one, two], least_runs=3)
+    run = mean_of_trials([one, two], required_runs=3)
     assert run.flops == pytest.approx(2 * one.flops)
     assert run.trials == (one, two)
     assert run.kept_trials == (1, 2)
@@ -179,7 +179,7 @@ def trials_of(plan: Plan, vflops: list[float], **changes: Any) -> list[TrialScor
 def test_the_highest_and_the_lowest_by_vflops_are_dropped(plan: Plan) -> None:
     """V2 §5.3.2; every figure is the mean of the same trials."""
     trials = trials_of(plan, [5.0, 1.0, 9.0, 3.0])
-    run = mean_of_trials(trials, least_runs=3)
+    run = mean_of_trials(trials, required_runs=3)
     assert run.kept_trials == (1, 4)
     assert run.vflops == 4.0
     assert run.seconds == 25.0
@@ -188,26 +188,26 @@ def test_the_highest_and_the_lowest_by_vflops_are_dropped(plan: Plan) -> None:
 
 def test_fewer_than_the_least_runs_are_the_plain_mean_of_all(plan: Plan) -> None:
     """[D3]: shown, and marked as not valid by the rule `enough trials`."""
-    run = mean_of_trials(trials_of(plan, [5.0, 1.0, 9.0, 3.0]), least_runs=5)
+    run = mean_of_trials(trials_of(plan, [5.0, 1.0, 9.0, 3.0]), required_runs=5)
     assert (run.kept_trials, run.vflops) == ((1, 2, 3, 4), 4.5)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_of_one_or_two_trials_none_is_dropped(plan: Plan, count: int) -> None:
     """A class of somebody else's may ask for as few."""
-    run = mean_of_trials(trials_of(plan, [2.0, 4.0][:count]), least_runs=1)
+    run = mean_of_trials(trials_of(plan, [2.0, 4.0][:count]), required_runs=1)
     assert len(run.kept_trials) == count
     assert run.vflops == 1.0 + count
 
 
 def test_of_equal_trials_exactly_two_are_dropped(plan: Plan) -> None:
-    assert mean_of_trials(trials_of(plan, [2.0] * 5), least_runs=3).kept_trials == (2, 3, 4)
+    assert mean_of_trials(trials_of(plan, [2.0] * 5), required_runs=3).kept_trials == (2, 3, 4)
 
 
 def test_an_incomplete_trial_is_never_in_a_valid_mean(plan: Plan) -> None:
     trials = trials_of(plan, [5.0, 1.0, 9.0, 3.0])
     trials.append(dataclasses.replace(trials[0], trial=5, complete=False, vflops=4.0))
-    run = mean_of_trials(trials, least_runs=3)
+    run = mean_of_trials(trials, required_runs=3)
     assert run.kept_trials == (1, 4)
     assert not run.complete
 
@@ -218,7 +218,7 @@ def test_variations_are_sample_deviation_over_mean_of_all_trials(plan: Plan) -> 
     trials = [
         dataclasses.replace(t, epochs_to_target=e) for t, e in zip(trials, (9, 10, 11), strict=True)
     ]
-    run = mean_of_trials(trials, least_runs=3)
+    run = mean_of_trials(trials, required_runs=3)
     assert run.score_variation == pytest.approx(2 / 4)
     assert run.epochs_to_target_variation == pytest.approx(1 / 10)
 
@@ -226,13 +226,13 @@ def test_variations_are_sample_deviation_over_mean_of_all_trials(plan: Plan) -> 
 def test_a_trial_that_did_not_reach_the_target_leaves_no_variation_of_epochs(plan: Plan) -> None:
     trials = trials_of(plan, [2.0, 4.0, 6.0])
     trials[1] = dataclasses.replace(trials[1], epochs_to_target=None)
-    run = mean_of_trials(trials, least_runs=3)
+    run = mean_of_trials(trials, required_runs=3)
     assert run.epochs_to_target_variation is None
     assert run.score_variation is not None
 
 
 def test_a_single_trial_has_no_variation(plan: Plan) -> None:
-    assert mean_of_trials(trials_of(plan, [2.0]), least_runs=3).score_variation is None
+    assert mean_of_trials(trials_of(plan, [2.0]), required_runs=3).score_variation is None
     assert variation([0.0, 0.0]) is None
 
 
@@ -261,7 +261,7 @@ def test_watts_of_different_parts_have_no_mean(
         )
         for one, part in zip(trials_of(plan, [2.0, 3.0, 4.0]), coverage, strict=True)
     ]  # fmt: skip
-    run = mean_of_trials(trials, least_runs=4)
+    run = mean_of_trials(trials, required_runs=4)
     assert run.watts == watts
     assert run.power_coverage == (coverage[1] if watts else None)
     assert (run.energy_joules, run.vflops_per_watt) == ((1.0, 1.0) if watts else (None, None))
@@ -269,7 +269,7 @@ def test_watts_of_different_parts_have_no_mean(
 
 def test_a_mean_of_trials_on_other_clocks_says_the_less_certain_one(plan: Plan) -> None:
     one, two = trials_of(plan, [2.0, 3.0])
-    run = mean_of_trials([one, dataclasses.replace(two, clock="wall")], least_runs=3)
+    run = mean_of_trials([one, dataclasses.replace(two, clock="wall")], required_runs=3)
     assert run.clock == "wall"
 
 

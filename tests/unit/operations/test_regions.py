@@ -29,16 +29,17 @@ class Selecting(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("model", "layer"),
+    ("model", "layer", "key"),
     [
-        (nn.Sequential(nn.Linear(4, 4), Branching()), r"layer 1 \(Branching\)"),
-        (nn.Sequential(Selecting()), r"layer 0 \(Selecting\)"),
-        (Branching(), "the forward of Branching"),
+        (nn.Sequential(nn.Linear(4, 4), Branching()), r"layer 1 \(Branching\)", "1"),
+        (nn.Sequential(Selecting()), r"layer 0 \(Selecting\)", "regions"),
+        (Branching(), "the forward of Branching", ""),
     ],
 )
-def test_data_dependent_models_are_refused_by_layer(model: nn.Module, layer: str) -> None:
-    with pytest.raises(InputError, match=f"cannot trace {layer}.*depends on the values"):
+def test_data_dependent_models_are_refused_by_layer(model: nn.Module, layer: str, key: str) -> None:
+    with pytest.raises(InputError, match=f"cannot trace {layer}") as error:
         count(model, (2, 4))
+    assert error.value.key == key
 
 
 class Detector(nn.Module):
@@ -111,8 +112,9 @@ class Applying(nn.Module):
 def test_operators_whose_size_depends_on_data_give_the_stated_rows(name: str) -> None:
     function, expected = SELECTIONS[name]
     assert trace(Applying(function), (8, 4), regions=5).outputs == (expected,)
-    with pytest.raises(InputError, match=r"Applying: how many rows .* State .*--regions N"):
+    with pytest.raises(InputError) as error:
         trace(Applying(function), (8, 4))
+    assert error.value.key == "regions"
 
 
 @pytest.mark.parametrize("regions", [None, 7])
@@ -123,10 +125,12 @@ def test_a_fixed_number_of_best_needs_no_statement(regions: int | None) -> None:
 
 def test_stated_regions_do_not_decide_branches() -> None:
     model = nn.Sequential(Selecting(), Branching())
-    with pytest.raises(InputError, match=r"layer 1 \(Branching\): what it does depends"):
+    with pytest.raises(InputError) as error:
         count(model, (2, 4), regions=3)
+    assert error.value.key == "1"
 
 
 def test_a_number_of_regions_is_positive() -> None:
-    with pytest.raises(InputError, match="regions = 0"):
+    with pytest.raises(InputError) as error:
         count(Detector(), (2, 3, 16, 16), regions=0)
+    assert (error.value.key, error.value.value) == ("regions", 0)

@@ -14,7 +14,7 @@ from ai500.core.errors import InputError
 from ai500.operations import aten
 from ai500.operations.count import convention_named, count_op, count_ops
 from ai500.operations.graph import UNKNOWN, Op, Shapes, Trace, with_loss
-from ai500.operations.rules import _AIPERF_OURS, CONVENTIONS, aiperf, matmul, v3
+from ai500.operations.rules import _EXTENSIONS, CONVENTIONS, aiperf, matmul, v3
 
 small = st.integers(1, 4)
 
@@ -45,9 +45,9 @@ def test_convolution_is_the_loops_counted(
 def test_backward_is_gradients_times_forward_plus_update(gradients: int, updated: int) -> None:
     op = convolution(2, 1, (3, 4), 3, 7, gradients=gradients, updated=updated)
     for convention, per_parameter in ((v3, 0), (aiperf, 2), (matmul, 0)):
-        one = count_op(op, convention)
-        assert one.update == per_parameter * updated
-        assert one.backward == gradients * one.forward + one.update
+        counted = count_op(op, convention)
+        assert counted.update == per_parameter * updated
+        assert counted.backward == gradients * counted.forward + counted.update
 
 
 def test_transposed_convolution_visits_inputs() -> None:
@@ -145,10 +145,10 @@ def documented_weights() -> list[tuple[str, int]]:
 def test_documented_weight_is_the_rule(kind: str, weight: int) -> None:
     op = Op(kind, Shapes(((1,),), ((1,),)))
     assert count_op(op, aiperf).forward == weight
-    assert aiperf.rules[kind].source == "ours"
+    assert aiperf.rules[kind].source == "extension"
 
 
 def test_every_weight_of_ours_is_documented() -> None:
     documented = {kind for kind, _ in documented_weights()}
-    forward_kinds = {kind for kind in _AIPERF_OURS if not kind.endswith("_backward")}
+    forward_kinds = {kind for kind in _EXTENSIONS if not kind.endswith("_backward")}
     assert documented == forward_kinds

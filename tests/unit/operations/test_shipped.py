@@ -6,7 +6,7 @@ import pytest
 
 from ai500.core.errors import InputError
 from ai500.operations.rules import CONVENTIONS
-from ai500.operations.shipped import _table, shipped
+from ai500.operations.shipped import _table, shipped_operations
 from ai500.workloads import ship_operations as ship
 
 
@@ -21,22 +21,24 @@ def test_every_class_ships_in_every_convention() -> None:
     }
     for workload, problem_class, _ in models:
         for convention in CONVENTIONS:
-            found = shipped(workload, problem_class, convention)
-            assert found is not None
-            assert found.convention == convention
-            assert 0 < found.forward < found.backward < 2 * found.forward
+            counts = shipped_operations(workload, problem_class, convention)
+            assert counts is not None
+            assert counts.convention == convention
+            forward = counts.forward_per_image
+            assert 0 < forward < counts.backward_per_image < 2 * forward
 
 
 def test_full_is_resnet50() -> None:
-    full = shipped("image_classification", "full")
+    full = shipped_operations("image_classification", "full")
     assert full is not None
     assert full.parameters == 25_557_032
     # Convolution and dense gradients, without the input gradient of the first convolution.
-    assert full.backward == 2 * (8_174_272_512 + 4_096_000) - 236_027_904
+    assert full.backward_per_image == 2 * (8_174_272_512 + 4_096_000) - 236_027_904
 
 
-def test_what_is_not_ours_is_none() -> None:
-    assert shipped("image_classification", "huge") is None
-    assert shipped("somebody_elses", "full") is None
-    with pytest.raises(InputError, match="unknown convention"):
-        shipped("image_classification", "full", "flop")
+def test_other_classes_have_no_shipped_count() -> None:
+    assert shipped_operations("image_classification", "huge") is None
+    assert shipped_operations("other_workload", "full") is None
+    with pytest.raises(InputError) as error:
+        shipped_operations("image_classification", "full", "flop")
+    assert (error.value.key, error.value.value) == ("convention", "flop")

@@ -88,8 +88,9 @@ def test_any_form_of_example_input_counts_the_same() -> None:
 
 @pytest.mark.parametrize("bad", [(), (0, 3), (2, "3"), (2, -1)])
 def test_bad_example_input(bad: tuple[object, ...]) -> None:
-    with pytest.raises(InputError, match="batch first"):
+    with pytest.raises(InputError) as error:
         count(nn.Linear(3, 3), bad)  # type: ignore[arg-type]
+    assert (error.value.key, error.value.value) == ("example_input", bad)
 
 
 def test_frozen_layers_need_no_gradient_and_no_update() -> None:
@@ -128,8 +129,8 @@ def test_a_layer_called_twice_counts_twice_and_is_updated_once() -> None:
 def test_modules_and_kinds_add_up() -> None:
     counted = count(VisionTransformer(), (2, 3, 32, 32))
     for parts in (counted.by_kind, counted.by_module):
-        assert sum(one.forward for one in parts.values()) == counted.forward
-        assert sum(one.backward for one in parts.values()) == counted.backward
+        assert sum(part.forward for part in parts.values()) == counted.forward
+        assert sum(part.backward for part in parts.values()) == counted.backward
     assert counted.by_module["head"].forward == 2 * 2 * 64 * 10
     assert "encoder.layers.0.linear1" in counted.by_module
 
@@ -139,10 +140,10 @@ def test_work_is_linear_in_the_batch(name: str) -> None:
     factory, (_, *sample), _ = ARCHITECTURES[name]
     with torch.device("meta"):
         model = factory()
-    one, seven = count(model, (1, *sample)), count(model, (7, *sample))
-    assert seven.forward_per_image == one.forward
-    assert seven.backward_per_image == one.gradients
-    assert seven.update == one.update
+    single, seven = count(model, (1, *sample)), count(model, (7, *sample))
+    assert seven.forward_per_image == single.forward
+    assert seven.backward_per_image == single.gradients
+    assert seven.update == single.update
 
 
 def test_autocast_changes_no_operation() -> None:
@@ -193,20 +194,23 @@ class Numpy(nn.Module):
 
 
 def test_models_that_leave_torch_are_refused_by_layer() -> None:
-    with pytest.raises(InputError, match=r"cannot trace layer 0 \(Numpy\): it needs real data"):
+    with pytest.raises(InputError, match=r"layer 0 \(Numpy\)") as error:
         count(nn.Sequential(Numpy()), (2, 4))
+    assert error.value.key == "0"
 
 
 @pytest.mark.filterwarnings("ignore:Lazy modules")
 def test_lazy_parameters_are_refused_by_name() -> None:
-    with pytest.raises(InputError, match="weight has no shape yet"):
+    with pytest.raises(InputError) as error:
         count(nn.LazyLinear(3), (2, 4))
+    assert error.value.key == "weight"
 
 
 def test_wrong_shape_names_the_layer() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(7, 2))
-    with pytest.raises(InputError, match=r"layer 2 \(Linear\) fails on an input of 1×3×8×8"):
+    with pytest.raises(InputError, match=r"layer 2 \(Linear\)") as error:
         count(model, (1, 3, 8, 8))
+    assert (error.value.key, error.value.value) == ("2", "1×3×8×8")
 
 
 def test_traced_recurrent_layers_match_their_formula() -> None:

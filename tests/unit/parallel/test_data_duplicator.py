@@ -220,9 +220,9 @@ def test_a_damaged_finished_copy_is_made_again(
 
 
 def test_bootstraps_of_another_store(store: ImageStore, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="5000 training samples, a bootstrap here counts 3"):
+    with pytest.raises(DataError, match="5000 training samples, a bootstrap of 3"):
         duplicate(store, counts=[np.ones(3, dtype=np.uint8)], folder=tmp_path)
-    with pytest.raises(DataError, match="no member here draws"):
+    with pytest.raises(DataError, match="no member draws"):
         duplicate(store, counts=[], folder=tmp_path)
 
 

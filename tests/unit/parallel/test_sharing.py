@@ -1,6 +1,8 @@
-"""Who trains in one process, who in several, and that the plan says so [D11]."""
+"""Members in one process or in several, and the reason in the plan [D11]."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -8,13 +10,13 @@ from ai500.core.errors import ConfigError
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.parallel.sharing import decide, describe_sharing, describe_strategies, groups
 from ai500.records import Node, Sharing, Slot
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import Workload, load_workload
 
 IMAGES, WEATHER = load_workload("image_classification"), load_workload("extreme_weather")
 
 
 @pytest.mark.parametrize(
-    ("wish", "of", "settings", "how", "because"),
+    ("requested", "workload", "settings", "how", "reason"),
     [
         ("auto", IMAGES, {}, "process", ""),
         ("auto", IMAGES, {"members_per_accelerator": 1}, "alone", ""),
@@ -26,22 +28,26 @@ IMAGES, WEATHER = load_workload("image_classification"), load_workload("extreme_
         ("processes", IMAGES, {}, "processes", "ensemble.sharing"),
     ],
 )
-def test_one_process_where_steps_can_be_recorded(wish, of, settings, how, because) -> None:  # type: ignore[no-untyped-def]
-    known = {
+def test_one_process_where_steps_can_be_captured(
+    requested: str, workload: Workload, settings: dict[str, Any], how: str, reason: str
+) -> None:
+    defaults: dict[str, Any] = {
         "members_per_accelerator": 4, "parallel_degree": 1, "device": "cuda",
         "precision": "mixed-bf16",
     }  # fmt: skip
-    found = decide(wish, of, **(known | settings))
-    assert (found.how, because in found.reason) == (how, True)
-    assert because in describe_sharing(found, 4)
+    sharing = decide(requested, workload, **(defaults | settings))
+    assert (sharing.mode, reason in sharing.reason) == (how, True)
+    assert reason in describe_sharing(sharing, 4)
 
 
 def test_one_process_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no fixed shapes.*ensemble.sharing = 'auto'"):
+    with pytest.raises(ConfigError, match="no fixed shapes") as raised:
         decide(
             "process", WEATHER, members_per_accelerator=2, parallel_degree=1, device="cuda",
             precision="fp32",
         )  # fmt: skip
+    assert raised.value.key == "ensemble.sharing"
+    assert "ensemble.sharing = 'auto'" in raised.value.remedy
 
 
 def test_a_process_has_the_members_of_one_accelerator_and_wave() -> None:
@@ -51,13 +57,11 @@ def test_a_process_has_the_members_of_one_accelerator_and_wave() -> None:
     assert groups(mapping, Sharing("processes", "why")) == [(member,) for member in range(9)]
 
 
-def test_the_trial_of_ways_is_told() -> None:
+def test_the_timed_strategies_are_described() -> None:
     event = {
         "event": "shared_process", "trial": 1, "strategy": "graphs on streams",
         "milliseconds": {"graphs in one queue": 20.0, "graphs on streams": 7.25},
-        "not_tried": {"batched weights": "why"},
     }  # fmt: skip
     assert describe_strategies([event, event, {**event, "trial": 2}], trial=1) == [
-        "Step strategy: graphs on streams (graphs on streams 7.25 ms, graphs in one queue 20 ms; "
-        "batched weights not tried: why)."
+        "Step strategy: graphs on streams (graphs on streams 7.25 ms, graphs in one queue 20 ms)."
     ]

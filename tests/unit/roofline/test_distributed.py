@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from ai500.operations.shipped import shipped
-from ai500.records import Operations, Plan, TrainRecord, run_folder
+from ai500.operations.shipped import shipped_operations
+from ai500.records import Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as pages
-from ai500.roofline.place_run import place
+from ai500.roofline.place_run import place_run
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import nodes_of_ranks
 from tests.support.synthetic_run import Shape, write_synthetic_run
 from tests.unit.roofline.test_roofline import made
 
-SCORED, PLACED = (shipped("image_classification", "smoke", name) for name in ("aiperf", "matmul"))
-assert SCORED is not None
+OPERATIONS = shipped_operations("image_classification", "smoke", "aiperf")
+PLACED = shipped_operations("image_classification", "smoke", "matmul")
+assert OPERATIONS is not None
 assert PLACED is not None
-OPERATIONS = Operations("aiperf", SCORED.forward, SCORED.backward, SCORED.update, SCORED.parameters)
-STEP_OPERATIONS = 4 * 32 * (PLACED.forward + PLACED.backward)
+STEP_OPERATIONS = 4 * 32 * PLACED.per_image
 """Four ranks of 32 images, by the convention that ceilings have."""
 SENT = STEP_OPERATIONS / 5200
 """Bytes of a step on each class of links."""
@@ -67,11 +67,11 @@ def told(placement: RunPlacement) -> dict[str, str]:
 
 
 def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFolder) -> None:
-    placement = place(run, roofline())
+    placement = place_run(run, roofline())
     (member,) = placement.placed
     assert placement.convention == "matmul"
     assert (member.model, member.nodes, member.ranks) == ("distributed", 2, 4)
-    assert placement.bytes == "counted"
+    assert placement.traffic_source == "counted"
     between, inside = member.links
     assert (between.scope, inside.scope) == ("between_nodes", "inside_node")
     assert between.bytes_per_step == inside.bytes_per_step == pytest.approx(SENT)
@@ -92,7 +92,7 @@ def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFold
 
 
 def test_what_would_help_over_two_nodes(run: RunFolder) -> None:
-    placement = place(run, roofline())
+    placement = place_run(run, roofline())
     # By node: 4 ranks × 2 × 1/2 of the whole inside; of its half between. 3 → 4 and 3 → 2.
     assert told(placement)["hierarchical all-reduce"] == (
         "hierarchical all-reduce: COI ×1.5, communication still bounds, at most 1.50×"
@@ -104,21 +104,21 @@ def test_what_would_help_over_two_nodes(run: RunFolder) -> None:
     (member,) = placement.placed
     advice = next(one for one in member.advice if one.change == "hierarchical all-reduce")
     assert advice.setting == 'communication.mode = "hierarchical"'
-    assert advice.at_most == pytest.approx(1.5)
-    assert advice.never_more == pytest.approx(1.5 * member.attainable_flops / member.flops)
+    assert advice.gain_at_roof == pytest.approx(1.5)
+    assert advice.gain_limit == pytest.approx(1.5 * member.attainable_flops / member.flops)
 
 
 def test_more_traffic_inside_nodes_takes_back_what_hierarchy_gains(run: RunFolder) -> None:
     """Links inside at 4 × 120 MB/s are nearly as low a roof: ×1.2 now, × 3/4 of that after."""
     slow = replace(INSIDE, seconds=1 / 1.2)
-    placement = place(run, roofline(slow, BETWEEN))
+    placement = place_run(run, roofline(slow, BETWEEN))
     assert placement.placed[0].limit == "links between nodes"
     text = told(placement)["hierarchical all-reduce"]
     assert text.endswith("nothing to gain: communication bounds")
 
 
 def test_an_ensemble_has_the_roofs_of_all_its_nodes(tmp_path: Path) -> None:
-    member, ensemble = place(two_nodes_of_two(tmp_path / "run", members=2), roofline()).placed
+    member, ensemble = place_run(two_nodes_of_two(tmp_path / "run", members=2), roofline()).placed
     assert (member.nodes, member.ranks) == (2, 4)
     assert (ensemble.model, ensemble.nodes, ensemble.ranks) == ("distributed", 4, 8)
     assert ensemble.ceiling_flops == pytest.approx(8e12)
@@ -127,7 +127,7 @@ def test_an_ensemble_has_the_roofs_of_all_its_nodes(tmp_path: Path) -> None:
 
 
 def test_links_between_nodes_that_nobody_measured_are_no_roof(run: RunFolder) -> None:
-    placement = place(run, roofline(INSIDE))
+    placement = place_run(run, roofline(INSIDE))
     (member,) = placement.placed
     assert (member.bound, member.limit) == ("not known", "not known")
     assert any("links between nodes carry traffic" in one for one in placement.warnings)
@@ -140,7 +140,7 @@ def test_nodes_with_unequal_shares_of_a_member_are_placed(tmp_path: Path) -> Non
     run = write_synthetic_run(tmp_path / "run", shape)
     count_traffic(run, members=2)
     assert nodes_of_ranks(run_folder.read(Plan, run.plan)) == [0, 0, 1]
-    placement = place(run, roofline())
+    placement = place_run(run, roofline())
     assert placement.placed[0].limit == "links between nodes"
     assert "FP16 compression" in told(placement)
     assert "hierarchical all-reduce" not in told(placement)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ai500.report.charts import svg
 from ai500.report.charts.roofline import Mark, Roof, Slope, layout
 from ai500.roofline import page as pages
-from ai500.roofline.figures import record_chart, record_roofs, record_slopes
+from ai500.roofline.page import record_chart, record_roofs, record_slopes
 from ai500.roofline.records import Placed, units_of_node
 from tests.support.synthetic_roofline import made
 
@@ -36,7 +36,7 @@ def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
 def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
     point = Placed("single node", "member", 1, 2, 4e12, "GEMM FP32", 1e13, None, (), 1e13,
                    "computation", "computation", ())  # fmt: skip
-    assert "neither roof holds it; see `ai500 profile`" in pages.sentence(point)
+    assert "neither roof limits it; see `ai500 profile`" in pages.sentence(point)
     assert "neither" not in pages.sentence(replace(point, flops=6e12))
 
 

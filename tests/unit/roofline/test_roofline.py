@@ -17,12 +17,12 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, Job
 from ai500.inventory import machine as system
 from ai500.records import Operations, Plan, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder
-from ai500.roofline import links, theory
+from ai500.roofline import links, peaks
 from ai500.roofline import page as pages
 from ai500.roofline.advice import advise, best
-from ai500.roofline.measure import begin, check_precisions, interrupted
+from ai500.roofline.measure import check_precisions, find_partial, open_measurement
 from ai500.roofline.model import Channel, Standing
-from ai500.roofline.place_run import own_ceiling, place
+from ai500.roofline.place_run import place_run, run_ceiling
 from ai500.roofline.records import KernelTime, RooflineRecord, ceilings, peak_of, roof_flops
 from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
 from tests.support.synthetic_roofline import h200, made
@@ -96,40 +96,42 @@ def test_advice_names_the_bound_it_moves_to() -> None:
     """The issue's own words."""
     ceiling = 142e12
     standing = Standing(ceiling, (Channel("links", 1e9, 100e3),))
-    told = advise(
+    changes = advise(
         standing,
         attained_flops=50e12,
         wire_precision="fp32",
         other_ceilings={"mixed-bf16": 400e12, "int8": 100e12},
         hierarchical=None,
     )
-    texts = [one.text for one in told]
+    texts = [change.text for change in changes]
     assert "FP16 compression: COI ×2, bound moves to computation, at most 1.42×" in texts
     assert "training in mixed-bf16: ceiling ×2.82, nothing to gain: communication bounds" in texts
-    fp16 = next(one for one in told if one.change == "FP16 compression")
-    assert fp16.never_more == pytest.approx(2.84)
-    chosen = best(told)
+    fp16 = next(change for change in changes if change.change == "FP16 compression")
+    assert fp16.gain_limit == pytest.approx(2.84)
+    chosen = best(changes)
     assert chosen is not None
-    assert chosen.at_most == pytest.approx(1.42)
+    assert chosen.gain_at_roof == pytest.approx(1.42)
 
 
 def test_advice_without_all_roofs_promises_nothing() -> None:
-    told = advise(
+    changes = advise(
         Standing(1e12, ()), attained_flops=1e9, wire_precision="fp32",
         other_ceilings={"mixed-bf16": 3e12}, hierarchical=None, bound_known=False,
     )  # fmt: skip
-    assert {one.change for one in told} >= {"FP16 compression", "INT8 compression"}
-    assert all(one.at_most is None and "gain unknown" in one.text for one in told)
-    assert not any("bounds" in one.text or one.bound_after != "not known" for one in told)
-    assert best(told) is None
+    assert {change.change for change in changes} >= {"FP16 compression", "INT8 compression"}
+    assert all(change.gain_at_roof is None and "gain unknown" in change.text for change in changes)
+    assert not any(
+        "bounds" in change.text or change.bound_after != "not known" for change in changes
+    )
+    assert best(changes) is None
 
 
 def test_of_sharded_weights_a_larger_batch_is_the_only_one_that_helps() -> None:
-    told = advise(
+    changes = advise(
         Standing(1e12, (Channel("links", 1e9, 10.0),)), attained_flops=1e9, wire_precision=None,
         other_ceilings={}, hierarchical=None, sharded=True,
     )  # fmt: skip
-    assert [one.setting for one in told] == ["train.batch_size × 2"]
+    assert [change.setting for change in changes] == ["train.batch_size × 2"]
 
 
 def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
@@ -146,22 +148,25 @@ def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
 def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
     """Of convolutions FP8's and INT8's products say nothing, however fast they are."""
     run = write_synthetic_run(tmp_path / "run", Shape())
-    member = place(run, h200()).placed[0]
+    member = place_run(run, h200()).placed[0]
     assert member.ceiling == "CONV FP32"
     assert member.ceiling_flops == pytest.approx(66.9e12 * member.ranks)
-    told = {one.change: one for one in member.advice}
-    assert told["training in mixed-bf16"].ceiling_factor == pytest.approx(795 / 66.9)
-    assert not {"training in fp8", "training in int8"} & told.keys()
-    assert own_ceiling([one for one in ceilings(h200()) if one.precision == "fp8"]).kernel == "gemm"
+    changes = {change.change: change for change in member.advice}
+    assert changes["training in mixed-bf16"].ceiling_factor == pytest.approx(795 / 66.9)
+    assert not {"training in fp8", "training in int8"} & changes.keys()
+    assert (
+        run_ceiling([change for change in ceilings(h200()) if change.precision == "fp8"]).kernel
+        == "gemm"
+    )
 
 
 def test_arrays_lie_beyond_the_cache_or_memory_is_not_measured() -> None:
-    assert theory.memory_sizes("cpu", memory=2**34, cache=2**28) == [2**29]
-    assert theory.memory_sizes("cpu", memory=5 * 2**29, cache=2**28) == [2**29]
-    assert theory.memory_sizes("cuda", memory=2**37, cache=2**26) == [2**30, 2**32]
-    assert theory.memory_sizes("cuda", memory=2**32, cache=2**26) == [2**32 // 5 // 1024 * 1024]
-    with pytest.raises(MemoryError, match="no room for three arrays of twice the cache"):
-        theory.memory_sizes("cpu", memory=4 * 2**29, cache=2**28)
+    assert peaks.memory_sizes("cpu", memory=2**34, cache=2**28) == [2**29]
+    assert peaks.memory_sizes("cpu", memory=5 * 2**29, cache=2**28) == [2**29]
+    assert peaks.memory_sizes("cuda", memory=2**37, cache=2**26) == [2**30, 2**32]
+    assert peaks.memory_sizes("cuda", memory=2**32, cache=2**26) == [2**32 // 5 // 1024 * 1024]
+    with pytest.raises(MemoryError, match="too small for three arrays of twice the cache"):
+        peaks.memory_sizes("cpu", memory=4 * 2**29, cache=2**28)
 
 
 def test_sharded_weights_are_gathered_for_each_part_of_a_batch(tmp_path: Path) -> None:
@@ -188,19 +193,19 @@ def test_caches_and_cores_of_a_machine_are_counted_once(tmp_path: Path) -> None:
         (tmp_path / f"cpu{cpu}" / "topology").mkdir()
         siblings = tmp_path / f"cpu{cpu}" / "topology" / "thread_siblings_list"
         siblings.write_text(f"{2 * core}-{2 * core + 1}\n")
-    assert theory.last_level_cache_bytes(tmp_path) == 2 * 32 * 2**20
-    assert theory.physical_cores(range(8), root=tmp_path) == 4
-    assert theory.physical_cores([0, 2], root=tmp_path) == 2
-    assert theory.physical_cores(range(3), root=tmp_path / "nothing") == 3
-    assert theory.last_level_cache_bytes(tmp_path / "nothing") is None
-    assert theory.available_memory_bytes() > 2**20
+    assert peaks.last_level_cache_bytes(tmp_path) == 2 * 32 * 2**20
+    assert peaks.physical_cores(range(8), root=tmp_path) == 4
+    assert peaks.physical_cores([0, 2], root=tmp_path) == 2
+    assert peaks.physical_cores(range(3), root=tmp_path / "nothing") == 3
+    assert peaks.last_level_cache_bytes(tmp_path / "nothing") is None
+    assert peaks.available_memory_bytes() > 2**20
 
 
 def test_no_advice_on_what_is_done_already() -> None:
     standing = Standing(1e12, (Channel("links", 1e9, 10.0),))
-    told = advise(standing, attained_flops=1e9, wire_precision="int8", other_ceilings={},
+    changes = advise(standing, attained_flops=1e9, wire_precision="int8", other_ceilings={},
                   hierarchical=None)  # fmt: skip
-    assert [one.change for one in told] == ["twice the batch (or accumulation)"]
+    assert [change.change for change in changes] == ["twice the batch (or accumulation)"]
     alone = advise(Standing(1e12, ()), attained_flops=1e9, wire_precision=None, other_ceilings={},
                    hierarchical=None)  # fmt: skip
     assert alone == []
@@ -209,35 +214,44 @@ def test_no_advice_on_what_is_done_already() -> None:
 
 def test_theoretical_peaks() -> None:
     """H100 SXM: 132 multiprocessors at 1.83 GHz are the 989 TFLOPS of its data sheet."""
-    h100 = {one.what: one.value for one in theory.nvidia((9, 0), multiprocessors=132, hertz=1.83e9)}
+    h100 = {
+        one.quantity: one.value
+        for one in peaks.nvidia_peaks((9, 0), multiprocessors=132, hertz=1.83e9)
+    }
     assert h100["bf16"] == pytest.approx(989.4e12, rel=1e-3)
     assert h100["fp8"] == pytest.approx(1979e12, rel=1e-3)
-    a100 = {one.what: one.value for one in theory.nvidia((8, 0), multiprocessors=108, hertz=1.41e9)}
+    a100 = {
+        one.quantity: one.value
+        for one in peaks.nvidia_peaks((8, 0), multiprocessors=108, hertz=1.41e9)
+    }
     assert (a100["fp32"], a100["bf16"]) == pytest.approx((19.5e12, 312e12), rel=1e-2)
-    assert all(one.value is None for one in theory.nvidia((12, 0), multiprocessors=1, hertz=1e9))
-    xeon = theory.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
-    peaks = {one.what: one for one in theory.cpu(xeon, cores=10)}
-    assert peaks["fp32"].value == 10 * 2e9 * 64
-    assert peaks["bf16"].value == 10 * 2e9 * 1024
-    assert peaks["int8"].value is None
-    silent = theory.cpu(replace(xeon, hertz=None), cores=10)
-    assert all("not derivable" in one.how for one in silent)
+    assert all(
+        one.value is None for one in peaks.nvidia_peaks((12, 0), multiprocessors=1, hertz=1e9)
+    )
+    xeon = peaks.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
+    cpu = {one.quantity: one for one in peaks.cpu_peaks(xeon, cores=10)}
+    assert cpu["fp32"].value == 10 * 2e9 * 64
+    assert cpu["bf16"].value == 10 * 2e9 * 1024
+    assert cpu["int8"].value is None
+    silent = peaks.cpu_peaks(replace(xeon, hertz=None), cores=10)
+    assert all("not derivable" in one.derivation for one in silent)
 
 
 def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "roofline.json"
     run_folder.write(path, made())
     assert run_folder.read(RooflineRecord, path) == made()
-    there = json.loads(path.read_text())
-    path.write_text(json.dumps(there | {"extra": 1}))
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"extra": 1}))
     with pytest.raises(AI500Error, match="extra: unknown key"):
         run_folder.read(RooflineRecord, path)
-    assert schema.decode(RooflineRecord, there) == made()
+    assert schema.decode(RooflineRecord, data) == made()
 
 
 def test_an_unknown_precision_gets_the_nearest_known() -> None:
-    with pytest.raises(InputError, match="no such precision; did you mean 'fp"):
+    with pytest.raises(InputError, match="did you mean 'fp") as caught:
         check_precisions(["fp12"])
+    assert (caught.value.key, caught.value.value) == ("--precision", "fp12")
     assert check_precisions([]) == ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 
 
@@ -245,33 +259,33 @@ def test_only_a_partial_roofline_of_this_machine_goes_on(tmp_path: Path) -> None
     path = tmp_path / "a.json"
     run_folder.write(path, made())
     with pytest.raises(InputError, match="finished roofline"):
-        begin(path, "cuda", seconds=1)
+        open_measurement(path, "cuda", seconds=1)
     elsewhere = replace(system.describe(), hostname="elsewhere")
     run_folder.write(path, made(complete=False, system=elsewhere))
-    with pytest.raises(InputError, match="begun on elsewhere"):
-        begin(path, "cuda", seconds=1)
+    with pytest.raises(InputError, match="started on elsewhere"):
+        open_measurement(path, "cuda", seconds=1)
     run_folder.write(path, made(complete=False))
-    assert begin(path, "cuda", seconds=1).record == made(complete=False)
+    assert open_measurement(path, "cuda", seconds=1).record == made(complete=False)
 
 
 def test_the_default_file_is_the_one_that_was_interrupted(tmp_path: Path) -> None:
-    assert interrupted(tmp_path, host="here") is None
+    assert find_partial(tmp_path, host="here") is None
     run_folder.write(tmp_path / "here-1.json", made(complete=False))
     (tmp_path / "here-2.json").write_text("{}")
-    assert interrupted(tmp_path, host="here") == tmp_path / "here-1.json"
+    assert find_partial(tmp_path, host="here") == tmp_path / "here-1.json"
     run_folder.write(tmp_path / "here-1.json", made())
-    assert interrupted(tmp_path, host="here") is None
+    assert find_partial(tmp_path, host="here") is None
 
 
 def test_a_resumed_member_counts_from_its_last_start(tmp_path: Path) -> None:
     """Ten steps of an epoch, stopped after the fourth of the second: sixteen steps were counted."""
     sent = {"inside_node": 1600, "between_nodes": 32, "calls": 1}
-    told = {"parallel": {"communication": {"bytes": "counted", "traffic": sent}}}
+    effective = {"parallel": {"communication": {"bytes": "counted", "traffic": sent}}}
     operations = Operations("aiperf", 1, 2, 3, 4)
     record = TrainRecord(
         member=0, parameters=4, images=300, steps=30, epochs=3, world_size=2, device="cpu",
-        device_name="any", quality=0.5, weights_sha256="", operations=operations, effective=told,
-        versions={},
+        device_name="any", quality=0.5, weights_sha256="", operations=operations,
+        effective=effective, versions={},
     )  # fmt: skip
     folder = MemberFolder(tmp_path)
     log = events.EventLog(folder.events, trial=1, member=0, attempt=2)
@@ -293,21 +307,22 @@ def test_an_unfinished_run_has_no_point(tmp_path: Path, monkeypatch: pytest.Monk
     assert "no finished trial yet" in str(result.exception)
 
 
-def test_a_run_without_any_roofline_is_told_how_to_get_one(
+def test_without_any_roofline_the_remedy_is_to_measure_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_synthetic_run(tmp_path / "run", Shape())
     result = CliRunner().invoke(app, ["roofline", "--run", "run"])
     assert isinstance(result.exception, EnvironmentLacksError)
-    assert "Measure one: ai500 roofline" in str(result.exception)
+    assert "ai500 roofline" in result.exception.remedy
 
 
 def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     only_bf16 = tuple(one for one in made().kernels if one.precision == "bf16")
-    with pytest.raises(InputError, match="no ceiling in fp32"):
-        place(run, made(kernels=only_bf16))
+    with pytest.raises(InputError, match="no ceiling in fp32") as caught:
+        place_run(run, made(kernels=only_bf16))
+    assert (caught.value.key, caught.value.value) == ("train.precision", "fp32")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +350,7 @@ def test_another_file_is_no_roofline(tmp_path: Path) -> None:
     other.write_text('{"notes": {}}')
     done = CliRunner().invoke(app, ["roofline", "--show", str(other)])
     assert isinstance(done.exception, InputError)
-    assert "system.json is no roofline" in str(done.exception)
+    assert done.exception.path == other
 
 
 def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

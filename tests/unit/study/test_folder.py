@@ -14,10 +14,10 @@ from ai500.config import to_toml
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError, RunFolderError
 from ai500.records import run_folder
-from ai500.study.definition import Choices
+from ai500.study.definition import StudyOptions
 from ai500.study.folder import StudyFolder
 from ai500.study.planning import check_same_study
-from ai500.study.run_study import conduct, draw
+from ai500.study.run_study import run_study, write_results
 from tests.support.synthetic_study import prepared, pretend_finished
 
 
@@ -31,27 +31,27 @@ class Nobody:
 
 def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
-    whole = prepared("scaling", tmp_path, choices=Choices(max_members=3))
+    whole = prepared("scaling", tmp_path, choices=StudyOptions(max_members=3))
     for point in whole.plan.points:
-        pretend_finished(folder.run_path(str(point.run)), whole.ground.configured(point.overrides))
-    write_text(folder.config, to_toml(whole.ground.config))
+        pretend_finished(folder.run_path(str(point.run)), whole.context.config_for(point.overrides))
+    write_text(folder.config, to_toml(whole.context.config))
     run_folder.write(folder.plan, whole.plan)
-    drawn = draw(folder, whole.study)
+    drawn = write_results(folder, whole.study)
     assert [one.name for one in drawn.points] == ["m1", "m2", "m3"]
 
     shutil.rmtree(folder.runs)  # large: what was collected of them is what counts
     for fewer in (
-        prepared("scaling", tmp_path, choices=Choices(max_members=3), only=["m2"]),
-        prepared("scaling", tmp_path, choices=Choices(max_members=1)),
+        prepared("scaling", tmp_path, choices=StudyOptions(max_members=3), only=["m2"]),
+        prepared("scaling", tmp_path, choices=StudyOptions(max_members=1)),
     ):
-        assert fewer.waiting() == []
+        assert fewer.pending() == []
         run_folder.write(folder.plan, fewer.plan)
-        assert draw(folder, fewer.study).points == drawn.points
+        assert write_results(folder, fewer.study).points == drawn.points
 
-    other: dict[str, Any] = {"choices": Choices(max_members=3), "train__epochs": 3}
+    other: dict[str, Any] = {"choices": StudyOptions(max_members=3), "train__epochs": 3}
     with pytest.raises(RunFolderError, match="another configuration or machine: m1, m3"):
         prepared("scaling", tmp_path, only=["m2"], **other)
-    assert len(prepared("scaling", tmp_path, **other).waiting()) == 3
+    assert len(prepared("scaling", tmp_path, **other).pending()) == 3
 
 
 def test_its_own_run_serves_a_point_whatever_its_workers_tell(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_its_own_run_serves_a_point_whatever_its_workers_tell(tmp_path: Path) ->
     folder = StudyFolder(tmp_path / "study")
     before = prepared("tradeoff", tmp_path)
     point = before.plan.points[0]
-    config = before.ground.configured(point.overrides)
+    config = before.context.config_for(point.overrides)
     pretend_finished(folder.run_path(str(point.run)), config, source="the container's")
     after = prepared("tradeoff", tmp_path, runs=folder.runs)
-    assert [one.name for one in after.waiting()] == [before.plan.points[1].name]
+    assert [one.name for one in after.pending()] == [before.plan.points[1].name]
     assert not after.plan.points[0].reused
 
 
@@ -72,12 +72,12 @@ def test_what_fails_in_a_point_is_told_and_kept_and_the_others_are_tried(tmp_pat
     folder.path.mkdir()
     folder.runs.touch()  # a file: no run can be made there
     with pytest.raises(JobError, match=r"m2-p1: (?s:.*)m1-p2: "):
-        conduct(folder, found, Nobody())
+        run_study(folder, found, Nobody())
     told = folder.read_result()
     assert told is not None
     assert [(one.name, one.failed) for one in told.missing] == [("m2-p1", True), ("m1-p2", True)]
     assert all(str(folder.runs) in one.reason for one in told.missing)
-    assert draw(folder, found.study).missing == told.missing
+    assert write_results(folder, found.study).missing == told.missing
     assert str(folder.runs) in folder.report.read_text()
 
 
@@ -86,6 +86,6 @@ def test_one_command_at_a_time_works_in_a_study(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
     folder.path.mkdir()
     with folder.locked(), pytest.raises(RunFolderError, match=r"in use by process \d+"):
-        conduct(folder, found, Nobody())
-    check_same_study(folder, found.study, found.ground.config)  # the lock's file is no obstacle
+        run_study(folder, found, Nobody())
+    check_same_study(folder, found.study, found.context.config)  # the lock's file is no obstacle
     assert not folder.plan.exists()

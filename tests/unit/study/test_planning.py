@@ -18,9 +18,9 @@ from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import wall_seconds
-from ai500.study.definition import Choices, Ground, doubling
-from ai500.study.folder import StudyFolder, digest, family, finished_runs
-from ai500.study.planning import check_same_study, estimate, ground_of, remaining_seconds
+from ai500.study.definition import StudyContext, StudyOptions, ensemble_sizes
+from ai500.study.folder import StudyFolder, cost_family, finished_runs, work_digest
+from ai500.study.planning import check_same_study, estimate, remaining_seconds, study_context
 from ai500.study.records import StudyPlan
 from ai500.study.studies import STUDIES
 from tests.support.synthetic_study import configured, prepared, pretend_finished
@@ -29,35 +29,35 @@ CLUSTER = {"system.nodes": 8, "system.accelerators_per_node": 8, "system.device"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Ground:
+def cluster() -> StudyContext:
     """V3's: eight nodes of eight GPUs."""
-    return ground_of(configuration.load(overrides={"problem_class": "full", **CLUSTER}))
+    return study_context(configuration.load(overrides={"problem_class": "full", **CLUSTER}))
 
 
 # Points
 
 
-def test_scaling_has_the_points_of_v3_figure_5(cluster: Ground) -> None:
-    points = STUDIES["scaling"].points(cluster, Choices())
-    plans = [cluster.planned(point.overrides) for point in points]
+def test_scaling_has_the_points_of_v3_figure_5(cluster: StudyContext) -> None:
+    points = STUDIES["scaling"].points(cluster, StudyOptions())
+    plans = [cluster.plan_for(point.overrides) for point in points]
     assert [plan.ensemble_size for plan in plans] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert {plan.parallel_degree for plan in plans} == {8}
     assert [plan.system_scale for plan in plans] == [8, 16, 24, 32, 40, 48, 56, 64]
     assert all(plan.waves == 1 for plan in plans)
 
 
-def test_tradeoff_fills_the_system_in_every_way(cluster: Ground) -> None:
-    points = STUDIES["tradeoff"].points(cluster, Choices())
-    plans = [cluster.planned(point.overrides) for point in points]
+def test_tradeoff_fills_the_system_in_every_way(cluster: StudyContext) -> None:
+    points = STUDIES["tradeoff"].points(cluster, StudyOptions())
+    plans = [cluster.plan_for(point.overrides) for point in points]
     found = {(plan.ensemble_size, plan.parallel_degree) for plan in plans}
     assert all(members * degree == 64 for members, degree in found)
     assert {(8, 8), (4, 16), (1, 64)} <= found  # V3 Fig. 7
     assert len(found) == len(points) == 7
 
 
-def test_data_parallel_compares_the_same_accelerators(cluster: Ground) -> None:
-    points = STUDIES["data-parallel"].points(cluster, Choices())
-    plans = {point.name: cluster.planned(point.overrides) for point in points}
+def test_data_parallel_compares_the_same_accelerators(cluster: StudyContext) -> None:
+    points = STUDIES["data-parallel"].points(cluster, StudyOptions())
+    plans = {point.name: cluster.plan_for(point.overrides) for point in points}
     for n in (2, 4, 8):
         ensemble, single = plans[f"ensemble-{n}"], plans[f"single-{n}"]
         assert ensemble.system_scale == single.system_scale == 8 * n
@@ -78,24 +78,26 @@ def test_data_parallel_takes_what_fits_the_nodes_and_the_largest(
     nodes: int, per_node: int, members: int | None, sizes: list[int]
 ) -> None:
     asked = {"system.nodes": nodes, "system.accelerators_per_node": per_node}
-    ground = ground_of(configuration.load(overrides={**CLUSTER, "problem_class": "full", **asked}))
-    points = STUDIES["data-parallel"].points(ground, Choices(max_members=members))
+    context = study_context(
+        configuration.load(overrides={**CLUSTER, "problem_class": "full", **asked})
+    )
+    points = STUDIES["data-parallel"].points(context, StudyOptions(max_members=members))
     for point in points:
-        ground.planned(point.overrides)  # none is refused
+        context.plan_for(point.overrides)  # none is refused
     assert [int(p.name[9:]) for p in points if p.name.startswith("ensemble-")] == sizes
 
 
 def test_repeatability_repeats_the_workload_that_was_asked_for() -> None:
     for workload in ("image_classification", "automl"):
-        ground = ground_of(configured(workload=workload))
-        points = STUDIES["repeatability"].points(ground, Choices(seeds=2))
+        context = study_context(configured(workload=workload))
+        points = STUDIES["repeatability"].points(context, StudyOptions(seeds=2))
         assert [point.overrides for point in points] == [{"run.seed": 1}, {"run.seed": 2}]
-        assert ground.planned(points[0].overrides).workload == workload
+        assert context.plan_for(points[0].overrides).workload == workload
 
 
-def test_policies_differ_in_scaling_and_warm_up_alone(cluster: Ground) -> None:
-    points = STUDIES["optimizations"].points(cluster, Choices())
-    plans = {point.name: cluster.planned(point.overrides) for point in points}
+def test_policies_differ_in_scaling_and_warm_up_alone(cluster: StudyContext) -> None:
+    points = STUDIES["optimizations"].points(cluster, StudyOptions())
+    plans = {point.name: cluster.plan_for(point.overrides) for point in points}
     reference, both = plans["fp32"], plans["large-batch"]
     neither = plans["large-batch-neither"]
     assert both.global_batch_size == neither.global_batch_size == 8 * reference.global_batch_size
@@ -111,13 +113,13 @@ def test_a_precision_the_machine_lacks_is_told_not_tried(tmp_path: Path) -> None
     impossible = {one.name: one.impossible for one in found.plan.points if one.impossible}
     assert set(impossible) == {"tf32", "fp8"}
     assert "tensor cores" in str(impossible["tf32"])
-    assert not {"tf32", "fp8"} & {one.name for one in found.waiting()}
+    assert not {"tf32", "fp8"} & {one.name for one in found.pending()}
 
 
 def test_more_members_than_fit_run_in_waves() -> None:
-    ground = ground_of(configured())
-    points = STUDIES["scaling"].points(ground, Choices(max_members=3))
-    plans = [ground.planned(point.overrides) for point in points]
+    context = study_context(configured())
+    points = STUDIES["scaling"].points(context, StudyOptions(max_members=3))
+    plans = [context.plan_for(point.overrides) for point in points]
     assert [(plan.ensemble_size, plan.system_scale, plan.waves) for plan in plans] == [
         (1, 1, 1), (2, 2, 1), (3, 2, 2),
     ]  # fmt: skip
@@ -126,7 +128,7 @@ def test_more_members_than_fit_run_in_waves() -> None:
 @pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (8, list(range(1, 9))),
                                              (20, [*range(1, 9), 16, 20])])  # fmt: skip
 def test_sizes_are_few(most: int, sizes: list[int]) -> None:
-    assert doubling(most) == sizes
+    assert ensemble_sizes(most) == sizes
 
 
 # Mistakes
@@ -135,18 +137,18 @@ def test_sizes_are_few(most: int, sizes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("study", "extra", "choices", "word"),
     [
-        ("scaling", {"ensemble__size": 2}, Choices(), "ensemble.size = 2"),
-        ("scaling", {"ensemble__members_per_accelerator": 2}, Choices(), "sets it itself"),
-        ("tradeoff", {"parallel__degree": 2}, Choices(), "sets it itself"),
-        ("tradeoff", {"workload": "automl"}, Choices(), "searches architectures"),
-        ("optimizations", {"workload": "automl"}, Choices(), "searches architectures"),
-        ("data-parallel", {"workload": "automl"}, Choices(), "searches architectures"),
-        ("repeatability", {}, Choices(seeds=1), "at least 2"),
-        ("data-parallel", {"parallel__degree": 2}, Choices(), "at least 4 accelerators"),
+        ("scaling", {"ensemble__size": 2}, StudyOptions(), "ensemble.size = 2"),
+        ("scaling", {"ensemble__members_per_accelerator": 2}, StudyOptions(), "sets it itself"),
+        ("tradeoff", {"parallel__degree": 2}, StudyOptions(), "sets it itself"),
+        ("tradeoff", {"workload": "automl"}, StudyOptions(), "searches architectures"),
+        ("optimizations", {"workload": "automl"}, StudyOptions(), "searches architectures"),
+        ("data-parallel", {"workload": "automl"}, StudyOptions(), "searches architectures"),
+        ("repeatability", {}, StudyOptions(seeds=1), "at least 2"),
+        ("data-parallel", {"parallel__degree": 2}, StudyOptions(), "at least 4 accelerators"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    tmp_path: Path, study: str, extra: dict[str, Any], choices: Choices, word: str
+    tmp_path: Path, study: str, extra: dict[str, Any], choices: StudyOptions, word: str
 ) -> None:
     with pytest.raises(InputError, match=word):
         prepared(study, tmp_path, choices=choices, **extra)
@@ -176,36 +178,36 @@ def test_a_folder_belongs_to_one_study(tmp_path: Path) -> None:
 
 
 def test_what_is_written_out_or_left_out_is_the_same_work() -> None:
-    ground = ground_of(configured(ensemble__size=2))
-    left_out = ground.planned({})
+    context = study_context(configured(ensemble__size=2))
+    left_out = context.plan_for({})
     stated = {"parallel.degree": 1, "system.scale": 2, "train.precision": "fp32"}
 
     def keys(overrides: dict[str, Any]) -> tuple[str, str]:
-        whole, plan = ground.configured(overrides), ground.planned(overrides)
-        return key(whole, plan, ground.machine), family(whole, plan, ground.machine)
+        whole, plan = context.config_for(overrides), context.plan_for(overrides)
+        return key(whole, plan, context.machine), cost_family(whole, plan, context.machine)
 
-    first = key(ground.config, left_out, ground.machine)
+    first = key(context.config, left_out, context.machine)
     assert keys(stated)[0] == first
     assert keys({"train.precision": "mixed-bf16"})[0] != first
     seed, trials = keys({"run.seed": 2}), keys({"run.trials": 3})
     assert len({first, seed[0], trials[0]}) == 3
     assert seed[1] == trials[1] == keys({})[1]
-    other = replace(ground.machine, cpu="another one")
-    assert key(ground.config, left_out, other) != first
-    assert digest(ground.config, left_out, ground.machine, source="another") != first
+    other = replace(context.machine, cpu="another one")
+    assert key(context.config, left_out, other) != first
+    assert work_digest(context.config, left_out, context.machine, source="another") != first
 
 
 def test_thousands_of_members_are_told_apart_as_fast_as_two() -> None:
     """By calls, not by the clock: the members' map is no part of what makes work the same."""
-    ground = ground_of(configured(ensemble__size=2))
+    context = study_context(configured(ensemble__size=2))
 
     def calls(members: int) -> int:
         settings = {"ensemble.size": members}
-        config, plan = ground.configured(settings), ground.planned(settings)
+        config, plan = context.config_for(settings), context.plan_for(settings)
         made: list[str] = []
         sys.setprofile(lambda frame, event, argument: made.append(event))
         try:
-            digest(config, plan, ground.machine, source="")
+            work_digest(config, plan, context.machine, source="")
         finally:
             sys.setprofile(None)
         return len(made)
@@ -229,35 +231,35 @@ def test_thousands_of_members_are_told_apart_as_fast_as_two() -> None:
     ],
 )
 def test_another_way_to_run_jobs_is_other_work(change: dict[str, Any]) -> None:
-    ground = ground_of(configured(container__image="a.sif", scheduler__launcher="apptainer"))
+    context = study_context(configured(container__image="a.sif", scheduler__launcher="apptainer"))
     where = Cluster("one", "gpus", (), {}, 2, 2, 1000, None, accounting=True, version="23")
     named = {"cluster": "name", "partition": "partition"}
     other = replace(where, **{named[k]: v for k, v in change.items() if k in named})
     settings = {k: v for k, v in change.items() if k not in named}
-    config = ground.configured(settings)
-    first = key(ground.config, replace(ground.plan, cluster=where), ground.machine)
-    assert key(config, replace(ground.plan, cluster=other), ground.machine) != first
-    paid = ground.configured({"slurm.account": "them", "slurm.time_limit": "2:00:00"})
-    assert key(paid, replace(ground.plan, cluster=where), ground.machine) == first
+    config = context.config_for(settings)
+    first = key(context.config, replace(context.plan, cluster=where), context.machine)
+    assert key(config, replace(context.plan, cluster=other), context.machine) != first
+    paid = context.config_for({"slurm.account": "them", "slurm.time_limit": "2:00:00"})
+    assert key(paid, replace(context.plan, cluster=where), context.machine) == first
 
 
 def key(config: Config, plan: Plan, machine: System) -> str:
-    return digest(config, plan, machine, source=source_sha256())
+    return work_digest(config, plan, machine, source=source_sha256())
 
 
 def test_a_finished_run_is_used_again_and_an_unfinished_one_is_not(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     before = prepared("tradeoff", tmp_path, runs=runs)
-    assert len(before.waiting()) == 2
+    assert len(before.pending()) == 2
     point = before.plan.points[0]
-    pretend_finished(runs / "mine", before.ground.configured(point.overrides))
-    second = before.ground.configured(before.plan.points[1].overrides)
+    pretend_finished(runs / "mine", before.context.config_for(point.overrides))
+    second = before.context.config_for(before.plan.points[1].overrides)
     pipeline.prepare(second, runs / "begun")
     pretend_finished(runs / "of another source", second, source="another")
     (runs / "broken").mkdir()
     (runs / "broken" / "run.json").write_text("{")
     after = prepared("tradeoff", tmp_path, runs=runs)
-    assert [one.name for one in after.waiting()] == [before.plan.points[1].name]
+    assert [one.name for one in after.pending()] == [before.plan.points[1].name]
     served = after.plan.points[0]
     assert served.reused
     assert (tmp_path / "study" / str(served.run)).resolve() == (runs / "mine").resolve()
@@ -267,13 +269,13 @@ def test_cost_is_that_of_the_same_work_or_not_known(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     config = configured(ensemble__size=2, run__trials=2, train__precision="mixed-bf16")
     pretend_finished(runs / "mine", config, joules=500.0)
-    ground = ground_of(replace(config, run=replace(config.run, trials=3, seed=9)))
+    context = study_context(replace(config, run=replace(config.run, trials=3, seed=9)))
     finished = finished_runs([runs])
-    assert estimate(ground.plan, []).seconds is None  # nobody measured this precision
-    found = estimate(ground.plan, finished)
+    assert estimate(context.plan, []).seconds is None  # nobody measured this precision
+    found = estimate(context.plan, finished)
     assert found.seconds == pytest.approx(60.0 / 2 * 3)
     assert found.joules == pytest.approx(1500.0)
-    assert finished[0].family == family(ground.config, ground.plan, ground.machine)
+    assert finished[0].family == cost_family(context.config, context.plan, context.machine)
 
 
 def test_what_remains_goes_by_what_is_done(tmp_path: Path) -> None:

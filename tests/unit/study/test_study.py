@@ -18,11 +18,11 @@ from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
 from ai500.study.page import study_page
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
-from ai500.study.run_study import draw
-from ai500.study.scaling import efficiency, waiting
+from ai500.study.run_study import write_results
+from ai500.study.scaling import efficiency, idle_fraction
 from ai500.study.studies import STUDIES
 from ai500.study.table import COLUMNS, write_csv
-from ai500.study.timing_validity import look, speed_doubts
+from ai500.study.timing_validity import observe_conditions, timing_issues
 from tests.support.synthetic_run import Shape, make_plan, make_system
 from tests.support.synthetic_study import (
     DOUBT,
@@ -59,13 +59,13 @@ def test_speed_is_doubted_where_it_means_nothing(
 ) -> None:
     machine: System = replace(make_system(shape), cores=cores)
     told = [{"event": "first_batch", "boot": "the same"}]
-    found = speed_doubts(make_plan(shape), machine, events=told, conditions=Conditions(busy))
+    found = timing_issues(make_plan(shape), machine, events=told, conditions=Conditions(busy))
     assert (found == ()) if word is None else any(word in doubt for doubt in found)
 
 
 def test_an_interrupted_run_is_no_measure_of_speed() -> None:
     shape = Shape(members=1, slots=1)
-    found = speed_doubts(
+    found = timing_issues(
         make_plan(shape), make_system(shape), events=[{"event": "resumed"}], conditions=None
     )
     assert any("interrupted" in doubt for doubt in found)
@@ -77,25 +77,27 @@ def test_an_interrupted_run_is_no_measure_of_speed() -> None:
 def test_an_accelerator_that_others_use_is_no_measure_of_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
 ) -> None:
-    monkeypatch.setattr(timing_validity, "LOOK_SECONDS", 0.0)  # the files of a card do not change
+    monkeypatch.setattr(
+        timing_validity, "OBSERVATION_SECONDS", 0.0
+    )  # the files of a card do not change
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # NVML has no such folder
     card = tmp_path / "sys/class/drm/card0/device"
     (card / "hwmon/hwmon0").mkdir(parents=True)
     for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", f"{percent}"),
                        ("hwmon/hwmon0/power1_average", "90000000")):  # fmt: skip
         (card / name).write_text(text + "\n")
-    seen = look(tmp_path)
+    seen = observe_conditions(tmp_path)
     assert seen == Conditions(None, percent / 100)  # this root has no processors
     shape = Shape(members=1, slots=1)
     plan, machine = replace(make_plan(shape), device=device), make_system(shape)
-    found = speed_doubts(plan, replace(machine, cores=8), events=[], conditions=seen)
+    found = timing_issues(plan, replace(machine, cores=8), events=[], conditions=seen)
     assert any("kept an accelerator busy" in doubt for doubt in found) == doubted
 
 
 def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
     run_folder.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
     assert run_folder.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
-    seen = look()
+    seen = observe_conditions()
     assert seen.busy_share is not None
     assert 0 <= seen.busy_share <= 1
 
@@ -165,12 +167,12 @@ def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResu
 def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> None:
     for name, published in (("scaling", 0), ("data-parallel", 1)):
         whole = result_of(name, base)
-        first = replace(whole.points[0], doubts=(DOUBT,))
+        first = replace(whole.points[0], timing_issues=(DOUBT,))
         view = STUDIES[name].view(replace(whole, points=(first, *whole.points[1:])))
         figure = next(one for one in view.figures if "efficiency" in one.title)
         assert "Hollow" in figure.caption
         assert str(figure.svg).count("<polyline") == published  # V2's own
-    assert {row[-1] for row in view.tables[0][2].rows} == {"no"}
+    assert {row[-1] for row in view.sections[0].blocks[1].rows} == {"no"}
 
 
 def test_efficiency_is_against_as_many_first_points(base: PointResult) -> None:
@@ -181,25 +183,25 @@ def test_efficiency_is_against_as_many_first_points(base: PointResult) -> None:
 
 def test_waiting_is_the_part_of_the_places_in_which_nobody_trains(base: PointResult) -> None:
     two = varied(base, "m2", "M = 2", members=2)  # 0–20 s and 0.1–20.5 s
-    assert waiting(two) == pytest.approx(1 - (20 + 20.4) / (2 * 20.5))
+    assert idle_fraction(two) == pytest.approx(1 - (20 + 20.4) / (2 * 20.5))
 
 
 def test_variation_is_standard_deviation_over_mean(base: PointResult) -> None:
     points = [varied(base, f"seed-{s}", "", quality=q) for s, q in ((1, 0.7), (2, 0.8), (3, 0.9))]
     quality, operations = repeatability.QUANTITIES[2], repeatability.QUANTITIES[0]
-    assert repeatability.varies(points, quality) == pytest.approx(0.1 / 0.8)
-    assert repeatability.varies(points, operations) == 0
+    assert repeatability.variation_of(points, quality) == pytest.approx(0.1 / 0.8)
+    assert repeatability.variation_of(points, operations) == 0
     lost = replace(points[0].score.trials[0], epochs_to_target=None)
     missed = replace(points[0], score=replace(points[0].score, trials=(lost,)))
-    assert repeatability.varies([missed, *points[1:]], repeatability.QUANTITIES[1]) is None
+    assert repeatability.variation_of([missed, *points[1:]], repeatability.QUANTITIES[1]) is None
 
 
 def test_a_search_is_compared_at_the_error_that_every_seed_reached(base: PointResult) -> None:
     points = [searched(base, (1e9, 0.5), (3e9, 0.3)), searched(base, (2e9, 0.4), (6e9, 0.2))]
     names = {one.name: one for one in repeatability.quantities(points)}
     common = names["operations to common error"]
-    assert [common.of(one) for one in points] == [3e9, 6e9]  # 0.3: what both reached
-    assert [names["time to common error"].of(one) for one in points] == [3.0, 6.0]
+    assert [common.value(one) for one in points] == [3e9, 6e9]  # 0.3: what both reached
+    assert [names["time to common error"].value(one) for one in points] == [3.0, 6.0]
     # In a given time a faster machine computes more: that is no property of the search.
     assert {name for name, one in names.items() if one.is_speed} == {
         "time to common error", "operations in all", "models taken up", "regulated score", "FLOPS",
@@ -239,26 +241,26 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
     run = folder.runs / "m1-00000000"
     finished_synthetic_run(run, Shape(members=1, slots=1))
-    point = PlannedPoint("m1", "M = 1", {}, digest="0" * 64, run=folder.named(run))
+    point = PlannedPoint("m1", "M = 1", {}, digest="0" * 64, run=folder.relative_name(run))
     late = PlannedPoint("m2", "M = 2", {}, digest="1" * 64, run="runs/m2-11111111")
     plan = StudyPlan(study="scaling", workload="image_classification", problem_class="smoke",
                      points=(point, late))  # fmt: skip
     run_folder.write(folder.plan, plan)
-    first = draw(folder, STUDIES["scaling"])
+    first = write_results(folder, STUDIES["scaling"])
     assert [one.name for one in first.points] == ["m1"]
     assert [one.reason for one in first.missing] == ["not run yet"]
     whole = folder.result.read_text()
     folder.result.write_text("{}")  # damaged, or of another version: the runs are all there
     late_run = folder.path / str(late.run)
     late_run.mkdir()
-    assert draw(folder, STUDIES["scaling"]).points == first.points
+    assert write_results(folder, STUDIES["scaling"]).points == first.points
     late_run.rmdir()
     run.rename(tmp_path / "elsewhere")
     folder.result.write_text("{}")
     with pytest.raises(RunFolderError, match="or delete it"):
-        draw(folder, STUDIES["scaling"])  # nothing else knows: it is not written over
+        write_results(folder, STUDIES["scaling"])  # nothing else knows: it is not written over
     folder.result.write_text(whole)
-    again = draw(folder, STUDIES["scaling"])
+    again = write_results(folder, STUDIES["scaling"])
     assert again.points == first.points
     assert again.hardware == first.hardware
 
@@ -291,7 +293,7 @@ def test_the_example_of_the_documentation_can_be_drawn_again(tmp_path: Path, nam
     table, before = folder.csv.read_text(), folder.read_result()
     folder.report.unlink()
     # Its runs are not here: from what was collected.
-    result = draw(folder, STUDIES[name.removesuffix("-automl")])
+    result = write_results(folder, STUDIES[name.removesuffix("-automl")])
     assert before is not None
     assert result.points == before.points != ()
     assert folder.csv.read_text() == table

@@ -13,7 +13,7 @@ import pytest
 from ai500.core import plugins
 from ai500.core.errors import ConfigError, InputError
 from ai500.metrics.equations import penalty_coefficient
-from ai500.pipeline.scoring import computed
+from ai500.pipeline.scoring import score_from_events
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, replication
@@ -254,9 +254,9 @@ def test_another_script_is_a_problem_and_another_organization_is_not(
 
 def test_the_plan_does_not_decide_which_trials_count(tmp_path: Path) -> None:
     """A plan that requires 100 trials must not prevent that trials are dropped."""
-    changed = replace(CLASS, least_runs=100)
+    changed = replace(CLASS, required_runs=100)
     run = write_synthetic_run(tmp_path / "run", Shape(trials=3, epochs=1, definition=changed))
-    _, _, score = computed(run)
+    _, _, score = score_from_events(run)
     assert len(score.kept_trials) == 1
 
 

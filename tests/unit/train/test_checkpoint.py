@@ -15,7 +15,7 @@ from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
-from ai500.train.checkpoint import ONE_AT_A_TIME, Position, Writer, read, restore
+from ai500.train.checkpoint import WRITER_THREAD, Position, Writer, read, restore
 from ai500.train.precision.numerics import Numerics
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
     step(engine, optimizer)
     then = {name: value.clone() for name, value in engine.module.state_dict().items()}
     momenta = [optimizer.state[one]["momentum_buffer"].clone() for one in parameters_of(optimizer)]
-    ONE_AT_A_TIME.submit(disk_is_free.wait)
+    WRITER_THREAD.submit(disk_is_free.wait)
     writer.save(
         path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
         position=Position(seed=1, step=8),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ai500.train.evaluate import images_at_once
-from ai500.train.memory import free_bytes
+from ai500.train.device_feed import free_bytes
+from ai500.train.evaluate import evaluation_batch_size
 
 PHOTOGRAPH, FRAME, SMALL = (3, 224, 224), (16, 768, 1152), (3, 32, 32)
 GIB = 2**30
@@ -30,7 +30,7 @@ GIB = 2**30
 def test_an_evaluation_takes_more_at_once_than_a_step_where_memory_is_free(
     batch_size: int, input_shape: tuple[int, ...], free: int, expected: int
 ) -> None:
-    assert images_at_once(batch_size, input_shape, free=free) == expected
+    assert evaluation_batch_size(batch_size, input_shape, free=free) == expected
 
 
 def test_a_cpus_memory_counts_as_none() -> None:

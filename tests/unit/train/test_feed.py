@@ -19,7 +19,7 @@ from ai500.data.climate.store import ClimateStore
 from ai500.data.image_store import ImageSplit
 from ai500.data.image_store_writer import generate
 from ai500.train.feed import Feed
-from ai500.train.prefetch import WAITING_BATCHES, Wanted, read_ahead
+from ai500.train.prefetch import QUEUED_BATCHES, BatchRequest, prefetch
 from ai500.workloads.learnable_images import SMOKE
 from tests.unit.data.test_climate_files import write_year
 
@@ -41,12 +41,12 @@ def orders(count: int, *, batches: int) -> list[NDArray[np.int64]]:
     return [random.integers(0, count, BATCH) for _ in range(batches)]
 
 
-def wanted(batches: list[NDArray[np.int64]]) -> Iterator[Wanted]:
+def requests(batches: list[NDArray[np.int64]]) -> Iterator[BatchRequest]:
     return ((indices, torch.from_numpy(indices * 0.5)) for indices in batches)
 
 
 def readers() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "ai500-read-ahead"]
+    return [one for one in threading.enumerate() if one.name == "ai500-prefetch"]
 
 
 def test_many_threads_gather_what_one_would(
@@ -71,7 +71,7 @@ def test_batches_read_ahead_are_the_stores(layout: dict[str, Any], tmp_path: Pat
     write_year(tmp_path, 1979, **layout)
     frames = ClimateStore.open(tmp_path).splits["train"]
     batches = [*orders(frames.count, batches=9), np.array([3, 3])]
-    arrived = list(read_ahead(wanted(batches), samples=frames, device=CPU))
+    arrived = list(prefetch(requests(batches), samples=frames, device=CPU))
     assert len(arrived) == len(batches)
     for (images, labels, given), indices in zip(arrived, batches, strict=True):
         for row, number in enumerate(indices):
@@ -89,7 +89,7 @@ def test_an_epoch_read_ahead_is_the_epoch(
                 draws_per_image=5, device=CPU)  # fmt: skip
     order = np.random.default_rng(2).integers(0, COUNT, 160)
     plain = list(feed.epoch(4, order, first_step=3))
-    monkeypatch.setattr("ai500.train.feed.arriving", read_ahead)
+    monkeypatch.setattr("ai500.train.feed.batches_on_device", prefetch)
     ahead = list(feed.epoch(4, order, first_step=3))
     assert len(plain) == len(ahead) == 7
     for one, other in zip(plain, ahead, strict=True):
@@ -101,7 +101,7 @@ def test_an_epoch_read_ahead_is_the_epoch(
 
 def test_an_error_of_reading_is_raised_after_what_was_read(split: ImageSplit) -> None:
     batches = [*orders(COUNT, batches=2), np.array([0, COUNT])]
-    arriving = read_ahead(wanted(batches), samples=split, device=CPU)
+    arriving = prefetch(requests(batches), samples=split, device=CPU)
     next(arriving)
     next(arriving)
     with pytest.raises(DataError, match=f"samples 0 to {COUNT} asked for"):
@@ -112,16 +112,16 @@ def test_an_error_of_reading_is_raised_after_what_was_read(split: ImageSplit) ->
 def test_reading_ahead_is_bounded_and_ends_when_training_does(split: ImageSplit) -> None:
     asked = 0
 
-    def endless() -> Iterator[Wanted]:
+    def endless() -> Iterator[BatchRequest]:
         nonlocal asked
         while True:
             asked += 1
-            yield next(wanted(orders(COUNT, batches=1)))
+            yield next(requests(orders(COUNT, batches=1)))
 
-    arriving = read_ahead(endless(), samples=split, device=CPU)
+    arriving = prefetch(endless(), samples=split, device=CPU)
     for _ in range(5):
         next(arriving)
-    assert asked <= 5 + WAITING_BATCHES + 1
+    assert asked <= 5 + QUEUED_BATCHES + 1
     assert len(readers()) == 1
     arriving.close()  # type: ignore[attr-defined]
     assert readers() == []

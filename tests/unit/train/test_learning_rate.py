@@ -12,7 +12,7 @@ import pytest
 from ai500.train.learning_rate import (
     LearningRate,
     cosine,
-    planned,
+    learning_rate_of,
     polynomial,
     scaled_peak,
     step_decay,
@@ -96,9 +96,9 @@ def test_a_decay_inside_warm_up_counts_after_it() -> None:
 
 
 def test_the_full_class_decays_at_its_epochs() -> None:
-    """Goyal et al.'s course over 90 epochs: what `planned` makes of the hyper-parameters."""
+    """Goyal et al.'s course over 90 epochs, from the hyper-parameters."""
     reference = load_workload("image_classification").problem_classes["full"].reference
-    rate = planned(reference, peak=3.2, steps_per_epoch=100)
+    rate = learning_rate_of(reference, peak=3.2, steps_per_epoch=100)
     found = [rate(epoch * 100) for epoch in (5, 29, 30, 60, 80)]
     assert found == pytest.approx([3.2, 3.2, 0.32, 0.032, 0.0032])
     assert rate(0) == pytest.approx(3.2 / 500)
@@ -109,7 +109,7 @@ def test_the_power_reaches_the_policy() -> None:
     hyper = dataclasses.replace(
         reference, schedule="polynomial", decay_power=3.0, epochs=10, warmup_epochs=0
     )
-    assert planned(hyper, peak=1.0, steps_per_epoch=10)(50) == pytest.approx(0.125)
+    assert learning_rate_of(hyper, peak=1.0, steps_per_epoch=10)(50) == pytest.approx(0.125)
 
 
 def test_the_picture_in_the_docs_is_what_the_policies_are() -> None:

@@ -203,8 +203,8 @@ def test_the_full_model_beside_v2_table_6() -> None:
 
 def test_flops_prints_both() -> None:
     told = CliRunner().invoke(app, ["flops", "faster-rcnn", "--convention", "matmul"]).stdout
-    assert "1.07 T a sample" in told
-    assert "by a profiler: 691 G a sample" in told
+    assert "1.07 T per sample" in told
+    assert "by a profiler: 691 G per sample" in told
 
 
 def test_it_learns() -> None:

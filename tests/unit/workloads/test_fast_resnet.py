@@ -10,9 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ai500.parallel.engines import fast_path as quick
+from ai500.parallel.cuda_graph import gradients_capturable
+from ai500.parallel.engines import Setting
+from ai500.parallel.engines.data import DataParallel
+from ai500.parallel.engines.mesh import make_mesh
+from ai500.records import Parallelism
+from ai500.train import precision
+from ai500.workloads.image_classification import WORKLOAD
 from ai500.workloads.kernels import reference
 from ai500.workloads.kernels.reference import ReferenceKernels
+from ai500.workloads.models import optimized_resnet
 from ai500.workloads.models.fast_resnet import FastResNet, make_fast, unsupported_reason
 from ai500.workloads.models.resnet import BasicBlock, Bottleneck, ResNet, small_resnet
 
@@ -127,27 +134,37 @@ def test_a_second_backward_pass_is_refused() -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("name, working", quick.WORKING.items())
+@pytest.mark.parametrize("name, dtype", optimized_resnet.COMPUTE_DTYPES.items())
 def test_mixed_precisions_have_the_fast_form(
-    monkeypatch: pytest.MonkeyPatch, name: str, working: torch.dtype
+    monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(quick, "available", lambda device: True)
-    monkeypatch.setattr(quick, "_that_run", lambda device, tried: (ReferenceKernels(), str(tried)))
+    monkeypatch.setattr(optimized_resnet, "available", lambda device: True)
+    monkeypatch.setattr(
+        optimized_resnet, "usable_kernels", lambda device, tried: (ReferenceKernels(), str(tried))
+    )
     model = _model()
-    quick.quicken(model, precision=name, device=torch.device("cpu"))
+    optimized = WORKLOAD.optimized(model, precision=name, device=torch.device("cpu"))
+    assert optimized is not None
+    assert optimized.model is model
     assert isinstance(model, FastResNet)
-    assert model.compute_dtype is working
-    assert model.failed_kernels == str(working)
-    assert quick.graphable(model, precision=name)
-    assert not quick.graphable(_model(), precision=name)
+    assert model.compute_dtype is dtype
+    assert optimized.kernels == f"fused (Triton): {model.kernels}; failed here: {dtype}"
+    assert gradients_capturable(model, precision=name)
+    assert not gradients_capturable(_model(), precision=name)
 
 
-def test_why_a_step_is_not_a_fast_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick, "available", lambda device: True)
-    monkeypatch.setattr(quick, "_that_run", lambda *_: (None, "FusedKernels(): no compiler"))
-    model = _model()
-    quick.quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
-    told = quick.told(model, recorded=False, not_recorded="out of memory")
-    assert "no compiler" in str(told["kernels"])
-    assert told["recorded"] == "no: out of memory"
-    assert quick.told(_model(), recorded=False, not_recorded="") == {}
+def test_the_record_says_why_kernels_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimized_resnet, "available", lambda device: True)
+    errors = "FusedKernels(): no compiler"
+    monkeypatch.setattr(optimized_resnet, "usable_kernels", lambda *_: (None, errors))
+    device, alone = torch.device("cpu"), Parallelism(mode="data")
+    engine = DataParallel(
+        Setting(
+            module=_model(), loss=F.cross_entropy, parallel=alone,
+            mesh=make_mesh(alone, device=device), plan=None, input_shape=(4, 3, 32, 32),
+            device=device, numerics=precision.make("mixed-bf16", device=device), collective=None,
+            optimized=WORKLOAD.optimized,
+        )
+    )  # fmt: skip
+    assert type(engine.module) is ResNet
+    assert engine.describe()["kernels"] == f"torch's; failed here: {errors}"

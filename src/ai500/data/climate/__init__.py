@@ -1,1 +1,1 @@
-"""Climate data of the ExtremeWeather schema: read, indexed, checked, and written."""
+"""Climate data of the ExtremeWeather schema: reading, indexing, checking."""

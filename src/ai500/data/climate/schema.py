@@ -1,11 +1,11 @@
 """The schema of ExtremeWeather (Racah et al. 2017), as its web page documents it.
 
-One HDF5 file a year, `climo_1979.h5` …, with two data sets:
+One HDF5 file per year, `climo_1979.h5` …, with two data sets:
 
     images   float32 [1460, 16, 768, 1152]   four frames a day; 16 channels; latitude; longitude
-    boxes    [1460, 15, 5]                   ymin, xmin, ymax, xmax, class; rows of −1 where no more
+    boxes    [1460, 15, 5]                   ymin, xmin, ymax, xmax, class; rows of −1 are padding
 
-Frames of other numbers and sizes are read in the same way.
+Other numbers and sizes of frames are read in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT",
     "TS", "U850", "UBOT", "V850", "VBOT", "Z1000", "Z200", "ZBOT",
 )  # fmt: skip
-"""In the files' order, which is the alphabet's; the data set's page prints Z1000 as Z100."""
+"""In the files' order, which is alphabetical; the data set's page prints Z1000 as Z100."""
 UNITS = (
     "m/s", "Pa", "Pa", "kg/kg", "K", "K", "kg/m²", "K",
     "K", "m/s", "m/s", "m/s", "m/s", "m", "m", "m",
@@ -44,24 +44,24 @@ HEIGHT, WIDTH = 768, 1152
 Frames = NDArray[np.float32]
 """[N, 16, height, width]"""
 Boxes = NDArray[np.float32]
-"""[N, 15, 5]: ymin, xmin, ymax, xmax, class; −1 where there is no box."""
+"""[N, 15, 5]: ymin, xmin, ymax, xmax, class; −1 is padding."""
 
 _NAME = re.compile(r"(?:.*\D)?(\d{4})\.(?:h5|hdf5)")
 
 
 def file_name(year: int) -> str:
-    """What the data set calls the file of a year."""
+    """Return the data set's name for the file of a year."""
     return f"climo_{year}.h5"
 
 
 def year_of(path: Path) -> int | None:
-    """The year in a file's name; None: not a file of the data set."""
-    found = _NAME.fullmatch(path.name)
-    return int(found[1]) if found else None
+    """Return the year in a file's name; None: not a file of the data set."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else None
 
 
 def year_files(folder: Path) -> dict[int, Path]:
-    """The files of a folder by year, in order."""
+    """Return the files of a folder by year, in order."""
     files: dict[int, Path] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         year = year_of(path)
@@ -69,24 +69,25 @@ def year_files(folder: Path) -> dict[int, Path]:
             continue
         if year in files:
             raise DataError(
-                f"{folder}: two files for the year {year}: {files[year].name} and {path.name}. "
-                "Keep one."
+                f"{folder}: two files for the year {year}: {files[year].name} and {path.name}.",
+                path=folder,
+                remedy="Keep one.",
             )
         files[year] = path
     return dict(sorted(files.items()))
 
 
 def missing_years(years: Sequence[int]) -> list[int]:
-    """Gaps between the first and the last year."""
+    """Return the years that are missing between the first and the last one."""
     return sorted(set(range(min(years), max(years) + 1)) - set(years)) if years else []
 
 
 def hdf5() -> ModuleType:
-    """h5py, or an error that says what lacks it."""
+    """Import h5py, or raise `EnvironmentLacksError`."""
     try:
         return import_module("h5py")
     except ImportError as error:
         raise EnvironmentLacksError(
-            "climate data is HDF5 and needs h5py, which is not installed here. "
-            "Install it: pip install h5py"
+            "climate data is HDF5 and needs h5py, which is not installed here.",
+            remedy="Install it: pip install h5py",
         ) from error

@@ -92,7 +92,7 @@ class ClimateSplit:
     def rows(self, indices: Indices, *, empty: Empty = np.empty) -> tuple[Frames, Boxes]:
         """Read frames [n, 16, height, width] and their boxes [n, 15, 5], in this order.
 
-        Each frame is read once however often it is asked for, each chunk once.
+        Each distinct frame and each chunk is read once.
         """
         require_indices(self, indices, folder=self.folder, name=self.name)
         height, width, channels = self.shape

@@ -148,7 +148,7 @@ class LocalKind:
     def make(self, context: SchedulerContext) -> LocalScheduler:
         """Make the scheduler of one trial."""
         plan = context.plan
-        one_process = plan.sharing.how == "process"
+        one_process = plan.sharing.mode == "process"
         return LocalScheduler(
             context.launcher, jobs_per_slot=1 if one_process else plan.members_per_accelerator
         )

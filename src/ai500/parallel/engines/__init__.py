@@ -1,8 +1,8 @@
 """Engines: how one member uses its accelerators. The training loop sees only this protocol.
 
 Initial weights are the same in every mode: each rank builds the whole model from the seed, and its
-engine keeps the part that is this rank's. What an engine gives out again (weights, optimizer
-state) has the names and shapes of the whole model, so a checkpoint does not depend on the mode.
+engine keeps this rank's part. The state that an engine returns (weights, optimizer state) has the
+names and shapes of the unsharded model, so a checkpoint does not depend on the mode.
 """
 
 from __future__ import annotations
@@ -19,130 +19,141 @@ from torch import Tensor, nn
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout
 from ai500.records import Parallelism, ParallelPlan
+from ai500.workloads.protocol import Optimized
 
 Loss = Callable[[Any, Tensor], Tensor]
 Forward = Callable[[nn.Module, Tensor, Tensor], Any]
 
 
 def without_labels(module: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
-    """The training pass of a model that needs no labels for it."""
+    """Run the training pass of a model that needs no labels for it."""
     return module(inputs)
 
 
 class CheckpointAction(IntEnum):
-    """What rank 0 wants after a step."""
+    """Action after a training step; rank 0 decides."""
 
     CONTINUE = 0
     SAVE = 1
     STOP = 2
+    """Save, then end the training."""
 
 
 class Numerics(Protocol):
-    """What an engine needs to know of the training precision."""
+    """The training precision, as far as an engine needs it."""
 
     @property
     def name(self) -> str:
-        """As in train.precision."""
+        """Value of train.precision."""
 
     def forward(self) -> AbstractContextManager[None]:
-        """Around a forward pass."""
+        """Context of a forward pass."""
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss as its backward pass wants it."""
+        """Return the loss times the loss scale, for the backward pass."""
 
 
 class Collective(Protocol):
-    """How gradients are averaged over data-parallel ranks."""
+    """Averaging of gradients over data-parallel ranks."""
 
     @property
     def keeps_memory(self) -> bool:
-        """Whether it keeps something from step to step."""
+        """True if it keeps state from step to step."""
 
     def all_reduce_mean(self, flat: Tensor, *, key: str) -> Tensor:
-        """The mean over the ranks, on every rank; `key` names the buffer from step to step."""
+        """Average over the ranks; `key` names the buffer from step to step."""
 
     @property
     def ddp_hook(self) -> Callable[..., Any]:
-        """The same as a communication hook of DDP."""
+        """The same average as a communication hook of DDP."""
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's own memory, such as the errors that int8 feeds back; empty: none."""
+        """Return this rank's state, such as int8's error feedback; empty if there is none."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from that memory."""
+        """Restore this rank's state."""
 
     def reset(self) -> None:
-        """As new: nothing remembered, nothing counted."""
+        """Discard state and traffic counters."""
 
     def describe(self) -> dict[str, Any]:
-        """What is sent, for the record."""
+        """Describe what is sent, for the record."""
+
+
+class Optimize(Protocol):
+    """A workload's offer of a faster form of its model (`Workload.optimized`)."""
+
+    def __call__(
+        self, model: nn.Module, *, precision: str, device: torch.device
+    ) -> Optimized | None: ...
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an engine is made of."""
+    """Everything an engine is built from."""
 
     module: nn.Module
-    """The whole model on this rank's device; the engine takes it over."""
+    """The whole model on this rank's device; the engine owns it."""
     loss: Loss
     parallel: Parallelism
     mesh: Mesh
     plan: ParallelPlan | None
     input_shape: tuple[int, ...]
-    """Of one micro-step on one data-parallel rank, the batch first."""
+    """Shape of one micro-step's inputs on one data-parallel rank, the batch first."""
     device: torch.device
     numerics: Numerics
     collective: Collective | None
     """None: one data-parallel rank, or an engine that averages by itself."""
     forward: Forward = without_labels
-    """A training pass through the whole model, or through DDP around it."""
+    """Training pass through the whole model, or through DDP around it."""
+    optimized: Optimize | None = None
+    """The workload's faster model, for a rank that holds the whole model; None: there is none."""
     accumulation: int = 1
-    """Micro-steps whose gradients one optimizer step takes together."""
+    """Micro-steps whose gradients one optimizer step accumulates."""
     may_capture: bool = True
-    """Whether the engine may record its part of a step; somebody else may want the whole step."""
+    """False where the caller captures the whole step, so that the engine must not capture."""
 
 
 class Engine(Protocol):
     """One rank's part of a parallel model."""
 
     mesh: Mesh
-    """`mesh.data` says which share of a batch this rank is fed: ranks that share a model share it
-    too."""
+    """Ranks of the member; ranks with the same `mesh.data.rank` get the same batches."""
     module: nn.Module
-    """What this rank holds of the model, under the names of the whole."""
+    """This rank's part of the model, under the names of the whole."""
     layout: Layout
-    """Which part of the whole that is."""
+    """Position of that part in the whole."""
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss of this rank's share of the batch; gradients of the whole batch are added to
-        `.grad`, which the caller has cleared."""
+        """Add the gradients of the whole batch to `.grad`, which the caller has cleared; return
+        the mean loss of this rank's share."""
 
     def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
-        """Whatever the engine only fixes in its first step, fixed before; nothing is learnt."""
+        """Run a step without learning, so that the first timed step is like the others."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """What the optimizer updates on this rank."""
+        """Return the parameters that the optimizer updates on this rank."""
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Let an optimizer that looks at whole layers (LARS, LAMB) see them whole."""
+        """Let an optimizer that uses norms of layers (LARS, LAMB) see unsharded norms."""
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Evaluation mode, with the running statistics of the first data-parallel rank."""
+        """Enter evaluation mode, with the running statistics of data-parallel rank 0."""
 
     def predict(self, inputs: Tensor) -> Any:
-        """The whole model's outputs; every rank that shares a model takes part, each gets them."""
+        """Return the model's outputs, on every rank; all ranks that share a model take part."""
 
     def agree(self, action: CheckpointAction) -> CheckpointAction:
-        """Rank 0's wish, on every rank that has to take part in fulfilling it."""
+        """Return rank 0's action on every rank that has to take part in it."""
 
     def unsharded(self) -> nn.Module:
-        """The whole model without its weights, for counting its operations."""
+        """Return the whole model without weights, for counting its operations."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is this rank's own besides the weights, and goes into a checkpoint; empty: none."""
+        """Return this rank's checkpoint state besides the weights; empty if there is none."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from that memory."""
+        """Restore that state."""
 
     def describe(self) -> dict[str, Any]:
-        """What really runs, for the record."""
+        """Describe what runs, for the record."""

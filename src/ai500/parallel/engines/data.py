@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ai500.parallel.cuda_graph import GradientGraph, gradients_capturable
 from ai500.parallel.engines import CheckpointAction, Setting
-from ai500.parallel.engines import fast_path as quick
 from ai500.parallel.engines.batch_norm import synchronize
-from ai500.parallel.engines.fast_path import GradientGraph, graphable, quicken
 from ai500.parallel.engines.replicas import (
     broadcast_action,
-    described,
+    describe,
     evaluating,
     in_single_precision,
     without_weights,
@@ -34,10 +33,10 @@ _SYNC_BUFFERS_EACH_STEP = (
 
 
 class DataParallel:
-    """Gradients are averaged by DDP's buckets while the backward pass still runs.
+    """Gradients are averaged by DDP's buckets, overlapped with the backward pass.
 
     Batch norm is per replica unless synchronized. Running statistics are rank 0's: buffers are not
-    broadcast at each step (they do not enter a training step) but before an evaluation.
+    broadcast at each step (training does not read them) but before an evaluation.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -45,19 +44,23 @@ class DataParallel:
         self.module = setting.module
         self.layout = Layout(replica=self.mesh.data.rank)
         self._setting = setting
-        self._whole = without_weights(setting.module)
-        self._forward: nn.Module = self.module
+        self._unsharded = without_weights(setting.module)
+        self._kernels = ""
         if self.mesh.data.size > 1:
             if setting.parallel.batch_norm == "synchronized":
                 synchronize(self.module, self.mesh.data)
-            self._forward = self._replicated()
-        else:
-            quicken(self.module, precision=setting.numerics.name, device=setting.device)
+        elif setting.optimized is not None:
+            optimized = setting.optimized(
+                self.module, precision=setting.numerics.name, device=setting.device
+            )
+            if optimized is not None:
+                self.module, self._kernels = optimized.model, optimized.kernels
+        self._forward = self.module if self.mesh.data.size == 1 else self._replicated()
         self._graph: GradientGraph | None = None
-        self._not_recorded = ""
+        self._not_captured = ""
         alone = self.mesh.data.size == 1 and setting.accumulation == 1
-        may = setting.may_capture and alone and setting.device.type == "cuda"
-        if may and graphable(self.module, precision=setting.numerics.name):
+        may_capture = setting.may_capture and alone and setting.device.type == "cuda"
+        if may_capture and gradients_capturable(self.module, precision=setting.numerics.name):
             self._graph = GradientGraph(
                 self._micro_step,
                 list(self.module.parameters()),
@@ -78,15 +81,15 @@ class DataParallel:
         return replicated
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean loss over the micro-steps; the last one's backward pass averages over ranks."""
+        """Return the mean loss over the micro-steps; the last backward pass averages over ranks."""
         if self._graph is not None:
             return self._graph(inputs, labels)
         steps = self._setting.accumulation
-        micro = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
+        micro_batches = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
         losses = []
-        for number, (some, theirs) in enumerate(micro, start=1):
-            with self._averaging(last=number == len(micro)):
-                losses.append(self._micro_step(some, theirs))
+        for number, micro_batch in enumerate(micro_batches, start=1):
+            with self._averaging(last=number == len(micro_batches)):
+                losses.append(self._micro_step(*micro_batch))
         return torch.stack(losses).mean()
 
     def _micro_step(self, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -103,16 +106,17 @@ class DataParallel:
         return self._forward.no_sync()
 
     def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
-        """Record the graph; or let DDP lay out its buckets, anew after its first backward pass.
+        """Capture the graph; or let DDP lay out its buckets, which it does again after its first
+        backward pass.
 
-        The layout decides in which order gradients are summed: a member that starts again would
-        round its first step differently from one that went on.
+        The layout is the order in which gradients are summed: without this a resumed member would
+        round its first step differently from one that was not interrupted.
         """
         if self.mesh.data.size == 1 and self._graph is None:
             return
         buffers = [buffer.clone() for buffer in self.module.buffers()]
         if self._graph is not None:
-            self._record(self._graph, inputs, labels)
+            self._capture(self._graph, inputs, labels)
         else:
             self.forward_backward(inputs, labels)
         self.module.zero_grad(set_to_none=True)
@@ -121,55 +125,58 @@ class DataParallel:
         for buffer, before in zip(self.module.buffers(), buffers, strict=True):
             buffer.copy_(before)
 
-    def _record(self, graph: GradientGraph, inputs: Tensor, labels: Tensor) -> None:
-        """Or do without: recorded steps keep memory of their own."""
+    def _capture(self, graph: GradientGraph, inputs: Tensor, labels: Tensor) -> None:
+        """Capture, or fall back to eager steps: a graph keeps memory of its own."""
         try:
-            graph.record(inputs, labels)
+            graph.capture(inputs, labels)
         except torch.OutOfMemoryError as error:
-            self._graph, self._not_recorded = None, str(error).split(". ")[0]
-            print(f"steps are not recorded here: {self._not_recorded}", file=sys.stderr)
+            self._graph, self._not_captured = None, str(error).split(". ")[0]
+            print(f"the step is not captured: {self._not_captured}", file=sys.stderr)
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """All of them: every rank holds the whole model."""
+        """Return all parameters: every rank holds the whole model."""
         return self.module.parameters()
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Nothing: parameters are whole."""
+        """Do nothing: parameters are whole."""
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Evaluation mode, with rank 0's running statistics."""
+        """Enter evaluation mode, with rank 0's running statistics."""
         return evaluating(self.module, self.mesh.data)
 
     def predict(self, inputs: Tensor) -> Any:
-        """Each rank for itself."""
+        """Return the outputs for this rank's inputs."""
         with self._setting.numerics.forward():
             return self.module(inputs)
 
     def agree(self, action: CheckpointAction) -> CheckpointAction:
-        """Rank 0 alone can save the weights; a collective's memory is every rank's own."""
+        """Return rank 0's action if every rank saves its collective's state; else rank 0 saves
+        alone, and no communication is needed."""
         collective = self._setting.collective
-        remembers = collective is not None and collective.keeps_memory
-        return broadcast_action(action, self.mesh) if remembers else action
+        all_save = collective is not None and collective.keeps_memory
+        return broadcast_action(action, self.mesh) if all_save else action
 
     def unsharded(self) -> nn.Module:
-        """The model before DDP and synchronized batch norm."""
-        return in_single_precision(self._whole)
+        """Return the model before DDP and synchronized batch norm."""
+        return in_single_precision(self._unsharded)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the collective keeps from step to step."""
+        """Return the collective's state."""
         collective = self._setting.collective
         return {} if collective is None else collective.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Give it back to the collective."""
+        """Restore the collective's state."""
         if self._setting.collective is not None and state:
             self._setting.collective.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
-        """What really runs."""
-        told = described(self._setting.parallel, self.mesh, self.module)
-        recorded = self._graph is not None
-        told |= quick.told(self.module, recorded=recorded, not_recorded=self._not_recorded)
+        """Describe parallelism, kernels, graph capture and communication."""
+        description = describe(self._setting.parallel, self.mesh, self.module)
+        if self._kernels:
+            description["kernels"] = self._kernels
+        if self._graph is not None or self._not_captured:
+            description["captured"] = self._graph is not None or f"no: {self._not_captured}"
         if self._setting.collective is not None:
-            told["communication"] = self._setting.collective.describe()
-        return told
+            description["communication"] = self._setting.collective.describe()
+        return description

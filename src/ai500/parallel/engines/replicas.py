@@ -1,4 +1,4 @@
-"""What engines have in common: evaluation mode, rank 0's word, a model without weights."""
+"""Shared by all engines: evaluation mode, agreement with rank 0, models without weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ai500.records import Parallelism
 
 @contextmanager
 def evaluating(module: nn.Module, data: Axis) -> Iterator[None]:
-    """Evaluation mode; running statistics are those of the first data-parallel rank."""
+    """Enter evaluation mode, with the running statistics of data-parallel rank 0."""
     if data.size > 1:
         for buffer in module.buffers():
             dist.broadcast(buffer, src=data.global_rank(0), group=data.group)
@@ -32,18 +32,19 @@ def evaluating(module: nn.Module, data: Axis) -> Iterator[None]:
         module.train()
 
 
-def broadcast_action(wanted: CheckpointAction, mesh: Mesh) -> CheckpointAction:
-    """Rank 0's word on every rank; over the CPU, so that no accelerator is waited for."""
+def broadcast_action(action: CheckpointAction, mesh: Mesh) -> CheckpointAction:
+    """Return rank 0's action on every rank."""
     if mesh.size == 1:
-        return wanted
-    word = torch.tensor(wanted, dtype=torch.uint8)
-    dist.broadcast(word, src=0)
-    return CheckpointAction(int(word))
+        return action
+    # A CPU tensor: the host does not wait for the accelerator.
+    value = torch.tensor(action, dtype=torch.uint8)
+    dist.broadcast(value, src=0)
+    return CheckpointAction(int(value))
 
 
 def without_weights(module: nn.Module) -> nn.Module:
-    """A copy that takes no memory: shapes and structure only."""
-    # One tensor at a time: a whole second model may not fit beside the first.
+    """Copy shapes and structure to the meta device, which takes no memory."""
+    # Tensor by tensor: a second copy of the weights may not fit into memory.
     memo: dict[int, Any] = {}
     for tensor in (*module.parameters(), *module.buffers()):
         empty: Tensor = torch.empty_like(tensor, device="meta")
@@ -54,16 +55,16 @@ def without_weights(module: nn.Module) -> nn.Module:
 
 
 def in_single_precision(module: nn.Module) -> nn.Module:
-    """A copy whose parameters and inputs have one type: operations do not depend on precision."""
+    """Copy a model to FP32: its operation count does not depend on the precision."""
     return copy.deepcopy(module).float()
 
 
-def described(parallel: Parallelism, mesh: Mesh, module: nn.Module) -> dict[str, Any]:
-    """What every engine tells of itself."""
-    synchronized = any(isinstance(one, SynchronizedBatchNorm) for one in module.modules())
+def describe(parallel: Parallelism, mesh: Mesh, module: nn.Module) -> dict[str, Any]:
+    """Describe the parallelism that runs, the same fields for every engine."""
+    synchronized = any(isinstance(layer, SynchronizedBatchNorm) for layer in module.modules())
     return {
         "mode": parallel.mode,
-        "sharded": any(isinstance(one, DTensor) for one in module.parameters()),
+        "sharded": any(isinstance(parameter, DTensor) for parameter in module.parameters()),
         "data_degree": mesh.data.size,
         "pipeline_degree": mesh.pipeline.size,
         "tensor_degree": mesh.tensor.size,

@@ -15,6 +15,8 @@ from ai500.report.charts.svg import Frame, Point, Scale, Ticks
 BOTTOM, HEIGHT = 282.0, 336.0
 ROOM_FOR_LABELS = 158.0
 """Pixels at the right edge for the names of curves."""
+SOME_DOTS = 15
+"""Dots of a curve that has some, at most twice as many."""
 MOST_TICKS_EACH = 8
 """Consecutive whole x values up to which each has a tick of its own."""
 
@@ -100,6 +102,8 @@ class LineChart:
     verticals: Sequence[float] = ()
     """x values of dashed vertical lines."""
     legend: Sequence[Legend] = ()
+    joined_labels: bool = False
+    """True: a thin line joins the last point of each series with its label."""
 
     def svg(self, title: str) -> str:
         """Draw the chart."""
@@ -117,8 +121,9 @@ class LineChart:
         for series in drawn:
             parts += _series(frame, series)
             if series.name:
-                edge = (frame.right, frame.y(series.values[-1].y))
-                labels.append((edge, series.name, series.style))
+                last = series.values[-1]
+                x = frame.x(last.x) if self.joined_labels else frame.right
+                labels.append(((x, frame.y(last.y)), series.name, series.style))
         for x in self.verticals:
             parts.append(svg.line((frame.x(x), frame.top), (frame.x(x), frame.bottom), "target"))
         for mark in self.marks:
@@ -205,8 +210,8 @@ def _series(frame: Frame, series: Series) -> list[str]:
         parts.append(svg.polyline(points, series.style))
     if series.dots == "none":
         return parts
-    # Dots tell a curve from others without colour; a few suffice.
-    step = max(1, len(series.values) // 30) if series.dots == "some" else 1
+    # Dots tell a curve from others without colour.
+    step = max(1, len(series.values) // SOME_DOTS) if series.dots == "some" else 1
     style = "member" if series.published else series.style
     for value in series.values[::step]:
         x = frame.x(value.x)

@@ -1,7 +1,7 @@
-"""Log–log rooflines as SVG (V2 Fig. 9): ceilings, slopes and points, each with a label of its own.
+"""Log–log rooflines (V2 Fig. 9): ceilings, slopes and points, each with a label of its own.
 
-Ceilings are named at the right edge, slopes above the plot, a row each. Names of points go where
-nothing else is: the nearest free place, off other names, and off lines where there is room.
+Ceilings are named at the right edge, slopes above the plot, a row each. The name of a point goes to
+the nearest place that is free of other names, and of lines where there is room.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ai500.report.charts.svg import Frame, LogScale, Point, Scale, Ticks
 
 LEFT, TOP = 60.0, 44.0
 ROW = 20.0
-"""Of a slope's name above the plot."""
+"""Height of the row of a slope's name above the plot, in pixels."""
 TO_LABEL = 16.0
-"""From the plot's right edge to the names of its ceilings."""
+"""Distance from the plot's right edge to the names of its ceilings, in pixels."""
 LETTER = 0.6
-"""Width of a letter, as a share of the text's size: wider than most are."""
+"""Width of a letter over the size of the text: wider than most letters are."""
 BOLD = 1.15
-"""Bold letters, over plain ones."""
+"""Width of bold letters over that of plain ones."""
 LINE_HEIGHT = 18.0
 
 
@@ -45,7 +45,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class Mark:
-    """A workload; `coi` None: it sends nothing, and stands at the right edge."""
+    """A workload; with `coi` None it sends nothing, and is at the right edge."""
 
     name: str
     coi: float | None
@@ -54,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Box:
-    """Where a text may reach."""
+    """Pixels that a text may occupy."""
 
     left: float
     top: float
@@ -62,14 +62,14 @@ class Box:
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Whether the two overlap."""
+        """Return True if the two overlap."""
         beside = self.right <= other.left or other.right <= self.left
         return not (beside or self.bottom <= other.top or other.bottom <= self.top)
 
 
 @dataclass(frozen=True)
 class Label:
-    """A text with its box, and what it names."""
+    """A text with its box and the point that it names."""
 
     text: str
     box: Box
@@ -78,7 +78,7 @@ class Label:
 
     @property
     def place(self) -> Point:
-        """Of the text's first letter, on its line."""
+        """Start of the text's base line."""
         return self.box.left, self.box.bottom - 5
 
 
@@ -121,7 +121,7 @@ class RooflineChart:
 
 
 def _leader(label: Label) -> list[str]:
-    """A thin line where a name does not stand at what it names."""
+    """Draw a thin line to a name that is far from its point."""
     near = _nearest(label.box, label.anchor)
     if label.css == "slope":
         near = (min(label.anchor[0], label.box.left + 4), (label.box.top + label.box.bottom) / 2)
@@ -132,16 +132,16 @@ def _leader(label: Label) -> list[str]:
 
 
 def layout(roofs: Sequence[Roof], slopes: Sequence[Slope], marks: Sequence[Mark]) -> Layout:
-    """Lines, dots and labels in pixels."""
+    """Compute lines, dots and labels in pixels."""
     top = TOP + ROW * len(slopes)
     bottom = top + max(300.0, svg.LABEL_GAP * (len(roofs) + 1))
     frame = _frame(roofs, slopes, marks, top=top, bottom=bottom)
-    fastest = max((one.bytes_per_second for one in slopes), default=None)
-    flats = [(one, *_flat(frame, one, fastest)) for one in roofs]
-    highest = max(one.flops for one in roofs)
-    slants = [(one, *_slant(frame, one, highest)) for one in slopes]
-    dots = [(frame.right if one.coi is None else frame.x(one.coi), frame.y(one.flops))
-            for one in marks]  # fmt: skip
+    fastest = max((slope.bytes_per_second for slope in slopes), default=None)
+    flats = [(roof, *_flat(frame, roof, fastest)) for roof in roofs]
+    highest = max(roof.flops for roof in roofs)
+    slants = [(slope, *_slant(frame, slope, highest)) for slope in slopes]
+    dots = [(frame.right if mark.coi is None else frame.x(mark.coi), frame.y(mark.flops))
+            for mark in marks]  # fmt: skip
     labels = [*_roof_labels(frame, roofs), *_slope_labels(slants)]
     lines = [(start, end) for _, start, end in (*flats, *slants)]
     around = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
@@ -159,15 +159,15 @@ def _frame(
     top: float,
     bottom: float,
 ) -> Frame:
-    flops = [*(one.flops for one in roofs), *(one.flops for one in marks)]
-    intensities = [one.coi for one in marks if one.coi is not None]
+    flops = [*(roof.flops for roof in roofs), *(mark.flops for mark in marks)]
+    intensities = [mark.coi for mark in marks if mark.coi is not None]
     for slope in slopes:
         rate = slope.bytes_per_second
         intensities += [roof.flops / rate for roof in roofs]
     intensities = intensities or [1.0]
     x_low, x_high = min(intensities) / 4, max(intensities) * 4
     y_low, y_high = min(flops) / 4, max(flops) * 1.6
-    names = max(_width(_roof_text(one)) for one in roofs)
+    names = max(_width(_roof_text(roof)) for roof in roofs)
     return Frame(
         x=LogScale(x_low, x_high, LEFT, svg.WIDTH - names - TO_LABEL),
         y=LogScale(y_low, y_high, bottom, top),
@@ -181,7 +181,7 @@ def _ticks(scale: Scale) -> Ticks:
 
 
 def _flat(frame: Frame, roof: Roof, fastest: float | None) -> tuple[Point, Point]:
-    """From where the fastest links reach it."""
+    """Return a ceiling's line, from where the fastest links reach it."""
     y = frame.y(roof.flops)
     start = frame.left
     if fastest is not None:
@@ -190,7 +190,7 @@ def _flat(frame: Frame, roof: Roof, fastest: float | None) -> tuple[Point, Point
 
 
 def _slant(frame: Frame, slope: Slope, highest: float) -> tuple[Point, Point]:
-    """Up to the highest ceiling, from the figure's edge."""
+    """Return a slope's line, from the edge of the plot up to the highest ceiling."""
     rate = slope.bytes_per_second
     low = max(frame.x.low, frame.y.low / rate)
     high = min(frame.x.high, highest / rate)
@@ -198,10 +198,10 @@ def _slant(frame: Frame, slope: Slope, highest: float) -> tuple[Point, Point]:
 
 
 def _slope_labels(slants: Sequence[tuple[Slope, Point, Point]]) -> list[Label]:
-    """From left to right, each in a row below the last: no leader passes through a name."""
+    """Name slopes from left to right, each in a row below the last: no leader crosses a name."""
     labels = []
-    for row, (one, _, end) in enumerate(sorted(slants, key=lambda slant: slant[2][0])):
-        text = f"{one.name} {human_bytes(one.bytes_per_second)}/s"
+    for row, (slope, _, end) in enumerate(sorted(slants, key=lambda slant: slant[2][0])):
+        text = f"{slope.name} {human_bytes(slope.bytes_per_second)}/s"
         left = min(end[0] + 6, svg.WIDTH - _width(text))
         top = TOP - 20 + ROW * row
         labels.append(
@@ -211,10 +211,10 @@ def _slope_labels(slants: Sequence[tuple[Slope, Point, Point]]) -> list[Label]:
 
 
 def _roof_labels(frame: Frame, roofs: Sequence[Roof]) -> list[Label]:
-    wanted = [frame.y(one.flops) for one in roofs]
-    placed = _balanced(wanted, low=frame.top, high=frame.bottom)
+    heights = [frame.y(roof.flops) for roof in roofs]
+    placed = _balanced(heights, low=frame.top, high=frame.bottom)
     labels = []
-    for roof, y, middle in zip(roofs, wanted, placed, strict=True):
+    for roof, y, middle in zip(roofs, heights, placed, strict=True):
         text = _roof_text(roof)
         left, top = frame.right + TO_LABEL, middle - LINE_HEIGHT / 2
         box = Box(left, top, left + _width(text), top + LINE_HEIGHT)
@@ -231,15 +231,15 @@ def _width(text: str) -> float:
     return LETTER * svg.LARGEST_TEXT * len(text)
 
 
-def _balanced(wanted: Sequence[float], *, low: float, high: float) -> list[float]:
-    """Apart, and pushed up as far as down: the mean of both ways keeps every distance."""
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    down = svg.spread([wanted[i] for i in order], gap=svg.LABEL_GAP, low=low, high=high)
-    turned = [-wanted[i] for i in reversed(order)]
+def _balanced(heights: Sequence[float], *, low: float, high: float) -> list[float]:
+    """Move labels apart, up as far as down: the mean of both keeps every distance."""
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    down = svg.spread([heights[i] for i in order], gap=svg.LABEL_GAP, low=low, high=high)
+    turned = [-heights[i] for i in reversed(order)]
     up = svg.spread(turned, gap=svg.LABEL_GAP, low=-high, high=-low)
-    placed = [0.0] * len(wanted)
-    for index, one, other in zip(order, down, reversed(up), strict=True):
-        placed[index] = (one - other) / 2
+    placed = [0.0] * len(heights)
+    for index, lower, upper in zip(order, down, reversed(up), strict=True):
+        placed[index] = (lower - upper) / 2
     return placed
 
 
@@ -251,7 +251,7 @@ def _point_label(
     taken: Sequence[Box],
     lines: Sequence[tuple[Point, Point]],
 ) -> Label:
-    """At the nearest place that is free of names, and of lines if there is such a place."""
+    """Place a name at the nearest place free of names, and of lines if there is one."""
     places = sorted(_places(frame, BOLD * _width(text), dot), key=lambda place: place[0])
     free = None
     for _, box in places:
@@ -260,12 +260,14 @@ def _point_label(
         free = free or box
         if not any(_crosses(start, end, box) for start, end in lines):
             return Label(text, box, dot, "point")
+    if not places:  # a name wider than the plot
+        places = [(0.0, Box(dot[0], dot[1] - LINE_HEIGHT, dot[0] + _width(text), dot[1]))]
     # With more names than room the nearest place is the best there is.
     return Label(text, free or places[0][1], dot, "point")
 
 
 def _places(frame: Frame, width: float, dot: Point) -> Iterator[tuple[float, Box]]:
-    """Beside, above and below, then anywhere in the plot; with their distance."""
+    """Yield places beside, above and below a dot, then in all of the plot, with their distance."""
     x, y = dot
     corners = [(x + 9, y - 9), (x - 9 - width, y - 9), (x + 9, y + 3), (x - 9 - width, y - 21),
                (x - width / 2, y - 27), (x - width / 2, y + 9)]  # fmt: skip
@@ -280,12 +282,12 @@ def _places(frame: Frame, width: float, dot: Point) -> Iterator[tuple[float, Box
 
 
 def _nearest(box: Box, point: Point) -> Point:
-    """Of a box, to a point."""
+    """Return the point of a box that is nearest to a point."""
     return min(max(point[0], box.left), box.right), min(max(point[1], box.top), box.bottom)
 
 
 def _crosses(start: Point, end: Point, box: Box) -> bool:
-    """Whether a straight line passes through a box (Liang and Barsky 1984)."""
+    """Return True if a straight line passes through a box (Liang and Barsky 1984)."""
     first, last = 0.0, 1.0
     for low, high, at, step in (
         (box.left, box.right, start[0], end[0] - start[0]),
@@ -314,6 +316,6 @@ text.halo { stroke: #fff; stroke-width: 4px; stroke-dasharray: none; paint-order
 
 
 def standalone(figure: str) -> str:
-    """A figure as a file of its own: on white, with the style sheet's colours in it."""
+    """Return a figure as a file of its own: on white, with its colours inside."""
     head, mark, rest = figure.partition(">")
     return f"{head}{mark}{STANDALONE}{rest}\n"

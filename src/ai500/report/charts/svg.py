@@ -1,7 +1,7 @@
-"""The parts of a hand-made SVG chart: scales, ticks, axes, labels that keep their distance.
+"""The parts of an SVG chart: scales, ticks, axes, labels that keep their distance.
 
 Colours and type come from the page's style sheet by class, so that a figure follows light, dark
-and print. Room is left for text of `LARGEST_TEXT`: the style sheet enlarges it on narrow screens.
+and print. Layouts leave room for text of `LARGEST_TEXT`, its size on narrow screens.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from html import escape
 from ai500.core.units import human_si
 
 WIDTH = 560
+"""Width of every chart, in pixels of its own coordinates."""
 LARGEST_TEXT = 16
 LABEL_GAP = LARGEST_TEXT + 3
+"""Distance of two labels' base lines, at least."""
 
 Point = tuple[float, float]
 
@@ -53,16 +55,16 @@ class Ticks:
 
     @property
     def low(self) -> float:
-        """Where the axis begins."""
+        """Start of the axis."""
         return self.values[0]
 
     @property
     def high(self) -> float:
-        """Where the axis ends."""
+        """End of the axis."""
         return self.values[-1]
 
     def up_to(self, end: float) -> Ticks:
-        """For an axis that ends with the data, not with a round value."""
+        """Drop the ticks after `end`, for an axis that ends with the data."""
         count = sum(value <= end for value in self.values)
         return Ticks(self.values[:count], self.labels[:count])
 
@@ -76,31 +78,31 @@ class Frame:
 
     @property
     def left(self) -> float:
-        """Left edge."""
+        """Left edge in pixels."""
         return self.x.first
 
     @property
     def right(self) -> float:
-        """Right edge."""
+        """Right edge in pixels."""
         return self.x.last
 
     @property
     def bottom(self) -> float:
-        """Lower edge; y grows downwards."""
+        """Lower edge in pixels; y grows downwards."""
         return self.y.first
 
     @property
     def top(self) -> float:
-        """Upper edge."""
+        """Upper edge in pixels."""
         return self.y.last
 
     def points(self, values: Iterable[Point]) -> list[Point]:
-        """Values as pixels."""
+        """Convert values to pixels."""
         return [(self.x(x), self.y(y)) for x, y in values]
 
 
 def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
-    """At most `most` round values that enclose [low, high]; `whole`: no fractions."""
+    """Return at most `most` round values that enclose [low, high]; `whole`: no fractions."""
     if (high - low) / most <= sys.float_info.min:
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
@@ -124,7 +126,7 @@ def _tick_label(value: float, step: float) -> str:
 
 
 def decade_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
-    """Powers of ten that enclose [low, high]; where they are many, every second, third, … one."""
+    """Return powers of ten that enclose [low, high]; every n-th of them if they are many."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     step = max(1, math.ceil((last - first + 1) / most))
     values = tuple(10.0**power for power in range(first, last + 1, step))
@@ -136,7 +138,7 @@ _TIME_UNITS = ((86400 * 2, 86400, "d"), (5400, 3600, "h"), (100, 60, "min"), (0,
 
 
 def time_ticks(seconds: float, *, most: int = 6) -> Ticks:
-    """Round times from 0 to `seconds`; the axis ends at the last event, not at a round time."""
+    """Return round times from 0 to `seconds`; the axis ends with the last event."""
     size, unit = next((size, unit) for least, size, unit in _TIME_UNITS if seconds >= least)
     if seconds < most:
         ticks = nice_ticks(0, seconds, most=most)
@@ -147,13 +149,13 @@ def time_ticks(seconds: float, *, most: int = 6) -> Ticks:
     return Ticks(values, tuple(f"{value / size:g} {unit}" for value in values))
 
 
-def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """Positions near the wanted ones, at least `gap` apart and, if they fit, within [low, high]."""
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    placed = [0.0] * len(wanted)
+def spread(heights: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
+    """Move positions at least `gap` apart and, if they fit, into [low, high]."""
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    placed = [0.0] * len(heights)
     reached = -math.inf
     for index in order:
-        placed[index] = reached = max(wanted[index], low, reached + gap)
+        placed[index] = reached = max(heights[index], low, reached + gap)
     limit = high
     for index in reversed(order):
         placed[index] = min(placed[index], limit)
@@ -167,7 +169,7 @@ def room_for(ticks: Ticks) -> float:
 
 
 def text(place: Point, content: str, css: str = "", *, anchor: str = "start") -> str:
-    """One line of text; what it says is escaped here."""
+    """Draw a line of text, escaped."""
     return (
         f'<text x="{place[0]:.1f}" y="{place[1]:.1f}" class="{css}" text-anchor="{anchor}">'
         f"{escape(content)}</text>"
@@ -175,7 +177,7 @@ def text(place: Point, content: str, css: str = "", *, anchor: str = "start") ->
 
 
 def line(start: Point, end: Point, css: str) -> str:
-    """A straight line."""
+    """Draw a straight line."""
     return (
         f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
         f'class="{css}"/>'
@@ -183,7 +185,7 @@ def line(start: Point, end: Point, css: str) -> str:
 
 
 def polyline(points: Sequence[Point], css: str) -> str:
-    """A line through points; a single point is a dot, so that it can be seen."""
+    """Draw a line through points; a single point becomes a dot, to be visible."""
     if len(points) == 1:
         return dot(points[0], css, radius=3)
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -191,19 +193,19 @@ def polyline(points: Sequence[Point], css: str) -> str:
 
 
 def polygon(points: Sequence[Point], css: str) -> str:
-    """A filled area."""
+    """Draw a filled area."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polygon points="{path}" class="{css}"/>'
 
 
 def dot(place: Point, css: str, *, radius: float = 3.5, tip: str | None = None) -> str:
-    """A filled circle, maybe with a tooltip."""
+    """Draw a filled circle, with an optional tooltip."""
     circle = f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}" class="{css} dot"'
     return f"{circle}/>" if tip is None else f"{circle}><title>{escape(tip)}</title></circle>"
 
 
 def rectangle(corner: Point, size: Point, css: str, *, tip: str) -> str:
-    """A box with a tooltip."""
+    """Draw a box with a tooltip."""
     return (
         f'<rect x="{corner[0]:.1f}" y="{corner[1]:.2f}" width="{size[0]:.1f}" '
         f'height="{size[1]:.2f}" class="{css}"><title>{escape(tip)}</title></rect>'
@@ -211,7 +213,7 @@ def rectangle(corner: Point, size: Point, css: str, *, tip: str) -> str:
 
 
 def x_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
-    """The lower axis with its title below."""
+    """Draw the lower axis with its title below."""
     parts = [line((frame.left, frame.bottom), (frame.right, frame.bottom), "axis")]
     for value, label in zip(ticks.values, ticks.labels, strict=True):
         x = frame.x(value)
@@ -223,7 +225,7 @@ def x_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
 
 
 def y_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
-    """Grid lines with their values; the title stands level above them."""
+    """Draw grid lines with their values, and the title above them."""
     parts = [text((4, 18), title, "axis-title")]
     for value, label in zip(ticks.values, ticks.labels, strict=True):
         y = frame.y(value)
@@ -233,7 +235,7 @@ def y_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
 
 
 def document(parts: Iterable[str], *, height: float, title: str) -> str:
-    """The whole figure, with a title for those who can't see it."""
+    """Put the parts together, with a title for screen readers."""
     name = escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}" '

@@ -1,7 +1,6 @@
-"""Learnable climate (issue of the Extreme Weather workload): fields and events, drawn exactly.
+"""Learnable climate: fields and events, the same bytes on every device.
 
-Only operations that IEEE 754 fixes to the last bit, each rounded by itself: + − × ÷ √, minimum,
-maximum, comparison, floor. No division by a number (torch multiplies by its inverse on GPUs), no
-fused operation, no exponential, no sum in an order that the device chooses. So a CPU and a GPU
-make the same bytes.
+It uses only operations that IEEE 754 defines to the last bit, each rounded separately: + − × ÷ √,
+minimum, maximum, comparison, floor. It avoids division by a constant (torch multiplies by the
+inverse on GPUs), fused operations, exponentials, and sums in an order that the device chooses.
 """

@@ -1,16 +1,21 @@
-"""What the report shows of extreme weather: maps with boxes, precision–recall curves."""
+"""The report's section of extreme weather: maps with boxes, precision–recall curves.
+
+A map is a small PNG: water vapour as shades, sea-level pressure as lines. Row 0 of a frame is the
+South Pole, as CAM5 writes its files; a map has north at its top.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from ai500.data.climate.schema import CLASSES
+from ai500.data.climate.schema import CHANNELS, CLASSES
 from ai500.data.store import Samples
-from ai500.records.illustrations import Drawn, Illustrations, Kind, Picture, Shading
-from ai500.workloads.climate import painting
+from ai500.records.illustrations import Drawn, Illustrations, Kind, Picture, Shading, Tick
 from ai500.workloads.detection.curves import COLUMNS, precision_recall_charts
 from ai500.workloads.detection.pictures import (
     MAX_MEMBERS,
@@ -21,10 +26,31 @@ from ai500.workloads.detection.pictures import (
     picture_boxes,
 )
 
+WIDTH = 576
+SHADES = 64
+MOST_VAPOUR = 70.0  # kg/m² of the last shade; fixed, so that maps of all runs compare
+ISOBAR_STEP = 800.0  # Pa between two lines
+ISOBAR_COLUMNS = 96  # pressure is smoothed to this width: noise of pixels has no isobars
+LATITUDES = tuple(
+    Tick((90 - degrees) / 180, f"{abs(degrees)}°{'N' if degrees > 0 else 'S' if degrees else ''}")
+    for degrees in (60, 30, 0, -30, -60)
+)
+LONGITUDES = tuple(
+    Tick(degrees / 360, text)
+    for degrees, text in (
+        (60, "60°E"),
+        (120, "120°E"),
+        (180, "180°"),
+        (240, "120°W"),
+        (300, "60°W"),
+    )
+)
+
+Field = NDArray[np.float32]
 KINDS = tuple(
     Kind(short, name) for short, name in zip(("TD", "TC", "ETC", "AR"), CLASSES, strict=True)
 )
-SHADING = Shading("shading.png", f"0 to {painting.MOST_VAPOUR:g} kg/m² of water vapour")
+SHADING = Shading("shading.png", f"0 to {MOST_VAPOUR:g} kg/m² of water vapour")
 
 
 def illustrations(
@@ -33,22 +59,22 @@ def illustrations(
     *,
     samples: Samples,
 ) -> Drawn:
-    """Of each member's and the ensemble's validation detections [S, D, 6]."""
+    """Draw each member's and the ensemble's validation detections [S, D, 6]."""
     labels = samples.labels_of(np.arange(samples.count))
-    theirs = {member: apply_threshold(one, labels) for member, one in predictions.items()}
-    ours = apply_threshold(ensemble, labels)
+    members = {member: apply_threshold(rows, labels) for member, rows in predictions.items()}
+    combined = apply_threshold(ensemble, labels)
     charts, rows = precision_recall_charts(
         list(predictions.values()), ensemble, labels, kinds=KINDS
     )
     pictures, images = [], {}
-    for choice in choose_frames(list(theirs.values()), ours, labels):
+    for choice in choose_frames(list(members.values()), combined, labels):
         frames, _ = samples.rows(np.array([choice.frame]))
-        png, width, height = painting.painted(frames[0])
+        png, width, height = map_png(frames[0])
         boxes = picture_boxes(
             choice.frame,
             labels=labels,
-            members=theirs,
-            ensemble=ours,
+            members=members,
+            ensemble=combined,
             kinds=KINDS,
             size=frames.shape[2:],
         )
@@ -63,16 +89,16 @@ def illustrations(
                 width=width,
                 height=height,
                 boxes=boxes,
-                x_ticks=painting.LONGITUDES,
-                y_ticks=painting.LATITUDES,
+                x_ticks=LONGITUDES,
+                y_ticks=LATITUDES,
                 shading=SHADING,
             )
         )
     if pictures:
-        images[SHADING.file] = painting.shading_strip()
+        images[SHADING.file] = shading_strip()
     record = Illustrations(
-        title="What the ensemble finds",
-        introduction=_introduction(list(theirs.values()), ours, frames=samples.count),
+        title="Detections of the ensemble",
+        introduction=_introduction(list(members.values()), combined, frames=samples.count),
         kinds=KINDS,
         pictures=tuple(pictures),
         charts=charts,
@@ -87,17 +113,18 @@ def _introduction(
     members: Sequence[Thresholded], ensemble: Thresholded, *, frames: int
 ) -> tuple[str, ...]:
     names = ", ".join(f"{kind.short} {kind.name}" for kind in KINDS)
-    lowest, highest = (f(one.threshold for one in members) for f in (min, max))
-    theirs = f"{lowest:.2f}" if lowest == highest else f"{lowest:.2f} to {highest:.2f}"
+    thresholds = [member.threshold for member in members]
+    lowest, highest = min(thresholds), max(thresholds)
+    bounds = f"{lowest:.2f}" if lowest == highest else f"{lowest:.2f} to {highest:.2f}"
     drawn = f" Of {len(members):,} members, the first {MAX_MEMBERS} are drawn."
     return (
-        f"Frames are those of the validation set ({frames:,}), counted from 0; they are picked for "
-        "what their titles say and are not typical. Shades are the water vapour above each place "
+        f"Frames are numbered from 0 in the validation set of {frames:,}; they were chosen for the "
+        "property in their titles and are not typical. Shades show the column of water vapour "
         "(TMQ), lines are isobars at sea level (PSL), 8 hPa apart; north is at the top.",
-        f"Boxes are drawn from the score that gives their maker the best F1 over all frames: "
-        f"{ensemble.threshold:.2f} for the ensemble, {theirs} for the members."
-        f"{drawn if len(members) > MAX_MEMBERS else ''} A box is right if it overlaps a "
-        f"true one of its class by half (IoU). {names}.",
+        f"Boxes are drawn above the score threshold with the best F1 over all frames: "
+        f"{ensemble.threshold:.2f} for the ensemble, {bounds} for the members."
+        f"{drawn if len(members) > MAX_MEMBERS else ''} A box is correct if its IoU with a "
+        f"true box of its class is at least 0.5. {names}.",
     )
 
 
@@ -106,3 +133,84 @@ def _caption(choice: ChosenFrame) -> str:
     alarms = f"{choice.false_alarms} false alarm{'' if choice.false_alarms == 1 else 's'}"
     events = f"{choice.events} true event{'' if choice.events == 1 else 's'}"
     return f"{events}; the ensemble finds {choice.hits}, misses {missed}, and raises {alarms}."
+
+
+def map_png(frame: Field) -> tuple[bytes, int, int]:
+    """Draw a frame [16, height, width]; return the PNG, its width and its height."""
+    rows, columns = frame.shape[1:]
+    size = (WIDTH, max(1, round(WIDTH * rows / columns)))
+    vapour = _resized(frame[CHANNELS.index("TMQ")][::-1], size)
+    pressure = frame[CHANNELS.index("PSL")][::-1]
+    coarse = (ISOBAR_COLUMNS, max(2, round(ISOBAR_COLUMNS * rows / columns)))
+    pressure = _resized(_resized(pressure, coarse), size)
+    shades = np.clip(vapour / MOST_VAPOUR * SHADES, 0, SHADES - 1).astype(np.uint8)
+    return _png(shades + SHADES * _isobars(pressure)), *size
+
+
+def shading_strip() -> bytes:
+    """Draw all shades from low to high, for the legend."""
+    return _png(np.arange(SHADES, dtype=np.uint8)[None])
+
+
+def _resized(field: Field, size: tuple[int, int]) -> Field:
+    finite = np.nan_to_num(np.ascontiguousarray(field, dtype=np.float32))
+    image = Image.fromarray(finite).resize(size, Image.Resampling.BICUBIC)
+    return np.asarray(image, dtype=np.float32)
+
+
+def _isobars(pressure: Field) -> NDArray[np.uint8]:
+    """Return 1 where the next pixel to the right or below lies in another band."""
+    band = np.floor(pressure / ISOBAR_STEP)
+    lines = np.zeros(band.shape, dtype=np.uint8)
+    lines[:, :-1] |= band[:, 1:] != band[:, :-1]
+    lines[:-1] |= band[1:] != band[:-1]
+    return lines
+
+
+def _png(indices: NDArray[np.uint8]) -> bytes:
+    image = Image.fromarray(indices)
+    image.putpalette(palette().tobytes())
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def palette() -> NDArray[np.uint8]:
+    """Return sRGB [128, 3]: the shades from dry to moist, then the same under an isobar.
+
+    Even steps of OKLab's lightness (Ottosson 2020), from dark blue to pale sand; weak colours, so
+    that boxes in strong ones stand out.
+    """
+    share = np.linspace(0.0, 1.0, SHADES)
+    lightness = 0.24 + 0.70 * share
+    chroma, hue = 0.055, np.radians(262.0 - 175.0 * share)
+    shades = _srgb(lightness, chroma * np.cos(hue), chroma * np.sin(hue))
+    towards = np.where(share < 0.55, 255.0, 0.0)[:, None]
+    both = np.concatenate([shades, shades * 0.70 + towards * 0.30])
+    rounded: NDArray[np.uint8] = np.rint(both).astype(np.uint8)
+    return rounded
+
+
+def _srgb(
+    lightness: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Convert OKLab to sRGB [n, 3] from 0 to 255."""
+    cones = np.stack(
+        [
+            lightness + 0.3963377774 * a + 0.2158037573 * b,
+            lightness - 0.1055613458 * a - 0.0638541728 * b,
+            lightness - 0.0894841775 * a - 1.2914855480 * b,
+        ],
+        axis=1,
+    )
+    to_linear = np.array(
+        [
+            [4.0767416621, -3.3077115913, 0.2309699292],
+            [-1.2684380046, 2.6097574011, -0.3413193965],
+            [-0.0041960863, -0.7034186147, 1.7076147010],
+        ]
+    )
+    linear = np.clip(cones**3 @ to_linear.T, 0.0, 1.0)
+    bright = 1.055 * linear ** (1 / 2.4) - 0.055
+    srgb: NDArray[np.float64] = 255 * np.where(linear <= 0.0031308, 12.92 * linear, bright)
+    return srgb

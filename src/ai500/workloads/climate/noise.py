@@ -1,4 +1,4 @@
-"""Random numbers of a frame, and smooth noise at several scales on the sphere's grid."""
+"""Random numbers of a frame, and smooth noise at several scales on the global grid."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 ROWS, COLUMNS = 192, 288
-"""The grid on which weather is composed: 0.94° × 1.25°; frames are interpolated from it."""
+"""Grid on which weather is composed: 0.94° × 1.25°; frames are interpolated from it."""
 LEVELS = 6
 COARSEST = (ROWS >> (LEVELS - 1), COLUMNS >> (LEVELS - 1))
-_NORMAL = 3**0.5 / 65536  # of a sum of four 16-bit numbers to variance 1
+_NORMAL = 3**0.5 / 65536  # scales a sum of four 16-bit numbers to variance 1
 
 
 class Draws:
@@ -23,31 +23,31 @@ class Draws:
         self._philox = np.random.Philox(np.random.SeedSequence(list(key)))
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Random 64-bit words."""
+        """Draw 64-bit words."""
         return self._philox.random_raw(count)
 
     def between(self, low: float, high: float) -> float:
-        """Uniform in [low, high)."""
+        """Draw a uniform number in [low, high)."""
         return low + (high - low) * (int(self.words(1)[0] >> np.uint64(11)) * 2.0**-53)
 
     def below(self, count: int) -> int:
-        """An integer from 0 to count − 1."""
+        """Draw an integer from 0 to count − 1."""
         return (int(self.words(1)[0]) >> 32) * count >> 32
 
     def normals(self, *shape: int) -> NDArray[np.float32]:
-        """Nearly normal numbers of mean 0 and variance 1."""
+        """Draw approximately normal numbers of mean 0 and variance 1."""
         size = int(np.prod(shape))
         parts = self.words(size).astype("<u8").view("<u2").reshape(size, 4).astype(np.int32)
         total = parts[:, 0] + parts[:, 1] + parts[:, 2] + parts[:, 3] - 131_070
         return (total.astype(np.float32) * np.float32(_NORMAL)).reshape(shape)
 
     def bytes(self, count: int) -> NDArray[np.int8]:
-        """Uniform from −128 to 127."""
+        """Draw uniform integers from −128 to 127."""
         return self.words(-(-count // 8)).astype("<u8").view(np.int8)[:count]
 
 
 def smooth(draws: Draws, amplitudes: Tensor) -> Tensor:
-    """Noise fields [K, 192, 288] from `amplitudes` [K, levels], the coarsest level first."""
+    """Draw noise fields [K, 192, 288] with `amplitudes` [K, levels], coarsest level first."""
     fields = len(amplitudes)
     rows, columns = COARSEST
     grid = torch.zeros(fields, rows, columns, device=amplitudes.device)
@@ -60,7 +60,7 @@ def smooth(draws: Draws, amplitudes: Tensor) -> Tensor:
 
 
 def _finer(grid: Tensor) -> Tensor:
-    """Twice the resolution by quadratic B-splines (Chaikin); longitude is round."""
+    """Double the resolution by quadratic B-splines (Chaikin); longitude is periodic."""
     south, north = _shifted_rows(grid)
     grid = torch.stack([_weighted(grid, south), _weighted(grid, north)], dim=2).flatten(1, 2)
     west, east = grid.roll(1, dims=2), grid.roll(-1, dims=2)
@@ -68,7 +68,7 @@ def _finer(grid: Tensor) -> Tensor:
 
 
 def _softened(grid: Tensor) -> Tensor:
-    """A mean over neighbours, so that the finest level is no checkerboard."""
+    """Average over neighbours, so that the finest level is no checkerboard."""
     south, north = _shifted_rows(grid)
     grid = grid * 0.5 + (south + north) * 0.25
     return grid * 0.5 + (grid.roll(1, dims=2) + grid.roll(-1, dims=2)) * 0.25
@@ -79,14 +79,14 @@ def _weighted(near: Tensor, far: Tensor) -> Tensor:
 
 
 def _shifted_rows(grid: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows to the south and to the north of each; the poles repeat theirs."""
+    """Shift rows to the south and to the north; the polar rows repeat."""
     south = torch.cat([grid[:, :1], grid[:, :-1]], dim=1)
     north = torch.cat([grid[:, 1:], grid[:, -1:]], dim=1)
     return south, north
 
 
 def sampled(fields: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Fields [K, 192, 288] at places [192, 288] given in grid steps, bilinear."""
+    """Interpolate fields [K, 192, 288] bilinearly at places [192, 288] in grid steps."""
     y = y.clamp(0.0, ROWS - 1.0)
     row, column = y.floor(), x.floor()
     down, right = y - row, x - column
@@ -105,7 +105,7 @@ def sampled(fields: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 def magnified(field: Tensor, *, height: int, width: int) -> Tensor:
-    """One field [192, 288] at the frame's size, by cubic B-splines: smooth, never overshooting."""
+    """Enlarge a field [192, 288] to the frame's size by cubic B-splines, without overshoot."""
     rows, row_weights = _taps(height, ROWS, wraps=False, device=field.device)
     columns, column_weights = _taps(width, COLUMNS, wraps=True, device=field.device)
     tall = field[rows[0]] * row_weights[0][:, None]
@@ -119,7 +119,7 @@ def magnified(field: Tensor, *, height: int, width: int) -> Tensor:
 
 @cache
 def _taps(size: int, cells: int, *, wraps: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """For each of `size` pixels the four cells it is made of, and their weights."""
+    """Return, for each of `size` pixels, its four cells and their weights."""
     place = (np.arange(size) + 0.5) * (cells / size) - 0.5
     first = np.floor(place)
     t = place - first

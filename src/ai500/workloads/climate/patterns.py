@@ -1,4 +1,4 @@
-"""How an event shows in the channels: rational functions of the distance to its centre or axis."""
+"""Patterns of events in the channels: rational functions of the distance to a centre or axis."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from ai500.data.climate.schema import CHANNELS
-from ai500.workloads.climate.earth import cosine_of
+from ai500.workloads.climate.background import cosine_of
 
 _CHANNEL = {name: number for number, name in enumerate(CHANNELS)}
 _PEAK = 3.0792014356780046  # 1 / max of x / (1 + x²)², which is at x = 1/√3
 _ROOT_3 = 3.0**0.5
-REACH = 6.5  # radii of greatest wind from the centre to where a pattern is cut: there it is < 0.5 %
+REACH = 6.5  # a pattern is cut at this many radii of maximum wind, where it is < 0.5 %
 
 
 def root(values: Tensor) -> Tensor:
-    """The square root to the last bit: torch's own on a CPU may be an approximation."""
+    """Compute the square root, exact to the last bit."""
+    # On a CPU torch's own may be an approximation.
     if values.device.type == "cpu":
         return torch.from_numpy(np.sqrt(values.numpy()))
     return values.sqrt()
@@ -34,7 +35,7 @@ class Canvas:
     def window(
         self, south: float, west: float, north: float, east: float
     ) -> tuple[slice, slice, Tensor, Tensor]:
-        """Rows and columns that cover these degrees, and the pixels' latitudes and longitudes."""
+        """Return the rows and columns of an extent, and its pixels' latitudes and longitudes."""
         _, height, width = self.fields.shape
         rows = slice(
             max(0, int((south + 90.0) * (height / 180.0))),
@@ -68,24 +69,24 @@ class Cyclone:
     longitude: float
     cosine: float
     radius: float
-    """Of greatest wind, in degrees of latitude."""
+    """Radius of maximum wind, in degrees of latitude."""
     wind: float
-    """The greatest, in m/s."""
+    """Maximum wind in m/s."""
     turn: float
-    """Rotates the spiral: the tangent of half the angle."""
+    """Rotation of the spiral: tangent of half the angle."""
     cold: bool
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Pixels as a cyclone sees them: east and polewards in units of √3 radii."""
+    """Pixels in a cyclone's coordinates: east and polewards in units of √3 radii."""
 
     east: Tensor
     polewards: Tensor
     near: Tensor
     """1 / (1 + x²)², 1 at the centre."""
     wide: Tensor
-    """The same, 1.8 times as wide: clouds reach further out than winds."""
+    """The same, 1.8 times as wide: clouds extend further than winds."""
     arm: Tensor
     """A spiral arm from 0 to 1."""
 
@@ -110,7 +111,7 @@ def paint_cyclone(canvas: Canvas, cyclone: Cyclone) -> None:
     inverse = 1.0 / (square + 1.0)
     near = inverse * inverse
     broad = 1.0 / (square * 0.31 + 1.0)
-    # What is left at the window's edge is taken off, so that no seam shows.
+    # The value at the window's edge is subtracted, so that no seam shows.
     edge = REACH * REACH / 3.0
     near = (near - 1.0 / ((1.0 + edge) * (1.0 + edge))).clamp(min=0.0)
     wide = (broad * broad - 1.0 / ((1.0 + 0.31 * edge) * (1.0 + 0.31 * edge))).clamp(min=0.0)
@@ -130,19 +131,19 @@ def paint_cyclone(canvas: Canvas, cyclone: Cyclone) -> None:
 
 
 def _arm(east: Tensor, polewards: Tensor, square: Tensor, *, turn: float) -> Tensor:
-    """One arm that winds round the centre: cos(θ − α(r)) with α growing outwards, sharpened."""
+    """Compute one spiral arm: cos(θ − α(r)) with α growing outwards, sharpened."""
     inverse = 1.0 / root(square + 1e-6)
     cosine, sine = east * inverse, polewards * inverse
     t = (square * inverse) * -0.55 + turn
     norm = 1.0 / (t * t + 1.0)
     along = (cosine * (1.0 - t * t) + sine * (t * 2.0)) * norm
     arm = (along * 0.5 + 0.5) * (along * 0.5 + 0.5)
-    # At the centre itself there is no direction.
+    # The centre has no direction.
     return arm * arm * (square / (square + 0.12))
 
 
 def _warm_core(frame: _Frame, texture: Tensor, *, wind: float) -> dict[str, Tensor]:
-    """Low pressure at the ground, warm and high aloft, rain in bands."""
+    """Compute a tropical cyclone: low at the ground, warm aloft, rain in bands."""
     near = frame.near
     depth = 22.0 * wind + 1.9 * wind * wind  # Pa: 10 hPa at 17.5 m/s, 57 at 50
     bands = (frame.arm * 1.1 + 0.35) * texture
@@ -165,7 +166,7 @@ def _warm_core(frame: _Frame, texture: Tensor, *, wind: float) -> dict[str, Tens
 
 
 def _cold_core(frame: _Frame, texture: Tensor, *, wind: float) -> dict[str, Tensor]:
-    """Deep low, cold aloft; warm and moist ahead of the front, cold and dry behind it."""
+    """Compute an extratropical cyclone: cold aloft, warm ahead of the front, cold behind."""
     near = frame.near
     depth = 95.0 * wind  # Pa: 19 hPa at 20 m/s, 28 at 30
     fall = near * -depth
@@ -205,8 +206,8 @@ class River:
     wind: float
 
     def extent(self) -> tuple[float, float, float, float]:
-        """South, west, north and east of the axis, widened by the half width."""
-        # lean · s + 4 bend · s (1 − s) is greatest and least at the ends or where it turns.
+        """Return south, west, north and east of the axis, widened by the half width."""
+        # lean · s + 4 bend · s (1 − s) has its extremes at the ends or where its slope is 0.
         places = [0.0, 1.0]
         if self.bend:
             places.append(min(1.0, max(0.0, 0.5 + self.lean / (8.0 * self.bend))))
@@ -228,7 +229,7 @@ def paint_river(canvas: Canvas, river: River) -> None:
     inside = s.clamp(0.0, 1.0)
     axis = inside * river.lean + (inside * (1.0 - inside)) * (4.0 * river.bend) + river.start
     cosine = cosine_of(river.foot + 0.5 * river.reach)
-    # Degrees of arc eastwards for each polewards: the axis's slope, and its length by Pythagoras.
+    # Degrees of arc eastwards per degree polewards: the axis's slope, then its length.
     slope = ((1.0 - inside * 2.0) * (4.0 * river.bend) + river.lean) * (cosine / river.reach)
     length = 1.0 / root(slope * slope + 1.0)
     beyond = (s - inside) * (river.reach / river.half_width)

@@ -1,19 +1,22 @@
-"""Where there are no graphs, a graphed step is the step itself; no model changes there either."""
+"""On a CPU a graphed step is the step itself, and models stay as they are."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
 
-from ai500.parallel import cuda_graph as graph
-from ai500.parallel.cuda_graph import Graphed
+from ai500.parallel.cuda_graph import (
+    GradientGraph,
+    Graphed,
+    cudnn_autotuning,
+    gradients_capturable,
+)
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
-from ai500.parallel.engines.fast_path import GradientGraph, graphable, quicken
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
 from ai500.train import precision
+from ai500.workloads.models.optimized_resnet import use_fused_kernels
 from ai500.workloads.models.resnet import Bottleneck, ResNet
 
 
@@ -29,7 +32,7 @@ def test_on_the_cpu_every_call_is_one_step_at_the_rate_that_was_set() -> None:
         optimizer.step()
         return loss.detach()
 
-    graphed = Graphed(step, calls_before=1)
+    graphed = Graphed(step, warm_up_calls=1)
     x, y = torch.eye(3), torch.tensor([1.0, 2.0, 3.0])
     for value in (0.25, 0.5, 0.0):
         rate.fill_(value)
@@ -47,12 +50,12 @@ def test_gradients_of_a_graph_lie_where_they_always_do() -> None:
         loss.backward()
         return loss.detach()
 
-    recorded = GradientGraph(step, list(layer.parameters()), batch_size=4)
+    captured = GradientGraph(step, list(layer.parameters()), batch_size=4)
     x, y = torch.randn(4, 3), torch.randn(4, 1)
-    recorded.record(x, y)
+    captured.capture(x, y)
     for some in (4, 2):
         layer.zero_grad(set_to_none=True)
-        loss = recorded(x[:some], y[:some])
+        loss = captured(x[:some], y[:some])
         found = layer.weight.grad
         layer.zero_grad(set_to_none=True)
         torch.testing.assert_close(step(x[:some], y[:some]), loss)
@@ -61,16 +64,17 @@ def test_gradients_of_a_graph_lie_where_they_always_do() -> None:
 
 def test_a_model_on_the_cpu_stays_as_it_is() -> None:
     model = ResNet(Bottleneck, (1,), width=8, classes=3)
-    quicken(model, precision="mixed-bf16", device=torch.device("cpu"))
-    assert type(model) is ResNet and not graphable(model, precision="mixed-bf16")
+    cpu = torch.device("cpu")
+    assert use_fused_kernels(model, precision="mixed-bf16", device=cpu) is None
+    assert type(model) is ResNet and not gradients_capturable(model, precision="mixed-bf16")
 
 
 class NoRoom(GradientGraph):
-    def record(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+    def capture(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
-def test_without_memory_for_a_recording_steps_run_as_they_are_and_it_is_told() -> None:
+def test_without_memory_for_a_graph_steps_are_eager_and_the_record_says_so() -> None:
     device, alone = torch.device("cpu"), Parallelism(mode="data")
     engine = DataParallel(
         Setting(
@@ -82,14 +86,13 @@ def test_without_memory_for_a_recording_steps_run_as_they_are_and_it_is_told() -
     engine._graph = NoRoom(engine._micro_step, [], batch_size=4)
     x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
     engine.warm_up(x, y)
-    assert engine.describe()["recorded"] == "no: CUDA out of memory"
+    assert engine.describe()["captured"] == "no: CUDA out of memory"
     assert torch.isfinite(engine.forward_backward(x, y))
     assert engine.module.weight.grad is not None
 
 
-def test_that_cudnn_chose_by_trial_is_known_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "were_tried", False)
+def test_cudnn_times_algorithms_inside_the_context_only() -> None:
     before = torch.backends.cudnn.benchmark
-    with graph.algorithms_tried():
+    with cudnn_autotuning():
         assert torch.backends.cudnn.benchmark
-    assert graph.were_tried and torch.backends.cudnn.benchmark == before
+    assert torch.backends.cudnn.benchmark == before

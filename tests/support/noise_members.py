@@ -1,4 +1,4 @@
-"""Real members on made-up images, for the benchmark and the tests of sharing an accelerator."""
+"""Real members on random images, for tests and benchmarks of members that share a device."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
 from ai500.data.image_store_writer import generate
 from ai500.records import Communication, Parallelism, Slot, Task
-from ai500.train.loop import Member
-from ai500.train.member import member_from_task
+from ai500.train.member import Member, member_from_task
 from ai500.train.worker import Rank
 from ai500.workloads.image_classification import CLASSES
 from ai500.workloads.models.resnet import ResNet
@@ -24,12 +23,12 @@ SEED = 20
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a step: the class's model, ResNet-50 for `full`, on images of that size."""
+    """Shape of a step: the class's model, ResNet-50 for `full`, on images of that size."""
 
     name: str
     batch_size: int
     stored: int
-    """Pixels along a side in the store, and as the model sees them."""
+    """Pixels along a side in the store; `seen`: of the model's input."""
     seen: int
     samples: int
     problem_class: str = "full"
@@ -43,7 +42,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Noise:
-    """Images of nothing, the same for the same numbers."""
+    """Random images, the same for the same split and rows."""
 
     side: int
     classes: int
@@ -51,7 +50,7 @@ class Noise:
     def draw(
         self, split: str, first: int, last: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """From a generator for each chunk."""
+        """Draw rows from a generator of their own."""
         generator = np.random.default_rng([len(split), first])
         shape = (last - first, self.side, self.side, 3)
         images = generator.integers(0, 256, shape, dtype=np.uint8)
@@ -61,7 +60,7 @@ class Noise:
 def make_tasks(
     shape: Shape, folder: Path, *, members: int, precision: str, optimizer: str = "sgd"
 ) -> list[Task]:
-    """The tasks of so many members that share a process; the store is made once."""
+    """Return the tasks of members that share a process; the store is generated once."""
     definition = replace(
         CLASSES[shape.problem_class],
         input_shape=(3, shape.seen, shape.seen),
@@ -102,7 +101,7 @@ def make_tasks(
 
 
 def make_member(task: Task, device: torch.device) -> Member:
-    """As a worker would make it; nobody asks it to stop, and it writes no events."""
+    """Build a member as a worker does, without events and stop requests."""
     alone = Rank(rank=0, local_rank=0, local_world_size=1, world_size=1)
     member = member_from_task(task, rank=alone, device=device, stop=lambda: False)  # type: ignore[arg-type]
     member.events = None
@@ -110,7 +109,7 @@ def make_member(task: Task, device: torch.device) -> Member:
 
 
 def plain(member: Member) -> Member:
-    """With the ordinary model in place of the one with fused kernels: what a careful user has."""
+    """Replace the model with fused kernels by the ordinary one."""
     if isinstance(member.engine.module, ResNet):
         member.engine.module.__class__ = ResNet
     return member

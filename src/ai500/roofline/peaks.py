@@ -1,7 +1,7 @@
-"""Theoretical peaks from the hardware's own numbers, or why there is none. Needs no torch.
+"""Theoretical peaks from the hardware's own numbers, or the reason why there is none. No torch.
 
-Dense products, 2 operations a multiply-add, at the highest clock the hardware tells of: no chip
-holds that clock under full load, so these are peaks on paper, and are called theoretical.
+Dense products, 2 operations per multiply-add, at the highest clock the hardware reports. No chip
+sustains that clock under full load, so these are called theoretical.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from pathlib import Path
 from ai500.core.units import human_bytes
 from ai500.roofline.records import KERNEL_PRECISIONS, Peak
 
+# Operations per clock and multiprocessor by compute capability.
+# Sources: NVIDIA's architecture whitepapers of V100, Turing, A100 and H100 (tables of peak rates),
+# and the CUDA C++ Programming Guide's throughput of native arithmetic for FP32. Capabilities whose
+# rate differs between products (8.6, 8.9) are left out.
 NVIDIA_PER_CLOCK: Mapping[tuple[int, int], Mapping[str, int]] = {
     (7, 0): {"fp32": 128, "fp16": 1024},
     (7, 5): {"fp32": 128, "fp16": 1024, "int8": 2048},
     (8, 0): {"fp32": 128, "tf32": 1024, "fp16": 2048, "bf16": 2048, "int8": 4096},
     (9, 0): {"fp32": 256, "tf32": 2048, "fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192},
 }
-"""Operations per clock and multiprocessor by compute capability.
-
-Sources: NVIDIA's architecture whitepapers of V100, Turing, A100 and H100 (tables of peak rates),
-and the CUDA C++ Programming Guide's throughput of native arithmetic for FP32. Capabilities whose
-rate differs between products (8.6, 8.9) or that are not listed are not derived.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What /proc and /sys say of a CPU."""
+    """A CPU's features from /proc and /sys."""
 
     vendor: str
     family: int
     flags: frozenset[str]
     hertz: float | None
-    """Highest clock; None: not told, as in most virtual machines."""
+    """Highest clock; None: not reported, as in most virtual machines."""
 
 
-def nvidia(capability: tuple[int, int], *, multiprocessors: int, hertz: float | None) -> list[Peak]:
-    """Of one GPU."""
+def nvidia_peaks(
+    capability: tuple[int, int], *, multiprocessors: int, hertz: float | None
+) -> list[Peak]:
+    """Return the peaks of one GPU."""
     rates = NVIDIA_PER_CLOCK.get(capability)
     known = f"compute capability {capability[0]}.{capability[1]}"
     if rates is None:
         return [_underivable(name, f"no rates on record for {known}") for name in KERNEL_PRECISIONS]
     if hertz is None:
-        return [_underivable(name, "the clock is not told") for name in rates]
+        return [_underivable(name, "the driver reports no clock") for name in rates]
     return [
         Peak(
             name,
@@ -57,23 +57,23 @@ def nvidia(capability: tuple[int, int], *, multiprocessors: int, hertz: float | 
     ]
 
 
-def cpu(processor: Processor, *, cores: int) -> list[Peak]:
-    """Of so many physical cores: hardware threads of a core share its units."""
-    found = []
+def cpu_peaks(processor: Processor, *, cores: int) -> list[Peak]:
+    """Return the peaks of physical cores; hardware threads of a core share its units."""
+    peaks = []
     for name in ("fp32", "bf16", "int8"):
-        rate, how = _per_clock(processor, name)
+        rate, source = _per_clock(processor, name)
         if rate is None:
-            found.append(_underivable(name, how))
+            peaks.append(_underivable(name, source))
         elif processor.hertz is None:
-            found.append(_underivable(name, "the machine does not tell its clock"))
+            peaks.append(_underivable(name, "the machine reports no clock"))
         else:
-            text = f"{cores} cores × {processor.hertz / 1e9:.3g} GHz × {rate} per clock ({how})"
-            found.append(Peak(name, cores * processor.hertz * rate, text))
-    return found
+            text = f"{cores} cores × {processor.hertz / 1e9:.3g} GHz × {rate} per clock ({source})"
+            peaks.append(Peak(name, cores * processor.hertz * rate, text))
+    return peaks
 
 
 def _per_clock(processor: Processor, precision: str) -> tuple[int | None, str]:
-    """Operations per clock of one core, and what they are made of."""
+    """Return operations per clock of one core, and the units that do them."""
     flags = processor.flags
     if precision == "bf16":
         known = "amx_bf16" in flags
@@ -83,16 +83,16 @@ def _per_clock(processor: Processor, precision: str) -> tuple[int | None, str]:
         return (2048, "AMX") if known else (None, "no INT8 unit whose rate is on record")
     units = _fma_units(processor)
     if units is None:
-        return None, "the number of FMA units can't be told from what the processor says"
+        return None, "the processor's model does not tell its number of FMA units"
     count, lanes = units
     return count * lanes * 2, f"{count} FMA × {lanes} lanes"
 
 
 def _fma_units(processor: Processor) -> tuple[int, int] | None:
-    """How many fused multiply-add units, and FP32 lanes of each.
+    """Return the number of fused multiply-add units, and FP32 lanes of each.
 
-    Intel and AMD, software optimization guides: Xeons with AMX have two units of 512 bits; of
-    Xeons before, some have one. Zen 4 (family 25 with AVX-512) feeds 512 bits in two halves.
+    Intel's and AMD's software optimization guides: Xeons with AMX have two units of 512 bits; some
+    earlier Xeons have one. Zen 4 (family 25 with AVX-512) executes 512 bits in two halves.
     """
     flags, wide = processor.flags, "avx512f" in processor.flags
     if processor.vendor == "GenuineIntel" and processor.family == 6:
@@ -105,33 +105,33 @@ def _fma_units(processor: Processor) -> tuple[int, int] | None:
 
 
 def read_processor() -> Processor:
-    """This machine's."""
+    """Read this machine's processor."""
     lines = _text("/proc/cpuinfo").splitlines()
-    told = {
+    fields = {
         name.strip(): value.strip()
         for name, separator, value in (line.partition(":") for line in reversed(lines))
         if separator
     }
     kilohertz = _text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").strip()
     return Processor(
-        vendor=told.get("vendor_id", ""),
-        family=int(told.get("cpu family", "0")),
-        flags=frozenset(told.get("flags", "").split()),
+        vendor=fields.get("vendor_id", ""),
+        family=int(fields.get("cpu family", "0")),
+        flags=frozenset(fields.get("flags", "").split()),
         hertz=float(kilohertz) * 1e3 if kilohertz.isdigit() else None,
     )
 
 
 def physical_cores(cpus: Iterable[int], *, root: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Cores that these hardware threads are of; each thread is one where /sys tells nothing."""
-    found = {
+    """Count the cores of these hardware threads; without topology in /sys each is a core."""
+    siblings = {
         _text(str(root / f"cpu{cpu}/topology/thread_siblings_list")).strip() or f"cpu {cpu}"
         for cpu in cpus
     }
-    return len(found)
+    return len(siblings)
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int | None:
-    """All caches of the highest level together; None: /sys tells nothing."""
+    """Return the size of all caches of the highest level together; None: /sys has no data."""
     sizes: dict[tuple[int, str], int] = {}
     for index in root.glob("cpu[0-9]*/cache/index*"):
         level, size, shared = (
@@ -144,7 +144,7 @@ def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int 
 
 
 def available_memory_bytes() -> int:
-    """What processes can have without swapping, as the kernel estimates it."""
+    """Return the memory available without swapping, by the kernel's estimate."""
     for line in _text("/proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -153,15 +153,15 @@ def available_memory_bytes() -> int:
 
 
 def memory_sizes(device: str, *, memory: int, cache: int) -> list[int]:
-    """Bytes of an array, smallest first; three of them are in memory at once, and some to spare."""
+    """Return array sizes in bytes, smallest first; memory has room for three arrays and more."""
     largest, least = memory // 5, 2 * cache
     if largest < least:
         raise MemoryError(
-            f"free memory ({human_bytes(memory)}) has no room for three arrays of twice the "
+            f"free memory ({human_bytes(memory)}) is too small for three arrays of twice the "
             f"cache ({human_bytes(cache)})"
         )
-    wanted = [least] if device == "cpu" else [2**32, 2**30]
-    return sorted({max(least, min(size, largest)) // 1024 * 1024 for size in wanted})
+    sizes = [least] if device == "cpu" else [2**32, 2**30]
+    return sorted({max(least, min(size, largest)) // 1024 * 1024 for size in sizes})
 
 
 def _text(path: str) -> str:
@@ -171,5 +171,5 @@ def _text(path: str) -> str:
         return ""
 
 
-def _underivable(name: str, why: str) -> Peak:
-    return Peak(name, None, f"not derivable: {why}")
+def _underivable(name: str, reason: str) -> Peak:
+    return Peak(name, None, f"not derivable: {reason}")

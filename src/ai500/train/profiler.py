@@ -1,12 +1,13 @@
-"""Inside a worker: some steps of the real training loop under torch's profiler.
+"""Steps of the real training loop under torch's profiler, inside a worker.
 
-The member is assembled and trained by the code of every run; only its feed is another: it marks
-where each step begins, turns the profiler on and off there, and ends the training. Steps in turn:
-warm-up, some timed without the profiler, two under it that are not kept, those that are kept.
+The member is built and trained by the code of every run; only its feed differs: it marks where each
+step begins, starts and stops the profiler there, and ends the training. Steps in order: warm-up,
+timed without the profiler, profiled but discarded, profiled and kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import time
@@ -26,80 +27,83 @@ from ai500.operations import count
 from ai500.parallel import spans
 from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
-    UNKEPT_STEPS,
+    DISCARDED_STEPS,
     WARM_UP_STEPS,
     RankCapture,
     captured_trace,
     rank_file,
 )
 from ai500.train.feed import Batch, Feed
-from ai500.train.loop import Member, epochs
+from ai500.train.loop import train
+from ai500.train.member import Member
 from ai500.train.worker import Rank
 
+# Of so many exchanges the fastest is used: enough that one of them meets no delay.
 CLOCK_ROUNDS = 50
 
 
-class Captured(Exception):  # noqa: N818 - not an error: how the training loop is left
-    """All steps are profiled."""
+class Profiled(Exception):  # noqa: N818 - not an error: how the training loop is left
+    """All requested steps are profiled."""
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedFeed(Feed):
-    """The member's feed, which tells where steps begin and goes round until all are captured."""
+class ProfiledFeed(Feed):
+    """The member's feed, which notifies the profiler of each step and repeats without end."""
 
-    recording: Tracing | Counting
+    profiling: Tracing | Counting
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
-        """The epoch's batches over and over: no evaluation comes between the steps."""
+        """Yield the epoch's batches repeatedly, so that no evaluation comes between steps."""
         batches = (
             batch
             for _ in itertools.count()
             for batch in Feed.epoch(self, epoch, order, first_step=first_step)
         )
         for step in itertools.count():
-            self.recording.step_begins(step)
+            self.profiling.step_begins(step)
             with spans.span(spans.DATA):
                 batch = next(batches)
             yield batch
 
 
 class Tracing:
-    """Torch's profiler around the kept steps."""
+    """Torch's profiler, active in the profiled steps."""
 
     def __init__(self, steps: int, *, device: torch.device, trace: Path) -> None:
         self.seconds_per_step = 0.0
         self._device = device
         self._trace = trace
-        self._plain = WARM_UP_STEPS
-        self._under = self._plain + steps
-        self._kept = self._under + UNKEPT_STEPS
+        # First step of each phase.
+        self._timed = WARM_UP_STEPS
+        self._profiled = self._timed + steps
+        self._kept = self._profiled + DISCARDED_STEPS
         self._end = self._kept + steps
         self._began = 0.0
         self._profiler = profile(
             activities=_activities(device),
-            schedule=schedule(wait=0, warmup=UNKEPT_STEPS, active=steps, repeat=1),
+            schedule=schedule(wait=0, warmup=DISCARDED_STEPS, active=steps, repeat=1),
             on_trace_ready=self._save,
             experimental_config=_all_threads(),
         )
 
     def step_begins(self, step: int) -> None:
-        """Called before the step's batch is asked for."""
-        if step in (self._plain, self._under, self._kept, self._end):
-            _synchronize(self._device)  # kernels of other steps are not in the way
-        if step == self._plain:
+        """Start and stop the profiler; called before the step's batch is read."""
+        if step in (self._timed, self._profiled, self._kept, self._end):
+            _synchronize(self._device)  # kernels of the phase before are done
+        if step == self._timed:
             self._began = time.perf_counter()
-        elif step == self._under:
+        elif step == self._profiled:
             elapsed = time.perf_counter() - self._began
-            self.seconds_per_step = elapsed / (self._under - self._plain)
+            self.seconds_per_step = elapsed / (self._profiled - self._timed)
             self._profiler.start()
-        elif step > self._under:
+        elif step > self._profiled:
             if step == self._kept:
                 spans.record_with(record_function)
             elif step == self._end:
                 spans.record_with(None)
             self._profiler.step()
         if step == self._end:
-            raise Captured
+            raise Profiled
 
     def _save(self, profiler: profile) -> None:
         self._trace.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +111,7 @@ class Tracing:
 
 
 class Counting:
-    """The vendor's profiler (ncu) around the steps: told by the driver when to look."""
+    """The vendor's profiler (ncu), started and stopped through the driver's API."""
 
     seconds_per_step = 0.0
 
@@ -116,55 +120,52 @@ class Counting:
         self._steps = steps
 
     def step_begins(self, step: int) -> None:
-        """Called before the step's batch is asked for."""
+        """Start and stop the profiler; called before the step's batch is read."""
         if step == WARM_UP_STEPS:
             _synchronize(self._device)
             torch.cuda.profiler.start()
         elif step == WARM_UP_STEPS + self._steps:
             _synchronize(self._device)
             torch.cuda.profiler.stop()
-            raise Captured
+            raise Profiled
 
 
-def capture(member: Member, wanted: Profiling, *, rank: Rank) -> None:
-    """Train the wanted steps, and leave this rank's trace and what belongs to it."""
+def profile_steps(member: Member, request: Profiling, *, rank: Rank) -> None:
+    """Train the requested steps; write this rank's trace and its description."""
     folder, device = member.folder.path, member.feed.device
-    recording: Tracing | Counting = (
-        Tracing(wanted.steps, device=device, trace=captured_trace(folder, rank.rank))
-        if wanted.how == "trace"
-        else Counting(wanted.steps, device=device)
+    profiling: Tracing | Counting = (
+        Tracing(request.steps, device=device, trace=captured_trace(folder, rank.rank))
+        if request.mode == "trace"
+        else Counting(request.steps, device=device)
     )
-    known = {one.name: getattr(member.feed, one.name) for one in fields(Feed)}
-    member.feed = WatchedFeed(**known, recording=recording)
-    try:
-        for _ in epochs(member):
-            pass
-    except Captured:
-        pass
+    same = {field.name: getattr(member.feed, field.name) for field in fields(Feed)}
+    member.feed = ProfiledFeed(**same, profiling=profiling)
+    with contextlib.suppress(Profiled):
+        train(member)
     offset, uncertainty = _clock_offset(rank)
-    found = RankCapture(
+    description = RankCapture(
         rank=rank.rank,
         host=socket.gethostname(),
         device=str(device),
         device_name=_device_name(device),
-        seconds_per_step=recording.seconds_per_step,
+        seconds_per_step=profiling.seconds_per_step,
         images_per_step=member.feed.global_batch_size,
         clock_offset_seconds=offset,
         clock_uncertainty_seconds=uncertainty,
         operations_per_step=_operations(member) if rank.rank == 0 else {},
         torch=torch.__version__,
     )
-    run_folder.write(rank_file(folder, rank.rank), found)
+    run_folder.write(rank_file(folder, rank.rank), description)
 
 
 def _activities(device: torch.device) -> list[ProfilerActivity]:
-    """The host, and the accelerator by its own name."""
+    """Return the profiler's activities: the host's, and the accelerator's."""
     kinds = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
     return [ProfilerActivity.CPU, *filter(None, [kinds.get(device.type)])]
 
 
 def _all_threads() -> _ExperimentalConfig:
-    """On a CPU buckets are reduced in a thread of their own."""
+    """Profile all threads: on a CPU buckets are reduced in a thread of their own."""
     return _ExperimentalConfig(profile_all_threads=True)
 
 
@@ -174,7 +175,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 def _operations(member: Member) -> dict[str, int]:
-    """By kind, of one optimizer step of all ranks together, in the convention `matmul`."""
+    """Count the operations of an optimizer step of all ranks by kind, convention `matmul`."""
     counted = count(
         member.engine.unsharded(),
         (member.feed.batch_size, *member.problem_class.input_shape),
@@ -182,13 +183,17 @@ def _operations(member: Member) -> dict[str, int]:
         loss=member.workload.loss_operator,
     )
     replicas = member.feed.world_size
-    return {kind: one.total * replicas for kind, one in counted.by_kind.items() if one.total}
+    return {
+        kind: operations.total * replicas
+        for kind, operations in counted.by_kind.items()
+        if operations.total
+    }
 
 
 def _clock_offset(rank: Rank) -> tuple[float, float]:
-    """This host's wall clock less rank 0's, and how far that may be off; 0 on rank 0's host.
+    """Return this host's wall clock minus rank 0's, and its uncertainty; 0 on rank 0's host.
 
-    Of many questions the one answered fastest counts: the answer was written in its middle.
+    The fastest of many exchanges counts; the answer is taken to be written at its midpoint.
     """
     if rank.world_size == 1:
         return 0.0, 0.0

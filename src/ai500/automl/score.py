@@ -19,13 +19,20 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Present, Work
+from ai500.automl.history import Candidate, Epoch, History, Line, Phase, Presence, Work
+from ai500.core.clocks import Clocks, host_of
 from ai500.core.errors import JobError
+from ai500.core.events import Event
+from ai500.meters.log import NodeLog
+from ai500.metrics.energy import Window, sample_times
+from ai500.metrics.trials import Clock, clock_of, recorded_result, trial_score
 from ai500.records import (
     EnsembleResult,
     Improvement,
+    Plan,
     SearchFigures,
     SearchScore,
+    TrialScore,
     TrialSearchScore,
 )
 
@@ -80,7 +87,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTimeline:
     """A trial's search on one clock: all that score and report are made of."""
 
     chunks: Sequence[Chunk]
@@ -119,14 +126,14 @@ def regulated_score(flops: float, *, error: float, validation_images: int) -> fl
     return -math.log(max(error, 1 / validation_images)) * flops
 
 
-def read_search(
+def search_timeline(
     lines: Sequence[Line], history: History, time_of: Callable[[Line], float]
-) -> Search:
+) -> SearchTimeline:
     """The search from its workers' lines; `time_of` tells a line's time on the trial's clock."""
     counted = list(_chunks(lines, history, time_of))
     if not counted:
         raise JobError("no worker has trained yet: their histories are empty.")
-    present = [time_of(line) for line in lines if isinstance(line.entry, Present)]
+    present = [time_of(line) for line in lines if isinstance(line.entry, Presence)]
     first = min([*(chunk.start for chunk in counted), *present])
     chunks = [
         dataclasses.replace(one, start=one.start - first, end=one.end - first) for one in counted
@@ -140,7 +147,7 @@ def read_search(
             told[one.model, one.epoch] = time_of(line) - first, 1 - one.accuracy, one.model
     judged = sorted(told.values())
     sizes = {model.candidate.validation_images for model in history.models.values()}
-    return Search(chunks, curve, _improvements(judged, curve), first, max(1, *sizes))
+    return SearchTimeline(chunks, curve, _improvements(judged, curve), first, max(1, *sizes))
 
 
 def _own(line: Line, history: History) -> bool:
@@ -164,7 +171,7 @@ def _improvements(
 def _chunks(
     lines: Iterable[Line], history: History, time_of: Callable[[Line], float]
 ) -> Iterable[Chunk]:
-    counted = Counted()
+    counted = WorkCounter()
     for line in lines:
         work = line.entry
         if not isinstance(work, Work) or not _own(line, history):
@@ -178,12 +185,12 @@ def _chunks(
             phase=work.phase,
             start=end - work.seconds,
             end=end,
-            operations=fresh * operations_of_one(candidate, work.phase),
+            operations=fresh * operations_per_unit(candidate, work.phase),
             count=fresh,
         )
 
 
-class Counted:
+class WorkCounter:
     """Work that is known: whatever is told again counts once, and no epoch has more than it has."""
 
     def __init__(self) -> None:
@@ -210,7 +217,7 @@ def newly_covered(known: list[tuple[int, int]], first: int, end: int) -> int:
     return high - low - before
 
 
-def operations_of_one(candidate: Candidate, phase: Phase) -> int:
+def operations_per_unit(candidate: Candidate, phase: Phase) -> int:
     """Of an optimizer step [D12], or of one image's validation."""
     count = candidate.operations
     if phase == "validate":
@@ -276,7 +283,7 @@ def search_result(
     history: History, *, finished: Sequence[int], ensemble_size: int
 ) -> EnsembleResult:
     """In the place of an aggregated result: each worker's best error, and the best of all."""
-    history.look()
+    history.refresh()
     best = best_errors(history)
     members = tuple(sorted(worker for worker in finished if worker in best))
     if not members:
@@ -307,14 +314,14 @@ def best_errors(history: History) -> dict[int, float]:
     return best
 
 
-def figures_of(
-    search: Search, history: History, *, least_seconds: float, target: float
+def search_figures(
+    search: SearchTimeline, history: History, *, min_seconds: float, target: float
 ) -> TrialSearchScore:
     """All but the final FLOPS, which is the score's own."""
-    _, at_seconds = search.curve.highest(least=least_seconds)
+    _, at_seconds = search.curve.highest(least=min_seconds)
     models = history.models.values()
     lost = idle(search.chunks)
-    regulated, regulated_at = highest_regulated(search, least=least_seconds)
+    regulated, regulated_at = highest_regulated(search, least=min_seconds)
     reached = search.to_error(target)
     initial = [
         1 - model.accuracy
@@ -323,7 +330,7 @@ def figures_of(
     ]
     return TrialSearchScore(
         at_seconds=at_seconds,
-        least_seconds=least_seconds,
+        min_seconds=min_seconds,
         mean_flops=search.curve.flops(search.seconds),
         regulated_score=regulated,
         regulated_at_seconds=regulated_at,
@@ -341,7 +348,7 @@ def figures_of(
     )
 
 
-def highest_regulated(search: Search, *, least: float) -> tuple[float, float]:
+def highest_regulated(search: SearchTimeline, *, least: float) -> tuple[float, float]:
     """The highest regulated score with t ≥ `least`, and that t."""
     least = min(least, search.seconds)
     moments = [t for t in search.curve.seconds if t >= least]
@@ -368,3 +375,142 @@ def mean_of_searches(trials: Sequence[TrialSearchScore], *, variation: float | N
             # A mean over only those trials that reached the target would flatter the run.
             figures[field.name] = None if None in values else getattr(best, field.name)
     return SearchScore(**figures, operations_to_target_variation=variation)
+
+
+@dataclass(frozen=True)
+class TimedSearch:
+    """A search, and how its time was told."""
+
+    search: SearchTimeline
+    history: History
+    clock: Clock
+    clocks: Clocks
+    ends: tuple[Event, Event]
+    """The lines that begin and end the window."""
+
+
+def timed_search(history: History, events: Sequence[Event]) -> TimedSearch:
+    """The search on one clock; `events` of the trial tell the offsets of its hosts' clocks."""
+    lines = history.refresh()
+    if not lines:
+        raise JobError("the search has no history: no worker has written one yet.")
+    clock = clock_of({host_of(line.event) for line in lines})
+    clocks = Clocks(events)
+
+    def time_of(line: Line) -> float:
+        if clock == "monotonic":
+            return float(line.event["monotonic"])
+        return float(clocks.corrected(line.event)["wall"])
+
+    ordered = sorted(lines, key=time_of)
+    search = search_timeline(lines, history, time_of)
+    return TimedSearch(search, history, clock, clocks, (ordered[0].event, ordered[-1].event))
+
+
+def score_search(
+    plan: Plan,
+    events: Iterable[Event],
+    *,
+    history: History,
+    trial: int,
+    meters: Iterable[NodeLog] = (),
+) -> TrialScore:
+    """One trial's score; VFLOPS is by the class's exponent, which AIPerf does not have (n = 0)."""
+    terms = plan.definition.search
+    if terms is None:
+        raise JobError("the plan's class has no terms of a search: it can't be scored as one.")
+    mine = [event for event in events if event.get("trial") == trial]
+    found = timed_search(history, mine)
+    search, definition = found.search, plan.definition
+    result = _result(mine, history)
+    flops, _ = search.curve.highest(least=60 * terms.minutes)
+    reached = search.to_error(definition.target_quality)
+    training, validation = (_operations(search.chunks, phase) for phase in ("train", "validate"))
+    steps = sum(chunk.count for chunk in search.chunks if chunk.phase == "train")
+    first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
+    starts = [s for worker, (s, _) in spans(search.chunks).items() if worker in first_wave]
+    one_host = found.clock == "monotonic"
+    return trial_score(
+        plan,
+        mine,
+        trial=trial,
+        result=result,
+        flops=flops,
+        window=Window(search.first, search.first + search.seconds, sample_times(mine, found.clock)),
+        meters=meters,
+        convention=_convention(history),
+        seconds=search.seconds,
+        time_to_quality_seconds=search.seconds,
+        time_to_target_seconds=None if reached is None else reached.seconds,
+        operations=float(training),
+        validation_operations=float(validation),
+        apc=plan.ensemble_size * training / steps if steps else 0.0,
+        members_flops_sum=_own_rates(search.chunks),
+        start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
+        idle_seconds=_nobody_worked(search),
+        clock=found.clock,
+        clock_offset_seconds=found.clocks.largest_offset(),
+        clock_uncertainty_seconds=0.0 if one_host else found.clocks.uncertainty(*found.ends),
+        search=search_figures(
+            search,
+            history,
+            min_seconds=60 * terms.minutes,
+            target=definition.target_quality,
+        ),
+    )
+
+
+def _result(events: Sequence[Event], history: History) -> EnsembleResult:
+    """The trial's result, which has to follow from the histories."""
+    result = recorded_result(events)
+    best = best_errors(history)
+    claimed = dict(zip(result.members, result.member_qualities, strict=True))
+    if not best or not math.isclose(result.ensemble_quality, min(best.values()), rel_tol=1e-9):
+        raise JobError(
+            f"the result says an error of {result.ensemble_quality:g}, the histories of the "
+            f"workers {min(best.values(), default=math.nan):g}. Is there a backup of them?"
+        )
+    for worker, error in claimed.items():
+        if not math.isclose(error, best.get(worker, math.nan), rel_tol=1e-9):
+            raise JobError(f"the error of worker {worker} does not follow from its history.")
+    return result
+
+
+def _operations(chunks: Sequence[Chunk], phase: str) -> int:
+    return sum(one.operations for one in chunks if one.phase == phase)
+
+
+def _convention(history: History) -> str:
+    found = {model.candidate.operations.convention for model in history.models.values()}
+    if len(found) != 1:
+        raise JobError(f"operations are counted by several conventions: {', '.join(found)}.")
+    return found.pop()
+
+
+def spans(chunks: Iterable[Chunk]) -> dict[int, tuple[float, float]]:
+    """Worker → its first batch and the end of its last work."""
+    found: dict[int, tuple[float, float]] = {}
+    for one in chunks:
+        first, last = found.get(one.worker, (one.start, one.end))
+        found[one.worker] = min(first, one.start), max(last, one.end)
+    return found
+
+
+def _own_rates(chunks: Sequence[Chunk]) -> float:
+    total: dict[int, int] = {}
+    for one in chunks:
+        total[one.worker] = total.get(one.worker, 0) + one.operations
+    return sum(
+        total[worker] / (last - first)
+        for worker, (first, last) in spans(chunks).items()
+        if last > first
+    )
+
+
+def _nobody_worked(search: SearchTimeline) -> float:
+    """Seconds of the window that no worker's work covers."""
+    covered = reached = 0.0
+    for one in sorted(search.chunks, key=lambda chunk: chunk.start):
+        covered += max(0.0, one.end - max(one.start, reached))
+        reached = max(reached, one.end)
+    return max(0.0, search.seconds - covered)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from benchmarks.gpu.some_members import Shape, make_member, make_tasks
 from torch import nn
 
 from ai500.core import events
@@ -20,16 +19,17 @@ from ai500.data.open_store import open_store
 from ai500.meters.log import read_meters
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.train.batched import Stacked, why_not
-from ai500.train.device_feed import hold, resident
+from ai500.train.device_feed import load, resident_feed
 from ai500.train.feed import Feed
-from ai500.train.graphed_step import forgotten
-from ai500.train.loop import Member, prepare, take_step, train
+from ai500.train.graphed_step import preserve_state
+from ai500.train.loop import prepare, training_steps
+from ai500.train.member import Member
 from ai500.train.optimizers import LAMB
-from ai500.train.shared_process import Group
-from ai500.train.step_strategies import all_ways, choose
-from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
+from ai500.train.shared_process import MemberGroup
+from ai500.train.step import eager_step
+from ai500.train.step_strategies import choose, graph_strategies
 from tests.support.commands import Start, wait_for
+from tests.support.noise_members import Shape, make_member, make_tasks
 
 pytestmark = pytest.mark.timeout(400)
 SETTINGS = {
@@ -73,11 +73,11 @@ def test_a_killed_process_goes_on_with_all_its_members(
     metered = {head.member for log in read_meters(trial.meters) for head in log.heads}
     assert metered == {0, 1}  # or the energy of the other would be unknown
     told = list(events.read(run / "events.jsonl"))
-    assert [e["how"] for e in told if e["event"] == "sharing"] == ["process"]
-    ways = [
+    assert [e["mode"] for e in told if e["event"] == "sharing"] == ["process"]
+    strategies = [
         (e["member"], e["members"], e["strategy"]) for e in told if e["event"] == "shared_process"
     ]
-    assert ways[:2] == [(0, [0, 1], "one after another"), (1, [0, 1], "one after another")]
+    assert strategies[:2] == [(0, [0, 1], "sequential"), (1, [0, 1], "sequential")]
     assert "one process trains the 2 members" in " ".join(command.out.split())
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "one process trains the 2 members" in page
@@ -114,84 +114,41 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
         samples=samples, seed=5, member=1, rank=1, world_size=2, batch_size=3,
         draws_per_image=5, device=torch.device("cpu"),
     )  # fmt: skip
-    held = hold(samples, list(drawn), device=feed.device)
-    assert held is not None and len(held.images) == int((drawn.max(axis=0) > 0).sum())
+    resident = load(samples, list(drawn), device=feed.device)
+    assert len(resident.images) == int((drawn.max(axis=0) > 0).sum())
     order = epoch_order(drawn[1], seed=5, member=1, epoch=2)
     plain = list(feed.epoch(2, order, first_step=2))
-    quick = list(resident(feed, lambda: held).epoch(2, order, first_step=2))
+    quick = list(resident_feed(feed, lambda: resident).epoch(2, order, first_step=2))
     assert len(plain) == len(quick) == len(order) // 6 - 2 > 64
     for one, other in zip(plain, quick, strict=True):
         for name in ("images", "labels", "draws"):
             assert torch.equal(getattr(one, name), getattr(other, name))
 
 
-@pytest.mark.parametrize("kind", ["basic", "bottleneck"])
-def test_batched_weights_are_the_members_weights(kind: str) -> None:
-    """Two steps of SGD with momentum, both ways; statistics and the members' memory included."""
-    torch.manual_seed(1)
-    alone: list[nn.Module] = [
-        small_resnet(classes=5, width=4)
-        if kind == "basic"
-        else ResNet(Bottleneck, (1, 1), width=4, classes=5)
-        for _ in range(3)
-    ]
-    together = [copy.deepcopy(one) for one in alone]
-    assert why_not(together) == ""
-    stacked = Stacked(together)
-    optimizers = [
-        [torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9) for one in models]
-        for models in (alone, together)
-    ]
-    for _ in range(2):
-        images = [torch.randn(6, 3, 16, 16) for _ in alone]
-        labels = [torch.randint(0, 5, (6,)) for _ in alone]
-        for model, some, true, optimizer in zip(alone, images, labels, optimizers[0], strict=True):
-            optimizer.zero_grad()
-            F.cross_entropy(model(some), true).backward()
-            optimizer.step()
-        stacked.clear_gradients()
-        outputs = stacked.outputs(images)
-        losses = [F.cross_entropy(one, true) for one, true in zip(outputs, labels, strict=True)]
-        torch.stack(losses).sum().backward()
-        stacked.hand_out_gradients()
-        for optimizer in optimizers[1]:
-            optimizer.step()
-    for one, other in zip(alone, together, strict=True):
-        found = other.state_dict()
-        for name, value in one.state_dict().items():
-            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
-        one.eval()
-        other.eval()
-        torch.testing.assert_close(other(images[0]), one(images[0]), rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
-def test_every_way_ends_where_members_end_alone(optimizer: str, tmp_path: Path) -> None:
-    """Recorded steps, which a CPU repeats by calling them; one of the members ends before."""
+def test_every_strategy_ends_where_members_end_alone(optimizer: str, tmp_path: Path) -> None:
+    """Captured steps, which a CPU replays by calling them; one of the members ends early."""
     shape = Shape("tiny", 4, 16, 16, 64, "smoke")
     cpu = torch.device("cpu")
     tasks = make_tasks(shape, tmp_path, members=3, precision="fp32", optimizer=optimizer)
     alone = [make_member(task, cpu) for task in tasks]
     for member, steps in zip(alone, (4, 4, 2), strict=True):
-        training = train(member, prepare(member))
-        wanted = next(training)
+        training = training_steps(member, prepare(member))
+        request = next(training)
         for _ in range(steps):
-            assert not isinstance(wanted, int)
-            wanted = training.send(take_step(member, wanted))
-    for number in range(3):
-        group = Group([make_member(task, cpu) for task in tasks])
-        group.begin({n: prepare(member) for n, member in enumerate(group.members)})
-        ways, _ = all_ways(dict(enumerate(group.members)))
-        way, tolerance = ways[number], 0.0 if number < 2 else 1e-4
-        wanted_by = group.first(way)
+            request = training.send(eager_step(member, request))
+    for number in range(2):
+        group = MemberGroup([make_member(task, cpu) for task in tasks])
+        group.start({n: prepare(member) for n, member in enumerate(group.members)})
+        strategy = graph_strategies(dict(enumerate(group.members)))[number]
+        requests = group.first_requests(strategy)
         for step in range(4):
             if step == 2:
-                del wanted_by[2]
-            wanted_by = group.then(way.take(wanted_by), way)
-        for one, other in zip(group.members, alone, strict=True):
-            found, true = one.engine.module.state_dict(), other.engine.module.state_dict()
-            torch.testing.assert_close(found, true, rtol=tolerance, atol=tolerance)
-    assert way.name == "batched weights"
+                del requests[2]
+            requests = group.next_requests(strategy.step(requests), strategy)
+        for member, expected in zip(group.members, alone, strict=True):
+            found, true = member.engine.module.state_dict(), expected.engine.module.state_dict()
+            torch.testing.assert_close(found, true, rtol=0, atol=0)
 
 
 def test_a_member_that_draws_draws_what_it_would_alone(tmp_path: Path) -> None:
@@ -199,25 +156,24 @@ def test_a_member_that_draws_draws_what_it_would_alone(tmp_path: Path) -> None:
     cpu = torch.device("cpu")
     tasks = make_tasks(Shape("tiny", 4, 16, 16, 64, "smoke"), tmp_path, members=2, precision="fp32")
 
-    def forgetful(number: int) -> Member:
+    def with_dropout(number: int) -> Member:
         member = make_member(tasks[number], cpu)
         member.engine.module.get_submodule("flatten").register_forward_hook(
             lambda layer, inputs, found: F.dropout(found, 0.5)
         )
         return member
 
-    group = Group([forgetful(0), forgetful(1)])
-    group.begin({n: prepare(member) for n, member in enumerate(group.members)})
-    way = choose(dict(enumerate(group.members))).way
-    losses = way.take(group.first(way))
+    group = MemberGroup([with_dropout(0), with_dropout(1)])
+    group.start({n: prepare(member) for n, member in enumerate(group.members)})
+    strategy = choose(dict(enumerate(group.members))).strategy
+    losses = strategy.step(group.first_requests(strategy))
     for number in range(2):
-        member = forgetful(number)
-        wanted = next(train(member, prepare(member)))
-        assert not isinstance(wanted, int)
-        assert torch.equal(take_step(member, wanted), losses[number])
+        member = with_dropout(number)
+        request = next(training_steps(member, prepare(member)))
+        assert torch.equal(eager_step(member, request), losses[number])
 
 
-def test_steps_that_are_forgotten_leave_no_trace() -> None:
+def test_steps_under_preserve_state_change_nothing() -> None:
     class Engine:
         module = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
 
@@ -230,14 +186,14 @@ def test_steps_that_are_forgotten_leave_no_trace() -> None:
         Engine.module(torch.randn(4, 3)).square().sum().backward()
         Alone.optimizer.step()
 
-    with forgotten([Alone]):  # type: ignore[list-item]
+    with preserve_state([Alone]):  # type: ignore[list-item]
         step()
     assert "steps" not in Alone.optimizer.param_groups[0]
     assert all(not one.any() for s in Alone.optimizer.state.values() for one in s.values())
     step()
     before = copy.deepcopy((Engine.module.state_dict(), Alone.optimizer.state_dict()))
     places = [one.data_ptr() for one in Engine.module.parameters()]
-    with forgotten([Alone]):  # type: ignore[list-item]
+    with preserve_state([Alone]):  # type: ignore[list-item]
         step()
     after = (Engine.module.state_dict(), Alone.optimizer.state_dict())
     assert places == [one.data_ptr() for one in Engine.module.parameters()]

@@ -1,0 +1,64 @@
+"""An optimizer step of one member, written once: run eagerly, or captured by `graphed_step.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ai500.train.feed import Batch
+from ai500.train.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """The next step of a member, for the driver to run."""
+
+    batch: Batch
+    learning_rate: float
+    seed: int
+    """Seed of torch's own generators during this step."""
+
+
+def eager_step(member: Member, request: StepRequest) -> Tensor:
+    """Run a step kernel by kernel; return its mean loss."""
+    # Dropout and the like draw from torch's global generators, which members of a process share.
+    torch.default_generator.manual_seed(request.seed)
+    if member.feed.device.type != "cpu":
+        torch.get_device_module(member.feed.device).manual_seed(request.seed)
+    for group in member.optimizer.param_groups:
+        group["lr"] = request.learning_rate
+    return training_step(member, request.batch)
+
+
+def training_step(member: Member, batch: Batch) -> Tensor:
+    """Train on a batch, from stored images to new weights; return the mean loss."""
+    loss = compute_gradients(member, batch)
+    update_weights(member)
+    return loss
+
+
+def compute_gradients(member: Member, batch: Batch) -> Tensor:
+    """Augment the batch and run forward and backward pass; return the mean loss."""
+    inputs, labels = member.workload.train_inputs(
+        member.problem_class, batch.images, batch.labels, batch.draws
+    )
+    # To None, not to zero: a captured step then allocates its gradients inside the graph.
+    member.optimizer.zero_grad(set_to_none=True)
+    return member.engine.forward_backward(inputs, labels)
+
+
+def update_weights(member: Member) -> None:
+    """Take the optimizer's step, unscaling gradients where the precision needs it."""
+    member.numerics.step(member.optimizer)
+
+
+def sample_batch(member: Member) -> Batch:
+    """Read a batch for warm-up: the member's first samples, repeated where it drew too few."""
+    indices = np.resize(np.flatnonzero(member.counts), member.feed.batch_size)
+    images, labels = member.feed.samples.rows(indices)
+    device = member.feed.device
+    draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
+    return Batch(torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device), draws)

@@ -1,0 +1,79 @@
+"""Run folders: creation, opening, the lock, and errors with the path at fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ai500.core.errors import RunFolderError
+from ai500.core.schema import SchemaError
+from ai500.records import Split, TrialRecord, run_folder
+from ai500.records.run_folder import RunFolder
+
+
+def begun(path: Path) -> RunFolder:
+    run = RunFolder.create(path)
+    run.begin(version="0")
+    return run
+
+
+def test_a_run_folder_is_created_once(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    assert RunFolder.open(run.path).path == run.path
+    for path in (run.path, tmp_path):
+        with pytest.raises(RunFolderError) as error:
+            RunFolder.create(path)
+        assert error.value.path == path
+        assert "--out" in error.value.remedy
+
+
+def test_a_folder_that_is_no_run_folder_names_the_runs_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.ai500"
+    file.touch()
+    runs = [begun(tmp_path / "runs" / name).path for name in ("a", "b", "c", "d")]
+    for path, hint in (
+        (file, "ai500 verify"),
+        (tmp_path / "nowhere", "ai500 run"),
+        (tmp_path, f"{runs[0]}, {runs[1]}, {runs[2]}, and 1 more"),
+    ):
+        with pytest.raises(RunFolderError) as error:
+            RunFolder.open(path)
+        assert error.value.path == path
+        assert hint in error.value.remedy
+
+
+def test_a_folder_of_another_layout_is_rejected(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    run.state.write_text('{"format": 99, "version": "9.9", "name": "run"}')
+    with pytest.raises(RunFolderError) as error:
+        RunFolder.open(run.path)
+    assert (error.value.key, error.value.value) == ("format", 99)
+
+
+def test_the_lock_has_one_holder(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    assert run.holder() is None
+    with run.locked():
+        assert run.holder() is not None
+        with pytest.raises(RunFolderError) as error, run.locked():
+            pass
+        assert error.value.path == run.path
+    assert run.owner() is None
+
+
+def test_a_missing_or_damaged_record_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "trial.json"
+    for content in (None, "{", '{"trial": 1, "seed": 2}'):
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises((RunFolderError, SchemaError)) as error:
+            run_folder.read(TrialRecord, path)
+        assert error.value.path == path
+
+
+def test_a_split_matches_one_component_per_asterisk() -> None:
+    split = Split("stages.*.conv1", "columns", 64)
+    assert split.matches("stages.3.conv1")
+    assert not split.matches("stages.3.0.conv1")
+    assert not split.matches("stages.3.conv2")

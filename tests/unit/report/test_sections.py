@@ -1,0 +1,129 @@
+"""Sections: every block is rendered and escaped; files of instruments can't inject markup."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ai500.core import schema
+from ai500.core.errors import InputError
+from ai500.pipeline.reporting import write_report
+from ai500.records.run_folder import RunFolder
+from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
+from ai500.report.page import Page, render
+from ai500.report.section import (
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Folded,
+    Grid,
+    Item,
+    Items,
+    Listing,
+    Notice,
+    Paragraph,
+    Section,
+    Table,
+)
+from ai500.report.section_files import read_sections, write_section
+from ai500.report.templating import prose
+from tests.support.synthetic_run import Shape, write_synthetic_run
+
+HOSTILE = "<script>alert(1)</script>\"'"
+CHARTS = [
+    StackedBars((HOSTILE, "b"), [StackedBar(HOSTILE, [0.7, 0.3])], HOSTILE),
+    MeanBars([BarRow(HOSTILE, [1.0, 2.0], HOSTILE)], HOSTILE),
+    RooflineChart([Roof(HOSTILE, 1e12)], [Slope(HOSTILE, 1e9)], [Mark(HOSTILE, 1e3, 1e11)]),
+]
+
+
+def every_block(text: str) -> list[Block]:
+    return [
+        Paragraph(text, "lead"),
+        Paragraph(text, "warning"),
+        Table((text, text), [(text, text)], (1,), [0], text, text, text, "kernels"),
+        Grid([*(Figure(text, chart, text, text) for chart in CHARTS), Figure(text, None, text)]),
+        Items([Item(text, text, "note", text)], text),
+        Listing(text, text),
+        Cards([Card(text, text, text)]),
+        Notice(text, "invalid", text, [text], text),
+        Folded(text, [Paragraph(text)]),
+    ]
+
+
+def rendered(section: Section) -> str:
+    return render(Page("title", "kicker", "heading", "facts", [], [section]))
+
+
+def test_every_text_of_every_block_is_shown_and_escaped() -> None:
+    page = rendered(Section(HOSTILE, every_block(HOSTILE)))
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;alert(1)") >= 30
+    for number in range(9):
+        assert f"text {number}" in rendered(Section("", [every_block(f"text {number}")[number]]))
+
+
+def test_a_section_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    section = Section("Instrument", every_block("text"))
+    run = RunFolder(tmp_path)
+    write_section(run, "instrument", section)
+    (read,) = read_sections(run)
+    assert rendered(read) == rendered(section)
+
+
+def test_the_report_shows_the_sections_of_instruments(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape())
+    write_section(run, "instrument", Section("Instrument", every_block(HOSTILE)))
+    write_report(run)
+    page = run.report.read_text(encoding="utf-8")
+    assert '<section id="instrument">' in page
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": 7},
+        {"unknown": "key"},
+        {"blocks": [{"text": "a", "style": "onload"}]},
+        {"blocks": [{"figures": [{"title": "a", "chart": "<svg>", "caption": ""}]}]},
+        {"blocks": [{"figures": [{"title": "a", "chart": {"roofs": [], "slopes": [], "marks": []},
+                                  "caption": ""}]}]},
+        {"blocks": [{"figures": [{"title": "a", "chart": {
+            "roofs": [{"name": "a", "flops": -1.0, "theoretical": False}], "slopes": [],
+            "marks": []}, "caption": ""}]}]},
+    ],
+)  # fmt: skip
+def test_a_damaged_section_is_named_and_the_report_goes_on(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    run = RunFolder(tmp_path)
+    plain = schema.encode(Section("Instrument", [Paragraph("text")]))
+    run.sections.mkdir()
+    run.section("instrument").write_text(json.dumps({**plain, **change}))
+    (section,) = read_sections(run)
+    assert section.title == "Instrument"
+    assert "Not shown" in rendered(section)
+
+
+def test_markup_is_no_chart() -> None:
+    with pytest.raises(InputError):
+        schema.decode(Figure, {"title": "a", "chart": "<svg/>", "caption": ""})
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("see `ai500 check`.", "see <code>ai500 check</code>."),
+        ("`<b>`", "<code>&lt;b&gt;</code>"),
+        ("a ` alone", "a ` alone"),
+        ("`a` and ` alone", "<code>a</code> and ` alone"),
+        ("plain", "plain"),
+    ],
+)
+def test_words_in_backticks_are_code(text: str, html: str) -> None:
+    assert prose(text) == html
