@@ -118,7 +118,7 @@ def test_fp8_products_are_those_of_the_rounded_matrices(
     draw = torch.Generator().manual_seed(0)
     a = torch.randn(m, k, generator=draw).to(device)
     b = torch.randn(k, n, generator=draw).to(device)
-    qa, qb = fp8.scaled(a, kind), fp8.scaled(b, fp8.VALUES)
+    qa, qb = fp8.quantize(a, kind), fp8.quantize(b, fp8.VALUES)
     found = fp8.product(qa, qb, out=torch.float32).double()
     exact = (qa.values.double() * qa.undo) @ (qb.values.double() * qb.undo)
     assert (found - exact).abs().max() < 1e-3 * exact.abs().max()

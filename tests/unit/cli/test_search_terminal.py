@@ -33,9 +33,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
 
 
-def printed(what: object) -> str:
+def printed(renderable: object) -> str:
     out = io.StringIO()
-    Console(file=out, width=80, highlight=False).print(what)
+    Console(file=out, width=80, highlight=False).print(renderable)
     return out.getvalue()
 
 
@@ -54,8 +54,8 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     assert f"{worker.best_error:.4f}" in text
     assert "0 of 3 workers done" in text
     assert max(map(len, text.splitlines())) <= 80
-    told = terminal._line(views[1])
-    assert f"worker 1  running  round {worker.round}  best error {worker.best_error:.4f}" in told
+    line = terminal._line(views[1])
+    assert f"worker 1  running  round {worker.round}  best error {worker.best_error:.4f}" in line
 
 
 def test_a_worker_tells_how_much_of_its_time_is_left() -> None:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ai500.operations import count
 from ai500.train import precision
 from ai500.train.precision import int8
-from ai500.train.precision.int8 import integer_product, quantized, quantized_without_bias
-from ai500.train.precision.rerouted import Shape
+from ai500.train.precision.custom_products import Shape
+from ai500.train.precision.int8 import integer_product, quantize, quantize_stochastically
 from ai500.workloads.models.resnet import small_resnet
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def test_a_sum_too_long_for_int32() -> None:
 
 def test_rounding_to_nearest_is_within_half_a_step() -> None:
     values = drawn(4, 3, 5, 5)
-    integers, scale = quantized(values, scale_for=0)
+    integers, scale = quantize(values, scale_for=0)
     assert integers.abs().amax((1, 2, 3)).tolist() == [127] * 4  # the whole range is used
     back = integers * scale[:, None, None, None]
     assert ((back - values).abs() <= scale[:, None, None, None] * 0.5001).all()
@@ -71,7 +71,7 @@ def test_stochastic_rounding_has_no_bias() -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(draws):
         noise = torch.rand(values.shape, generator=generator)
-        integers, scale = quantized_without_bias(values, scale_for=0, noise=noise)
+        integers, scale = quantize_stochastically(values, scale_for=0, noise=noise)
         total += integers * scale[:, None]
     # A Bernoulli of one step has a deviation of at most half a step.
     bound = 5 * 0.5 * scale[:, None] / draws**0.5
@@ -80,7 +80,7 @@ def test_stochastic_rounding_has_no_bias() -> None:
 
 def test_stochastic_rounding_never_leaves_the_range() -> None:
     values = drawn(1, 10_000)
-    integers, _ = quantized_without_bias(
+    integers, _ = quantize_stochastically(
         values, scale_for=0, noise=torch.full_like(values, 1 - 2**-24)
     )
     assert (integers.min(), integers.max()) >= (-127, -127)
@@ -88,7 +88,7 @@ def test_stochastic_rounding_never_leaves_the_range() -> None:
 
 
 def test_zeros_stay_zeros() -> None:
-    integers, scale = quantized(torch.zeros(2, 3), scale_for=0)
+    integers, scale = quantize(torch.zeros(2, 3), scale_for=0)
     assert not integers.any()
     assert torch.isfinite(scale).all()
 
@@ -118,25 +118,25 @@ def test_products_are_those_of_the_rounded_operands(
         return pair[0].double() * pair[1].double().view(view)
 
     def rounded_gradient(dim: int) -> Tensor:
-        pair = quantized_without_bias(gradient, scale_for=dim, noise=noise_of[0])
+        pair = quantize_stochastically(gradient, scale_for=dim, noise=noise_of[0])
         return back(pair, dim)
 
     forward = F.conv2d(
-        back(quantized(x, scale_for=0), 0),
-        back(quantized(weight, scale_for=0), 0),
+        back(quantize(x, scale_for=0), 0),
+        back(quantize(weight, scale_for=0), 0),
         stride=shape.stride,
         padding=shape.padding,
     )
     torch.testing.assert_close(found.detach().double(), forward, rtol=1e-5, atol=1e-5)
     dx = torch.nn.grad.conv2d_input(
         list(x_shape),
-        back(quantized(weight, scale_for=1), 1),
+        back(quantize(weight, scale_for=1), 1),
         rounded_gradient(0),
         stride=shape.stride,
         padding=shape.padding,
     )
     dweight = torch.nn.grad.conv2d_weight(
-        back(quantized(x, scale_for=1), 1),
+        back(quantize(x, scale_for=1), 1),
         list(w_shape),
         rounded_gradient(1),
         stride=shape.stride,

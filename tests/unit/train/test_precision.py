@@ -19,8 +19,8 @@ from ai500.pipeline.planning import make_plan
 from ai500.records import Cluster, System
 from ai500.train import precision
 from ai500.train.precision import fp8
+from ai500.train.precision.custom_products import Shape
 from ai500.train.precision.loss_scaling import LossScaling
-from ai500.train.precision.rerouted import Shape
 from tests.support.commands import SOURCE
 from tests.unit.metrics.test_trials import MACHINE
 
@@ -274,7 +274,7 @@ def test_fp8_products_are_those_of_the_rounded_matrices(
     m, k, n = size
     draw = torch.Generator().manual_seed(0)
     a, b = torch.randn(m, k, generator=draw), torch.randn(k, n, generator=draw)
-    qa, qb = fp8.scaled(a, kind), fp8.scaled(b, fp8.VALUES)
+    qa, qb = fp8.quantize(a, kind), fp8.quantize(b, fp8.VALUES)
     found = fp8.product(qa, qb, out=torch.float32)
     exact = (qa.values.double() * qa.undo) @ (qb.values.double() * qb.undo)
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
@@ -288,7 +288,7 @@ def test_fp8_products_are_those_of_the_rounded_matrices(
 @pytest.mark.parametrize("largest", [0.0, 1e-30, 1e-3, 1.0, 447.0, 449.0, 1e30])
 def test_fp8_scaling_never_overflows_and_rounds_nothing(kind: torch.dtype, largest: float) -> None:
     values = torch.tensor([largest, -largest / 4, 0.0])
-    scaled = fp8.scaled(values, kind)
+    scaled = fp8.quantize(values, kind)
     back = scaled.values.float() * scaled.undo
     assert torch.isfinite(back).all()
     assert back.tolist() == pytest.approx(values.tolist(), rel=1 / 16)
