@@ -7,7 +7,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from benchmarks.gpu.kernel_checks import failures
 
 from ai500.parallel.cuda_graph import Graphed
 from ai500.parallel.engines import Setting
@@ -21,6 +20,7 @@ from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, make_fast
 from ai500.workloads.models.optimized_resnet import COMPUTE_DTYPES, use_fused_kernels
 from ai500.workloads.models.resnet import resnet50
+from tests.support.kernel_checks import failures
 
 DEVICE = torch.device("cuda", 0)
 pytestmark = [

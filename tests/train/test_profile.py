@@ -168,14 +168,14 @@ def test_an_interrupted_profile_leaves_nothing_behind(
 TWO_CLOCKS = """
 import sys
 import torch.distributed as dist
-from ai500.profile import capture
+from ai500.train import profiler
 rank = int(sys.argv[1])
 store = dist.FileStore(sys.argv[2], 2)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
 if rank == 0:
-    capture._answer(1)
+    profiler._answer(1)
 else:
-    print(*capture._ask())
+    print(*profiler._ask())
 dist.destroy_process_group()
 """
 
@@ -236,7 +236,7 @@ def test_whatever_ncu_does_the_profile_is_kept(
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
     profile = profile_of([trace])
     config = configuration.load(overrides=settings)
-    shown = session._counted(profile, [trace], config, tmp_path / "work", Silent())
+    shown = session._add_counters(profile, [trace], config, tmp_path / "work", Silent())
     assert words in str(shown.counters_missing)
     assert replace(shown, counters_missing=None) == replace(profile, counters_missing=None)
 
