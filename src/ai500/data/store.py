@@ -224,7 +224,7 @@ def data_error(
     path: str | Path, problem: str, remedy: str = "", *, value: object = None
 ) -> DataError:
     """Build the error about a file or folder of data: `PATH: problem remedy`."""
-    return data_error(path, f"{problem}", value=value, remedy=remedy)
+    return DataError(f"{path}: {problem}", path=path, value=value, remedy=remedy)
 
 
 def require_indices(split: Samples, indices: Indices, *, folder: Path, name: str) -> None:
