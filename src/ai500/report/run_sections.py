@@ -38,7 +38,7 @@ def timeline_figure(run: RunData, *, noun: str) -> Figure:
         f"A bar is a {noun}'s training, a thin line before it the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(trial.seconds)}; "
         f"in {human_seconds(trial.idle_seconds)} of it no {noun} trained, "
-        f"and the first wave's starts lay {human_seconds(trial.start_skew_seconds)} apart."
+        f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart."
         + (" Dashed boxes: attempts that did not finish." if interrupted else ""),
     )
 
