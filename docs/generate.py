@@ -141,7 +141,7 @@ def _default(parameter: Any) -> str:
 def _configuration() -> Iterator[str]:
     yield "# Configuration\n\n" + NOTE.format(source="`src/ai500/config.py`")
     yield (
-        "\n`ai500.toml` in the working folder, or `--config FILE`. Every key is optional; "
+        "\n`ai500.toml` in the working folder, or `--config HISTORY_FILE`. Every key is optional; "
         "`ai500 init`\nwrites a file with all of them, `--set key=value` overrides the file, "
         "and `ai500 plan` shows the result.\n"
         "An unknown key or name is an error that suggests the nearest known one.\n"

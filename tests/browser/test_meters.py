@@ -22,8 +22,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Four members on one node of four accelerators, each with a recorder."""
     shape = Shape(members=4, slots=4, epochs=20)
     run = write_synthetic_run(tmp_path_factory.mktemp("metered") / "run", shape)
-    told = list(events.read(run.events))
-    began = min(event["wall"] for event in told if event["event"] == "first_batch")
+    log = list(events.read(run.events))
+    began = min(event["wall"] for event in log if event["event"] == "first_batch")
     for member in range(4):
         write_log(
             run.trial(1).meters, host=shape.host, member=member, period=0.5,
@@ -32,7 +32,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
             values=lambda t: gpu_node(t - began + 10),
         )  # fmt: skip
     plan, meters = run_folder.read(Plan, run.plan), read_meters(run.trial(1).meters)
-    score = score_trial(plan, told, trial=1, meters=meters)
+    score = score_trial(plan, log, trial=1, meters=meters)
     assert score.watts == pytest.approx(4 * 660, rel=0.03)
     run_folder.write(run.score, mean_of_trials([score], required_runs=3))
     write_report(run)

@@ -33,13 +33,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def crowded(path: Path) -> Illustrations:
     """The first map with each box of truth and ensemble five times, a little apart."""
     record = run_folder.read(Illustrations, path)
-    first, *others = record.pictures
+    first, *rest = record.pictures
     boxes = [
         replace(box, left=max(0.0, box.left - shift), right=max(0.0, box.right - shift))
         for box in first.boxes
         for shift in ((0, 0.04, 0.08, 0.12, 0.16) if box.role != "member" else (0,))
     ]
-    return replace(record, pictures=(replace(first, boxes=tuple(boxes)), *others))
+    return replace(record, pictures=(replace(first, boxes=tuple(boxes)), *rest))
 
 
 @pytest.mark.parametrize(

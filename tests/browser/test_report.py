@@ -1,4 +1,4 @@
-"""The report in a real Chromium: nothing runs, nothing is asked for, nothing overlaps.
+"""The report in a real Chromium: nothing runs, nothing is requested, nothing overlaps.
 
 Debian's chromium is required (`apt-get install chromium`); without it these tests fail.
 """
@@ -99,16 +99,16 @@ def test_paper_is_white_even_from_a_dark_screen(browser: Browser, plain_report: 
     page.close()
 
 
-def test_nothing_is_asked_for_and_nothing_fails(browser: Browser, plain_report: Path) -> None:
+def test_the_page_requests_nothing_and_logs_nothing(browser: Browser, plain_report: Path) -> None:
     page = browser.new_page()
-    asked: list[str] = []
-    said: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
+    requests: list[str] = []
+    messages: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(plain_report.as_uri())
     page.wait_for_load_state("networkidle")
-    assert [url for url in asked if not url.startswith("data:")] == [plain_report.as_uri()]
-    assert said == []
+    assert [url for url in requests if not url.startswith("data:")] == [plain_report.as_uri()]
+    assert messages == []
     page.close()
 
 

@@ -77,23 +77,23 @@ def test_on_paper_every_figure_is_whole_and_on_one_page(
     assert title in " ".join(papers[0])
     assert len(figures) >= 2
     for texts in figures:
-        wanted = {word for text in texts for word in text.split()}
-        assert any(wanted <= set(paper) for paper in papers), sorted(wanted)
+        words = {word for text in texts for word in text.split()}
+        assert any(words <= set(paper) for paper in papers), sorted(words)
 
 
 def words_of(pdf: Path) -> list[list[str]]:
     """Each page's words, none of which lies in a margin or past it."""
-    told = subprocess.run(
+    output = subprocess.run(
         ["pdftotext", "-bbox", pdf, "-"], check=True, capture_output=True, text=True
     )
     html = "{http://www.w3.org/1999/xhtml}"
-    found = []
-    for paper in ElementTree.fromstring(told.stdout).iter(f"{html}page"):
+    pages = []
+    for paper in ElementTree.fromstring(output.stdout).iter(f"{html}page"):
         words = list(paper.iter(f"{html}word"))
         right = float(paper.attrib["width"]) - MARGIN_POINTS
         for word in words:
             left, end = float(word.attrib["xMin"]), float(word.attrib["xMax"])
             # Chromium lays out in whole pixels.
             assert MARGIN_POINTS - 2 < left < end < right + 2, word.text
-        found.append([word.text or "" for word in words])
-    return found
+        pages.append([word.text or "" for word in words])
+    return pages

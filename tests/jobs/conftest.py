@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows what slurmctld said last: the cluster's files don't outlive the tests."""
+    """Add the end of slurmctld's log to a failure: the cluster's files are deleted."""
     report = yield
     used = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(used, Cluster):
@@ -51,7 +51,7 @@ def pytest_runtest_makereport(
 
 @contextmanager
 def started(base: Path, **options: Any) -> Iterator[Cluster]:
-    """A cluster that leaves no process behind."""
+    """Start a cluster; check that it leaves no process behind."""
     cluster = Cluster(base, **options)
     try:
         cluster.start()
@@ -66,7 +66,7 @@ def started(base: Path, **options: Any) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def slurm_folder() -> Iterator[Path]:
-    """A folder that all nodes see: outside /tmp, which each has of its own, and short."""
+    """Make a short folder that all nodes see: each node has its own /tmp."""
     folder = Path(tempfile.mkdtemp(prefix="ai500-slurm-", dir="/var/tmp"))
     yield folder
     shutil.rmtree(folder)
@@ -74,14 +74,14 @@ def slurm_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def cluster(slurm_folder: Path) -> Iterator[Cluster]:
-    """The cluster of all tests: 4 nodes of 2 CPUs. What a test breaks is healed after it."""
+    """Start the cluster of all tests: 4 nodes of 2 CPUs; `heal` restores it after each test."""
     with started(slurm_folder / "cluster") as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def heal(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After a test with the shared cluster: its jobs are gone, all nodes are idle."""
+    """Restore the shared cluster after a test: no jobs, all nodes idle."""
     used = request.getfixturevalue("cluster") if "cluster" in request.fixturenames else None
     yield
     if used:
@@ -90,7 +90,7 @@ def heal(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def make_cluster(slurm_folder: Path) -> Iterator[Callable[..., Cluster]]:
-    """Starts a cluster with other `Settings` for one test."""
+    """Start a cluster with other `Settings` for one test."""
     number = count()
     with ExitStack() as stack:
 
@@ -104,9 +104,9 @@ def make_cluster(slurm_folder: Path) -> Iterator[Callable[..., Cluster]]:
 
 @pytest.fixture
 def shared_folder(slurm_folder: Path, request: pytest.FixtureRequest) -> Path:
-    """An empty folder on the file system that the login node and all nodes share.
+    """Make an empty folder on the file system that the login node and all nodes share.
 
-    Its name has a blank: nobody quotes paths well enough by luck.
+    Its name contains a blank, to test the quoting of paths.
     """
     folder = slurm_folder / f"shared {request.node.name}"
     folder.mkdir()

@@ -51,11 +51,11 @@ def test_members_of_a_gang_see_their_accelerators(
         "ensemble.sharing": how,
     }  # fmt: skip
     pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    told = cluster.run(
+    output = cluster.run(
         "env", f"PYTHONPATH={SOURCE}", sys.executable, "-m", "ai500", "plan", "--json",
         "--scheduler", "slurm", "--class", "workstation", *pairs, cwd=shared_folder,
     )  # fmt: skip
-    plan = json.loads(told)
+    plan = json.loads(output)
     assert (plan["system_scale"], plan["device"]) == (4, "cuda")
     trial = RunFolder(shared_folder / "runs" / "RUN").trial(1)
     (trial.path / "slurm").mkdir(parents=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ai500.automl.history import FILE, History
+from ai500.automl.history import HISTORY_FILE, History
 from ai500.records.run_folder import RunFolder
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import Submit, seen, starts, told, workers
+from tests.support.slurm.running import Submit, run_events, starts, wait_for_event, workers
 from tests.train.test_automl import check
 
 SEARCH: dict[str, object] = {
@@ -29,11 +29,11 @@ def test_three_workers_share_a_history(
     command = run_ensemble(cluster, run, SEARCH)
     assert command.wait() == 0, command.err
     check(run, workers=3)
-    assert {event["host"] for event in told(run, "start")} <= set(cluster.names)
+    assert {event["host"] for event in run_events(run, "start")} <= set(cluster.names)
     assert starts(run) == {0: 1, 1: 1, 2: 1}
     history = History(RunFolder(run).trial(1).path / "members")
-    lines = history.look()
-    assert {line.event["host"] for line in lines} == {e["host"] for e in told(run, "start")}
+    lines = history.refresh()
+    assert {line.event["host"] for line in lines} == {e["host"] for e in run_events(run, "start")}
     assert {model.worker for model in history.models.values()} == {0, 1, 2}
 
 
@@ -47,7 +47,7 @@ def test_a_worker_that_spans_nodes_is_killed_and_repeated(
         "automl.minutes": 15 / 60,
     }  # fmt: skip
     command = run_ensemble(cluster, run, settings)
-    seen(command, RunFolder(run).trial(1).member(0).path / FILE, "ended")
+    wait_for_event(command, RunFolder(run).trial(1).member(0).path / HISTORY_FILE, "ended")
     os.kill(workers(run, 0)[0], signal.SIGKILL)
     assert command.wait() == 0, command.err
     check(run, workers=2)

@@ -220,6 +220,6 @@ def test_unsuitable_folders_are_refused() -> None:
 
 
 def test_missing_packages_are_named() -> None:
-    found = missing_packages(Settings(accounting=True), "/nonexistent")
-    assert {"slurmctld", "slurmd", "slurm-client", "munge", "slurmdbd"} <= set(found)
+    missing = missing_packages(Settings(accounting=True), "/nonexistent")
+    assert {"slurmctld", "slurmd", "slurm-client", "munge", "slurmdbd"} <= set(missing)
     assert missing_packages(Settings(accounting=True), "/usr/bin:/usr/sbin:/bin:/sbin") == []

@@ -1,4 +1,4 @@
-"""What ai500 asks of Slurm's commands, against the real ones."""
+"""The calls of Slurm's commands, tested with a real Slurm."""
 
 from __future__ import annotations
 
@@ -147,10 +147,10 @@ def test_a_whole_array_that_is_cancelled_while_it_waits() -> None:
 @pytest.mark.usefixtures("here")
 def test_names_are_exact_and_may_hold_anything() -> None:
     before = commands.jobs_named(NAME)
-    mine = _array("3-5")
+    array = _array("3-5")
     commands.submit_script(ENDINGS, options=["--output=/dev/null", f"--job-name={NAME}2"])
-    assert set(commands.jobs_named(NAME)) == {*before, mine}
-    assert commands.jobs_named("nobody's") == []
+    assert set(commands.jobs_named(NAME)) == {*before, array}
+    assert commands.jobs_named("unused name") == []
 
 
 @pytest.mark.usefixtures("here")

@@ -28,7 +28,7 @@ READY = "print('ready', flush=True)\n"
 
 
 @pytest.fixture
-def told(image: Image, tmp_path: Path) -> Container:
+def run_events(image: Image, tmp_path: Path) -> Container:
     """A container in which a folder with a hostile name is mounted and stood in."""
     folder = tmp_path / HOSTILE
     folder.mkdir()
@@ -43,10 +43,12 @@ def told(image: Image, tmp_path: Path) -> Container:
     )
 
 
-def run(told: Container, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    container: Container, *command: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A command in the container, to its end."""
     return subprocess.run(
-        podman(told)(command),
+        podman(container)(command),
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -59,13 +61,13 @@ Begin = Callable[[str], subprocess.Popen[str]]
 
 
 @pytest.fixture
-def begin(told: Container) -> Iterator[Begin]:
+def begin(container: Container) -> Iterator[Begin]:
     """Starts Python code in a container and comes back once it says that it is ready."""
     started: list[subprocess.Popen[str]] = []
 
     def start(code: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            podman(told)(["python3", "-c", code]), stdout=subprocess.PIPE, text=True
+            podman(container)(["python3", "-c", code]), stdout=subprocess.PIPE, text=True
         )
         started.append(process)
         assert process.stdout is not None
@@ -78,7 +80,7 @@ def begin(told: Container) -> Iterator[Begin]:
         process.communicate()
 
 
-def test_what_a_container_sees(told: Container, tmp_path: Path) -> None:
+def test_what_a_container_sees(container: Container, tmp_path: Path) -> None:
     code = (
         "import json, os, socket, sys\n"
         "open('written', 'w').write(sys.argv[1])\n"
@@ -86,12 +88,12 @@ def test_what_a_container_sees(told: Container, tmp_path: Path) -> None:
         "seen |= {'cwd': os.getcwd(), 'host': socket.gethostname(), 'prefix': sys.prefix}\n"
         "print(json.dumps(seen))"
     )
-    ended = run(told, "python3", "-c", code, HOSTILE, GREETING=HOSTILE, SECRET="not handed on")
+    ended = run(container, "python3", "-c", code, HOSTILE, GREETING=HOSTILE, SECRET="not handed on")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
         "GREETING": HOSTILE,
         "SECRET": None,
-        "cwd": told.working_directory,
+        "cwd": container.working_directory,
         "host": os.uname().nodename,
         "prefix": sys.base_prefix,
     }
@@ -100,22 +102,23 @@ def test_what_a_container_sees(told: Container, tmp_path: Path) -> None:
     assert (written.stat().st_uid, written.stat().st_gid) == (os.geteuid(), os.getegid())
 
 
-def test_a_read_only_mount(told: Container, tmp_path: Path) -> None:
+def test_a_read_only_mount(container: Container, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
-    closed = replace(told, mounts=(*told.mounts, f"{tmp_path / 'site'}:/from the site:ro"))
+    mount = f"{tmp_path / 'site'}:/from the site:ro"
+    closed = replace(container, mounts=(*container.mounts, mount))
     code = "open('/from the site/new', 'w')"
     assert "Read-only file system" in run(closed, "python3", "-c", code).stderr
     assert not list((tmp_path / "site").iterdir())
 
 
-def test_torch_from_the_mounted_environment(told: Container) -> None:
-    ended = run(told, sys.executable, "-c", "import torch; print(torch.ones(3).sum().item())")
+def test_torch_from_the_mounted_environment(container: Container) -> None:
+    ended = run(container, sys.executable, "-c", "import torch; print(torch.ones(3).sum().item())")
     assert ended.stdout == "3.0\n", ended.stderr
 
 
-def test_the_exit_code_passes_through(told: Container, image: Image) -> None:
-    assert run(told, "python3", "-c", "raise SystemExit(42)").returncode == 42
-    assert run(told, "no-such-program").returncode == 127
+def test_the_exit_code_passes_through(container: Container, image: Image) -> None:
+    assert run(container, "python3", "-c", "raise SystemExit(42)").returncode == 42
+    assert run(container, "no-such-program").returncode == 127
     assert image.containers() == ""
 
 
@@ -198,15 +201,15 @@ def test_an_ensemble_trains_in_containers(
         **in_containers(image),
     }
     command = start("run", "--out", folder, *arguments(tiny_store, settings))
-    told = RunFolder(folder).trial(1).member(0).events
-    wait_for(told, "first_batch", timeout=240)
+    log = RunFolder(folder).trial(1).member(0).events
+    wait_for(log, "first_batch", timeout=240)
     command.interrupt()
     assert command.wait() == 130, command.err
     # The worker was asked inside its container, and wrote a checkpoint.
-    stopped = wait_for(told, "interrupted", timeout=1)
+    stopped = wait_for(log, "interrupted", timeout=1)
     assert image.containers() == ""
     command = start("resume", folder)
     assert command.wait(400) == 0, command.err
-    went_on = wait_for(told, "resumed", timeout=1)
+    went_on = wait_for(log, "resumed", timeout=1)
     assert (went_on["epoch"], went_on["step"]) == (stopped["epoch"], stopped["step"])
     assert image.containers() == ""

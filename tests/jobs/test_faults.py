@@ -1,4 +1,4 @@
-"""Bad luck on a cluster: whatever dies, nothing is lost, and the result is the same bit by bit."""
+"""Faults on a cluster: no work is lost, and the result is the same bit by bit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.slurm.running import (
     member_log,
     queue,
     results,
-    seen,
+    run_events,
     starts,
-    told,
     until,
+    wait_for_event,
     was_sent,
     workers,
 )
@@ -41,22 +41,25 @@ def test_a_killed_worker_is_started_again(
 ) -> None:
     run = shared_folder / "run"
     command = run_ensemble(cluster, run, {"slurm.start": start, "scheduler.max_retries": 1})
-    seen(command, member_log(run, 1), "epoch")
+    wait_for_event(command, member_log(run, 1), "epoch")
     [victim] = workers(run, 1)
     os.kill(victim, signal.SIGKILL)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert starts(run) == {0: 1, 1: 2, 2: 1}
-    assert [event["state"] for event in told(run, "job_ended", member=1)] == ["failed", "done"]
-    assert told(run, "job_ended", member=1)[0]["exit_code"] == 128 + signal.SIGKILL
-    assert [event["attempt"] for event in told(run, "job_submitted", member=1)] == [1, 2]
-    [resumed] = told(run, "resumed")
+    assert [event["state"] for event in run_events(run, "job_ended", member=1)] == [
+        "failed",
+        "done",
+    ]
+    assert run_events(run, "job_ended", member=1)[0]["exit_code"] == 128 + signal.SIGKILL
+    assert [event["attempt"] for event in run_events(run, "job_submitted", member=1)] == [1, 2]
+    [resumed] = run_events(run, "resumed")
     assert (resumed["member"], resumed["attempt"]) == (1, 2)
     assert (resumed["epoch"], resumed["step"]) > (0, 0)
 
 
-def forget_the_answer(run: Path) -> None:
-    """As if the controller had died before Slurm's answer to sbatch reached it."""
+def forget_job_id(run: Path) -> None:
+    """Undo the record of the job id: the controller died before sbatch replied."""
     trial = RunFolder(run).trial(1)
     trial.jobs.unlink()
     file = trial.path / "slurm" / "001.json"
@@ -69,20 +72,20 @@ def test_a_killed_controller_finds_its_jobs_again(
 ) -> None:  # fmt: skip
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
-    seen(command, member_log(run, 0), "first_batch")
+    wait_for_event(command, member_log(run, 0), "first_batch")
     command.kill()
     submitted = {member: job["id"] for member, job in jobs(run).items()}
     command = submit(cluster, "resume", run)
-    until("second controller", lambda: len(told(run, "run_start")) == 2)
+    until("second controller", lambda: len(run_events(run, "run_start")) == 2)
     command.kill()
-    forget_the_answer(run)
+    forget_job_id(run)
     command = submit(cluster, "resume", run)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert {member: job["id"] for member, job in jobs(run).items()} == submitted
     assert starts(run) == {0: 1, 1: 1, 2: 1}
-    assert len(told(run, "job_submitted")) == 3
-    taken = [(e["member"], e["member_sequence"]) for e in told(run, "epoch")]
+    assert len(run_events(run, "job_submitted")) == 3
+    taken = [(e["member"], e["member_sequence"]) for e in run_events(run, "epoch")]
     assert len(taken) == len(set(taken)) == 3 * 5
 
 
@@ -93,7 +96,7 @@ def test_cancelled_members_are_missed_and_resume_brings_them(
     """One runs, one still waits for its turn: two at a time is all this system allows."""
     run = shared_folder / "run"
     command = run_ensemble(cluster, run, {"system.nodes": 2})
-    seen(command, member_log(run, 1), "first_batch")
+    wait_for_event(command, member_log(run, 1), "first_batch")
     until("a waiting job", lambda: jobs(run)[2]["state"] == "pending")
     cluster.run("scancel", jobs(run)[2]["id"])
     cluster.run("scancel", jobs(run)[1]["id"])
@@ -102,8 +105,8 @@ def test_cancelled_members_are_missed_and_resume_brings_them(
     assert "member 2 of trial 1 was cancelled" in command.err
     assert f"ai500 resume {run}" in command.err
     assert [jobs(run)[member]["state"] for member in range(3)] == ["done", "cancelled", "cancelled"]
-    assert [event["state"] for event in told(run, "job_ended", member=1)] == ["cancelled"]
-    assert [event["state"] for event in told(run, "job_ended", member=2)] == ["cancelled"]
+    assert [event["state"] for event in run_events(run, "job_ended", member=1)] == ["cancelled"]
+    assert [event["state"] for event in run_events(run, "job_ended", member=2)] == ["cancelled"]
     score = json.loads((run / "score.json").read_text())
     assert score["complete"] is False
     assert "INCOMPLETE" in (run / "report.html").read_text(encoding="utf-8")
@@ -122,8 +125,8 @@ def test_a_member_that_fails_each_time_is_reported(
     assert command.wait() == 1
     assert "member 1 of trial 1 failed; the end of" in command.err
     assert "001.bootstrap" in command.err.split("the end of")[1]
-    assert [event["attempt"] for event in told(run, "job_submitted", member=1)] == [1, 2]
-    assert [event["state"] for event in told(run, "job_ended", member=1)] == ["failed"] * 2
+    assert [event["attempt"] for event in run_events(run, "job_submitted", member=1)] == [1, 2]
+    assert [event["state"] for event in run_events(run, "job_ended", member=1)] == ["failed"] * 2
     score = json.loads((run / "score.json").read_text())
     assert score["complete"] is False
     ensemble = json.loads((run / "trials/01/ensemble.json").read_text())
@@ -146,16 +149,16 @@ def test_a_restarted_slurm_controller_is_waited_for(
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
     for member in still:
-        seen(command, member_log(run, member), "first_batch")
+        wait_for_event(command, member_log(run, member), "first_batch")
     with halted(run, *still):
         cluster.stop_controller()
-        seen(command, run / "events.jsonl", "scheduler_unreachable")
+        wait_for_event(command, run / "events.jsonl", "scheduler_unreachable")
         cluster.start_controller()
-        seen(command, run / "events.jsonl", "scheduler_reachable")
+        wait_for_event(command, run / "events.jsonl", "scheduler_reachable")
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
     assert starts(run) == {0: 1, 1: 1, 2: 1}
-    assert len(told(run, "scheduler_unreachable")) == 1
+    assert len(run_events(run, "scheduler_unreachable")) == 1
 
 
 @pytest.mark.long
@@ -165,18 +168,18 @@ def test_a_power_cut_takes_a_member_to_another_node(
 ) -> None:
     run = shared_folder / "run"
     command = run_ensemble(cluster, run, {"slurm.start": start})
-    seen(command, member_log(run, 1), "epoch")
-    dark = seen(command, member_log(run, 1), "start")["host"]
+    wait_for_event(command, member_log(run, 1), "epoch")
+    dark = wait_for_event(command, member_log(run, 1), "start")["host"]
     cluster.kill_node(dark)
     assert command.wait(400) == 0, command.err
     assert results(run) == undisturbed
-    begun = told(run, "start", member=1)
+    begun = run_events(run, "start", member=1)
     assert [event["attempt"] for event in begun] == [1, 2]
     assert begun[1]["host"] != dark
-    [resumed] = told(run, "resumed", member=1)
+    [resumed] = run_events(run, "resumed", member=1)
     assert (resumed["epoch"], resumed["step"]) > (0, 0)
-    assert told(run, "job_requeued", member=1)
-    assert len(told(run, "job_submitted")) == 3
+    assert run_events(run, "job_requeued", member=1)
+    assert len(run_events(run, "job_submitted")) == 3
     score = json.loads((run / "score.json").read_text())
     assert score["clock_uncertainty_seconds"] > 0
 
@@ -189,21 +192,21 @@ def test_a_member_writes_a_checkpoint_before_its_time_is_up(
     run = shared_folder / "run"
     limits = {"slurm.time_limit": "1:00:00", "slurm.checkpoint_signal_seconds": 30}
     command = run_ensemble(cluster, run, {"slurm.start": start, **limits})
-    seen(command, member_log(run, 1), "epoch")
+    wait_for_event(command, member_log(run, 1), "epoch")
     with halted(run, 1) as [worker]:
         job = jobs(run)[1]["id"].partition("m")[0]
         end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 60))
         cluster.run("scontrol", "update", f"JobId={job}", f"EndTime={end}")
         until("SIGTERM", lambda: was_sent(worker, signal.SIGTERM))
-    stopped = seen(command, member_log(run, 1), "interrupted")
+    stopped = wait_for_event(command, member_log(run, 1), "interrupted")
     # The job's new start has the old limit again: an hour.
     assert command.wait(400) == 0, command.err
     assert results(run) == undisturbed
-    [resumed] = told(run, "resumed", member=1)
+    [resumed] = run_events(run, "resumed", member=1)
     assert (resumed["epoch"], resumed["step"]) == (stopped["epoch"], stopped["step"])
     assert resumed["attempt"] == 2
-    assert told(run, "job_requeued", member=1)
-    assert len(told(run, "job_submitted")) == 3
+    assert run_events(run, "job_requeued", member=1)
+    assert len(run_events(run, "job_submitted")) == 3
 
 
 @contextmanager
@@ -230,14 +233,14 @@ def read_only(cluster: Cluster, folder: Path) -> Iterator[None]:
 
 
 def node_processes(cluster: Cluster) -> list[int]:
-    """The slurmd of each node."""
-    found = []
+    """List the process ids of the nodes' slurmd."""
+    pids = []
     for pid in cluster.processes():
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if words[0] == b"slurmd":
-            found.append(pid)
-    assert len(found) == len(cluster.names)
-    return found
+            pids.append(pid)
+    assert len(pids) == len(cluster.names)
+    return pids
 
 
 @pytest.mark.long
@@ -248,7 +251,7 @@ def test_a_folder_that_was_read_only_for_a_while(
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
     for member in range(3):
-        seen(command, member_log(run, member), "first_batch")
+        wait_for_event(command, member_log(run, member), "first_batch")
     with read_only(cluster, run):
         assert command.wait() == 3
         assert "the file system is read-only" in command.err
@@ -282,7 +285,7 @@ def test_with_accounting_the_end_of_each_member_is_known(
     until("an empty queue", lambda: kept.run("squeue", "--noheader", "--states=all") == "")
     status = submit(kept, "status", run, "--json")
     assert status.wait() == 0, status.err
-    states = [one["state"] for one in json.loads(status.out)["members"]]
+    states = [member["state"] for member in json.loads(status.out)["members"]]
     assert states == ["done", "done", "cancelled"]
     command = submit(kept, "resume", run)
     assert command.wait() == 0, command.err

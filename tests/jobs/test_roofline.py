@@ -26,13 +26,13 @@ def test_one_job_measures_kernels_and_links(
     record = run_folder.read(RooflineRecord, out)
     assert record.complete
     assert record.system.hostname in cluster.names
-    assert {one.kernel for one in record.kernels} == {"gemm", "conv"}
+    assert {result.kernel for result in record.kernels} == {"gemm", "conv"}
     assert record.unavailable == ()
-    scopes = {(one.scope, one.kind) for one in record.links}
+    scopes = {(link.scope, link.kind) for link in record.links}
     assert len(scopes) == 4
     inside, between = (
-        {(one.ranks, one.groups) for one in record.links
-         if one.scope == scope and one.kind == "all_reduce"}
+        {(link.ranks, link.groups) for link in record.links
+         if link.scope == scope and link.kind == "all_reduce"}
         for scope in ("inside_node", "between_nodes")
     )  # fmt: skip
     assert inside == {(2, 1)}  # the two ranks of a node

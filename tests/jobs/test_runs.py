@@ -26,10 +26,10 @@ from tests.support.slurm.running import (
     member_log,
     queue,
     results,
-    seen,
+    run_events,
     starts,
-    told,
     until,
+    wait_for_event,
     was_sent,
 )
 
@@ -45,22 +45,22 @@ def test_an_array_in_a_folder_with_a_hostile_name(
     command = run_ensemble(cluster, run)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
-    assert {event["host"] for event in told(run, "start")} <= set(cluster.names)
+    assert {event["host"] for event in run_events(run, "start")} <= set(cluster.names)
     assert starts(run) == {0: 1, 1: 1, 2: 1}
     for kind in ("job_submitted", "job_started", "job_ended"):
-        assert sorted(event["member"] for event in told(run, kind)) == [0, 1, 2]
+        assert sorted(event["member"] for event in run_events(run, kind)) == [0, 1, 2]
 
     # Data went to each node's own /tmp, once for each job, and is gone.
     placed = json.loads((run / "trials/01/placement.json").read_text())
-    assert sorted(one["node"] for one in placed) == ["n1", "n2", "n3"]
-    for one in placed:
-        assert one["bytes"] > 128 * 32 * 32 * 3  # at least the validation split
-        on_node = cluster.base / "tmp" / one["node"] / Path(one["folder"]).relative_to("/tmp")
+    assert sorted(copy["node"] for copy in placed) == ["n1", "n2", "n3"]
+    for copy in placed:
+        assert copy["bytes"] > 128 * 32 * 32 * 3  # at least the validation split
+        on_node = cluster.base / "tmp" / copy["node"] / Path(copy["folder"]).relative_to("/tmp")
         assert on_node.parents[1].name.startswith(run.name)
         assert not on_node.parents[1].exists()
 
     # Before and after training each node's clock was compared with the controller's.
-    clocks = told(run, "clock")
+    clocks = run_events(run, "clock")
     assert sorted(event["member"] for event in clocks) == [0, 0, 1, 1, 2, 2]
     for event in clocks:  # the nodes are one machine
         assert abs(event["offset_seconds"]) <= event["uncertainty_seconds"] + 0.01
@@ -80,14 +80,14 @@ def test_a_gang_of_members_that_span_nodes(
     command = run_ensemble(cluster, run, pairs)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed_pairs
-    assert [event["missing"] for event in told(run, "barrier")] == [0, 0]
+    assert [event["missing"] for event in run_events(run, "barrier")] == [0, 0]
     score = json.loads((run / "score.json").read_text())
     assert score["start_skew_seconds"] < 2
     assert score["clock_uncertainty_seconds"] > 0
     # Each member has a copy on each of its nodes.
     placed = json.loads((run / "trials/01/placement.json").read_text())
-    assert sorted(one["node"] for one in placed) == ["n1", "n2", "n3", "n4"]
-    # All steps, the meeting point's too, have ended by themselves.
+    assert sorted(copy["node"] for copy in placed) == ["n1", "n2", "n3", "n4"]
+    # All steps, the barrier's too, have ended by themselves.
     exits = (run / "trials/01/slurm/001.exits").read_text()
     assert sorted(exits.splitlines()) == ["0 0", "1 0"]
     log = (run / "trials/01/slurm/001.log").read_text()
@@ -210,7 +210,7 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     run = shared_folder / "run"
     command = run_ensemble(cluster, run)
     for member in range(3):
-        seen(command, member_log(run, member), "first_batch")
+        wait_for_event(command, member_log(run, member), "first_batch")
     with halted(run, 0, 1, 2) as ranks:  # or they might have ended before the cancel comes
         command.process.send_signal(signal.SIGHUP)
         assert command.wait() == 0, command.err
@@ -221,17 +221,17 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     assert command.wait() == 0, command.err
     assert "cancelled" in command.out
     assert queue(cluster) == []
-    assert [event["reason"] for event in told(run, "controller_detached")] == ["Disconnected"]
+    assert [event["reason"] for event in run_events(run, "controller_detached")] == ["Disconnected"]
     assert wait_for(member_log(run, 0), "interrupted", timeout=1)["attempt"] == 1
     status = submit(cluster, "status", run, "--json")
     assert status.wait() == 0, status.err
     shown = json.loads(status.out)
     assert shown["state"] == "stopped"
-    assert [one["state"] for one in shown["members"]] == ["cancelled"] * 3
+    assert [member["state"] for member in shown["members"]] == ["cancelled"] * 3
     command = submit(cluster, "resume", run)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed
-    assert told(run, "resumed", member=0)
+    assert run_events(run, "resumed", member=0)
 
 
 def test_a_run_folder_that_the_nodes_do_not_see(cluster: Cluster, run_ensemble: Submit) -> None:
@@ -248,7 +248,7 @@ def test_status_says_what_members_wait_for_while_they_are_followed(
     busy = ("--nodes=4", "--exclusive", "--output=/dev/null", "--wrap=sleep 300")
     cluster.run("sbatch", *busy)
     command = run_ensemble(cluster, run)
-    seen(command, run / "events.jsonl", "job_submitted")
+    wait_for_event(command, run / "events.jsonl", "job_submitted")
     status = submit(cluster, "status", run)
     assert status.wait() == 0, status.err
     assert "running (process" in status.out
@@ -270,10 +270,10 @@ def test_detach_status_resume_and_control_c(
     assert status.wait() == 0, status.err
     shown = json.loads(status.out)
     assert (shown["state"], shown["controller"]) == ("detached", None)
-    assert {one["state"] for one in shown["members"]} <= {"pending", "running"}
+    assert {member["state"] for member in shown["members"]} <= {"pending", "running"}
     submitted = jobs(run)
     command = submit(cluster, "resume", run)
-    seen(command, run / "events.jsonl", "first_batch")
+    wait_for_event(command, run / "events.jsonl", "first_batch")
     command.interrupt()
     assert command.wait() == 130
     assert f"ai500 resume {run}" in command.err
@@ -281,7 +281,7 @@ def test_detach_status_resume_and_control_c(
     assert {member: job["id"] for member, job in jobs(run).items()} == {
         member: job["id"] for member, job in submitted.items()
     }
-    assert told(run, "run_cancelled")
+    assert run_events(run, "run_cancelled")
     command = submit(cluster, "resume", run)
     assert command.wait() == 0, command.err
     assert results(run) == undisturbed

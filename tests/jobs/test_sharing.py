@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import Results, Submit, jobs, member_log, results, seen, told
+from tests.support.slurm.running import (
+    Results,
+    Submit,
+    jobs,
+    member_log,
+    results,
+    run_events,
+    wait_for_event,
+)
 
 
 @pytest.mark.long
@@ -23,8 +31,8 @@ def test_a_process_of_three_members_is_killed_and_starts_again(
         "ensemble.sharing": "process", "scheduler.max_retries": 1,
     }  # fmt: skip
     command = run_ensemble(cluster, run, shared)
-    seen(command, member_log(run, 2), "epoch")
-    pids = {seen(command, member_log(run, member), "start")["pid"] for member in range(3)}
+    wait_for_event(command, member_log(run, 2), "epoch")
+    pids = {wait_for_event(command, member_log(run, member), "start")["pid"] for member in range(3)}
     assert len(pids) == 1
     worker = next(
         int(entry.name)
@@ -35,14 +43,14 @@ def test_a_process_of_three_members_is_killed_and_starts_again(
     assert command.wait(300) == 0, command.err
     assert results(run) == undisturbed
     assert len({jobs(run)[member]["id"] for member in range(3)}) == 1
-    assert [event["attempt"] for event in told(run, "resumed")] == [2, 2, 2]
-    assert len(told(run, "job_submitted")) == 6
+    assert [event["attempt"] for event in run_events(run, "resumed")] == [2, 2, 2]
+    assert len(run_events(run, "job_submitted")) == 6
     submission = json.loads((run / "trials/01/slurm/001.json").read_text())
     assert submission["processes"] == [[0, 1, 2]]
 
 
 def _is_worker(entry: Path, run: Path) -> bool:
-    """By its command line: a node counts its processes in its own way."""
+    """Recognize a worker by its command line: process ids differ in a node's namespace."""
     try:
         words = (entry / "cmdline").read_bytes().split(b"\0")
     except OSError:

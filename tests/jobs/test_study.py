@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import ON_SLURM, Submit, arguments, jobs, told
+from tests.support.slurm.running import ON_SLURM, Submit, arguments, jobs, run_events
 
 Settings = dict[str, object]
 
@@ -60,13 +60,13 @@ def test_a_study_on_virtual_nodes(
 
 
 def _is_of_jobs(cluster: Cluster, folder: Path, point: dict[str, Any]) -> None:
-    """The point's members were jobs of the cluster, on its nodes; nobody can look at those."""
+    """Check that the point's members ran as jobs on the cluster's nodes."""
     run = folder / point["run"]
     score = point["score"]
     known = jobs(run)
     assert set(known) == set(range(score["ensemble_size"]))
     assert all(cluster.job_states(job["id"]) == ["COMPLETED"] for job in known.values())
-    ranks = {event["host"] for event in told(run, "start")}
+    ranks = {event["host"] for event in run_events(run, "start")}
     assert ranks <= set(cluster.names)
     assert point["busy_share"] is None
     # But their events tell that the nodes are one host.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ai500.automl.counting import count_architecture
 from ai500.automl.rules import AT_LEAST_FP16
-from ai500.automl.search_score import regulated_score
+from ai500.automl.score import regulated_score
 from ai500.meters.recorder import LONGEST_PERIOD_SECONDS
 from ai500.records import ProblemClass, Search
 from ai500.workloads.models.architecture import initial_architecture
@@ -102,7 +102,7 @@ def test_aiperf_section_4e_hpo_starts_at_the_fifth_round(search: Search) -> None
 @pytest.mark.parametrize("search", SEARCHES)
 def test_aiperf_section_4e_earlier_rounds_train_less(search: Search) -> None:
     """ "since the earlier rounds are trained insufficiently": a predicted accuracy ranks them."""
-    epochs = [search.epochs_of(number, most=60) for number in range(1, 7)]
+    epochs = [search.epochs_of(number, epochs=60) for number in range(1, 7)]
     assert epochs == sorted(epochs)
     assert epochs[3] < 60
     assert epochs[4:] == [60, 60]

@@ -11,7 +11,7 @@ from ai500.metrics import equations as score
 from ai500.metrics.published import V2_FIGURE_14_HIGHEST_VFLOPS, V2_TABLE_2, V2_TABLE_8
 from ai500.metrics.trials import variation
 from ai500.ranking.entries import Entry
-from ai500.ranking.standings import order, places
+from ai500.ranking.standings import order, ranks
 
 TARGET, EXPONENT = 0.763, 5
 """Image Classification, V2 Table 6."""
@@ -88,7 +88,7 @@ def test_v2_figure_14_ranks_by_vflops_and_not_by_time() -> None:
     good = entry("mixed", flops=FLOPS_AT_64["mixed"], quality=0.75)
     slow = entry("FP32", flops=FLOPS_AT_64["FP32"], quality=0.763)
     ranked = sorted([slow, fast, good], key=order)
-    assert places(ranked) == {"mixed": 1, "mixed + compression": 2, "FP32": 3}
+    assert ranks(ranked) == {"mixed": 1, "mixed + compression": 2, "FP32": 3}
     by_time = sorted(ranked, key=lambda one: one.time_to_quality_seconds)
     assert [one.system for one in by_time] == ["mixed + compression", "mixed", "FP32"]
 
@@ -105,7 +105,7 @@ def test_v2_figure_14_at_one_quality_vflops_and_time_give_one_order() -> None:
 def test_v2_figure_14_equal_results_share_a_place() -> None:
     entries = [entry(name, flops=1e12, quality=0.75) for name in ("a", "b")]
     entries.append(entry("c", flops=1e11, quality=0.75))
-    assert places(sorted(entries, key=order)) == {"a": 1, "b": 1, "c": 3}
+    assert ranks(sorted(entries, key=order)) == {"a": 1, "b": 1, "c": 3}
 
 
 def test_v2_figure_14_highest_score_lies_between_what_its_flops_and_table_8_allow() -> None:

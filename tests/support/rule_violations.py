@@ -232,7 +232,9 @@ VIOLATIONS: dict[str, Violation] = {
         events("end", monotonic=0.0), mentions=("'end'", "'quality'"),
         also=frozenset({"clocks agree", "distinct trials"}),
     ),
-    "registered class": Violation(defined(required_runs=100), "100", "3", mentions=("least runs",)),
+    "registered class": Violation(
+        defined(required_runs=100), "100", "3", mentions=("required runs",)
+    ),
     "unknown model": Violation(lambda e: replace(e, model=None), GRAPH),
     "unknown data": Violation(registered(store_sha256=None), STORE),
     "minimum ensemble size": Violation(registered(ensemble_size=5), "4", "at least 5"),

@@ -1,6 +1,6 @@
-"""Slurm's answers as texts, for ensembles larger than a test machine bears.
+"""A simulation of Slurm's commands, for ensembles larger than a test machine can run.
 
-Everything of ai500 above `run_slurm` is the real thing; the real Slurm is in `tests/slurm`.
+It replaces `run_slurm`; the rest of ai500 is real. `tests/jobs` has the tests with a real Slurm.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ai500.records import BootstrapRecord, Cluster, Placement, Plan, System
 from ai500.records.run_folder import RunFolder, TrialFolder
 
 TRIAL = 1
-LOOKS_REMEMBERED = 10
-"""MinJobAge: so many looks after its end a task is gone from squeue."""
+POLLS_REMEMBERED = 10
+"""Polls after which squeue forgets an ended task (MinJobAge)."""
 MACHINE = System(
     hostname="login", operating_system="", kernel="", python="", cpu="", cores=2,
     memory_bytes=None, accelerator=None, accelerators=(), libraries={},
@@ -34,7 +34,7 @@ MACHINE = System(
 
 
 class SimulatedSlurm:
-    """Takes arrays; some of their tasks run at a time, each from one look to the next."""
+    """Accepts arrays; at most `at_once` tasks run at a time, each from one poll to the next."""
 
     def __init__(self, trial: TrialFolder, *, at_once: int) -> None:
         self._trial = trial
@@ -42,45 +42,45 @@ class SimulatedSlurm:
         self._members: dict[tuple[int, int], int] = {}
         self._waiting: deque[tuple[int, int]] = deque()
         self._running: list[tuple[int, int]] = []
-        self._ended: deque[list[tuple[int, int]]] = deque(maxlen=LOOKS_REMEMBERED)
+        self._ended: deque[list[tuple[int, int]]] = deque(maxlen=POLLS_REMEMBERED)
         self._jobs = 0
         self.calls: Counter[str] = Counter()
         self.cpu_seconds = 0.0
 
     def __call__(self, words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
-        """In place of `run_slurm`."""
+        """Replace `run_slurm`."""
         began = time.process_time()
         self.calls[words[0]] += 1
         if words[0] == "sbatch":
-            answer = self._sbatch(stdin)
+            output = self._sbatch(stdin)
         elif words[0] == "squeue":
             if "--states=all" not in words:
                 self._pass_time()
-            answer = self._squeue(ended="--states=all" in words)
+            output = self._squeue(ended="--states=all" in words)
         else:
-            answer = "AccountingStorageType = accounting_storage/none\n"
+            output = "AccountingStorageType = accounting_storage/none\n"
         self.cpu_seconds += time.process_time() - began
-        return answer
+        return output
 
     def _sbatch(self, script: str) -> str:
-        found = re.search(r"^members=\((.*)\)$", script, flags=re.MULTILINE)
-        assert found, "not an array's script"
+        match = re.search(r"^members=\((.*)\)$", script, flags=re.MULTILINE)
+        assert match, "not an array's script"
         self._jobs += 1
-        for task, member in enumerate(found[1].split()):
+        for task, member in enumerate(match[1].split()):
             self._members[self._jobs, task] = int(member)
             self._waiting.append((self._jobs, task))
         return f"{self._jobs}\n"
 
     def _pass_time(self) -> None:
         for task in self._running:
-            leave_record(self._trial, self._members[task])
+            write_record(self._trial, self._members[task])
         self._ended.append(self._running)
         starting = min(self._at_once, len(self._waiting))
         self._running = [self._waiting.popleft() for _ in range(starting)]
 
     def _squeue(self, *, ended: bool) -> str:
         rows = [f"{job}_{task}|RUNNING|0|0|None" for job, task in self._running]
-        for job, tasks in groupby(self._waiting, key=lambda one: one[0]):
+        for job, tasks in groupby(self._waiting, key=lambda task: task[0]):
             numbers = [task for _, task in tasks]
             rows.append(f"{job}_[{numbers[0]}-{numbers[-1]}]|PENDING|0|0|Resources")
         if ended:
@@ -89,8 +89,8 @@ class SimulatedSlurm:
         return "\n".join(rows) + "\n"
 
 
-def leave_record(trial: TrialFolder, member: int) -> None:
-    """What a member leaves behind that trained from one look to the next."""
+def write_record(trial: TrialFolder, member: int) -> None:
+    """Write the files of a member that has trained."""
     folder = trial.member(member)
     common = {"wall": 1.0, "monotonic": 1.0, "host": "n1", "boot": "b",
               "trial": TRIAL, "member": member, "attempt": 1}  # fmt: skip
@@ -103,7 +103,7 @@ def leave_record(trial: TrialFolder, member: int) -> None:
 
 
 def plan_ensemble(members: int, *, nodes: int, start: str = "array") -> tuple[Config, Plan]:
-    """A plan of so many members of one slot on a made-up cluster."""
+    """Plan an ensemble of one-slot members on a simulated cluster."""
     cluster = Cluster(
         name="simulated", partition="batch", nodes=tuple(f"n{i}" for i in range(nodes)),
         unusable={}, cpus_per_node=8, threads_per_core=1, accelerators_per_node=8,
@@ -125,7 +125,7 @@ def plan_ensemble(members: int, *, nodes: int, start: str = "array") -> tuple[Co
 
 
 def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
-    """The real controller with the real Slurm scheduler, as the pipeline makes it."""
+    """Make the real controller with the real Slurm scheduler, as the pipeline does."""
     run = RunFolder(path)
     bootstraps = [
         BootstrapRecord(m, f"trials/01/bootstraps/{m}", 4_000, 4_000, 2_500, "0" * 64)
@@ -147,7 +147,7 @@ def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
         trial=TRIAL,
         program=ENSEMBLE,
         tasks=tasks,
-        shares={one.member: one.shares for one in plan.mapping},
+        shares={place.member: place.shares for place in plan.mapping},
         scheduler=SLURM.make(scheduler_context(run, config, plan, trial=TRIAL, store=None)),
         python=python_of(config),
         log=EventLog(run.events),

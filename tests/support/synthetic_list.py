@@ -1,4 +1,4 @@
-"""Entries of a list from known numbers, and valid run folders, without training anything."""
+"""Entries of a list from known numbers, and submissions of valid runs, without training."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ TITLE = "A list"
 
 
 def identity(number: int) -> str:
-    """As of a file that holds the number."""
+    """Return the id of an entry by its number."""
     return hashlib.sha256(str(number).encode()).hexdigest()[:ID_LENGTH]
 
 
 def entry(number: int, **changes: Any) -> Entry:
-    """The entry of a number; the same number gives the same entry."""
+    """Make the entry of a number; the same number gives the same entry."""
     workload, problem_class, level = LISTS[0 if number % 5 < 2 else number % 4]
     scale = 8 * 2 ** (number * 7 % 6)
     flops = scale * (1e13 + 3e9 * (number * 7919 % 1000))
     quality = 0.74 + 0.00005 * (number * 104_729 % 1000)
     metered = number * 31 % 7 < 3
-    made = Entry(
+    default = Entry(
         id=identity(number),
         system=f"Synthetic {number // 2:05d}",
         organization=ORGANIZATIONS[number // 2 % 4],
@@ -71,38 +71,38 @@ def entry(number: int, **changes: Any) -> Entry:
         trials=10,
         score_variation=0.01,
     )
-    return dataclasses.replace(made, **changes)
+    return dataclasses.replace(default, **changes)
 
 
-def ranked(one: Entry, body: str = "<p>synthetic</p>") -> Ranked:
-    """An entry with layers that differ by its accelerator, precision and scale."""
+def ranked(entry: Entry, body: str = "<p>synthetic</p>") -> Ranked:
+    """Make a ranked entry with layers that depend on its accelerator, precision and scale."""
     facts = {
-        1: {"nodes": f"{one.nodes}", "Sys_scale": f"{one.system_scale}"},
+        1: {"nodes": f"{entry.nodes}", "Sys_scale": f"{entry.system_scale}"},
         2: {"operating system": "Synthetic Linux 1"},
         3: {"all-reduce's mode": "all_reduce"},
-        4: {"device": one.accelerator, "precision": one.precision},
-        5: {"framework": one.framework},
+        4: {"device": entry.accelerator, "precision": entry.precision},
+        5: {"framework": entry.framework},
         6: {"parallel mode": "data"},
         7: {"parameters": "25557032"},
         8: {"batch size": "64"},
         9: {"epochs": "90"},
     }
     layers = [
-        LayerVerdict(layer, "same", tuple((what, None, value) for what, value in known.items()))
-        for layer, known in sorted(facts.items(), reverse=True)
+        LayerVerdict(layer, "same", tuple((name, None, value) for name, value in values.items()))
+        for layer, values in sorted(facts.items(), reverse=True)
     ]
-    return Ranked(one, body, layers)
+    return Ranked(entry, body, layers)
 
 
 def synthetic_list(count: int) -> Iterator[Ranked]:
-    """As many entries as wanted, each different."""
+    """Make a number of different entries."""
     return (ranked(entry(number)) for number in range(count))
 
 
 def submission(
     folder: Path, name: str, *, epoch_seconds: float = 2.0, host: str = "host", **options: Any
 ) -> Path:
-    """A submission in a file: a valid run of class smoke, as fast as wanted."""
+    """Pack a valid run of class smoke with a chosen speed."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         patch.object(synthetic_run, "EPOCH_SECONDS", epoch_seconds),
@@ -114,6 +114,6 @@ def submission(
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file of a site."""
+    """Read every file of a site."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

@@ -12,8 +12,8 @@ from typing import Any
 
 from ai500.automl import history
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, Ended, Entry, Epoch, History, Present, Work
-from ai500.automl.search_score import search_result
+from ai500.automl.history import Candidate, Ended, Entry, Epoch, History, Presence, Work
+from ai500.automl.score import search_result
 from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
@@ -114,7 +114,7 @@ def write_history(
     wall_offset: float = 0.0,
 ) -> Path:
     """A worker's file as `Writer` writes it, at times of our own."""
-    path = members / f"{worker:03d}" / history.FILE
+    path = members / f"{worker:03d}" / history.HISTORY_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     before = sum(1 for _ in events.read(path))
     events.append(
@@ -196,7 +196,7 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
         if worker in shape.killed:
             second = f"{worker:03d}-0002"
             cut = 3 + next(i for i, (_, e) in enumerate(lines) if getattr(e, "model", "") == second)
-        write_history(folder.members, worker, [(start, Present("begin")), *lines[:cut]])
+        write_history(folder.members, worker, [(start, Presence("begin")), *lines[:cut]])
         later = [(at + 5.0, entry) for at, entry in lines[cut - 2 :]] if cut < len(lines) else []
         if later:
             write_history(folder.members, worker, later, attempt=2)
@@ -280,7 +280,7 @@ def _rounds(
         grown[name] = made
         tuned = search.tunes(number)
         batch = random.choice(search.batch_sizes) if tuned else definition.reference.batch_size
-        epochs = search.epochs_of(number, most=definition.reference.epochs)
+        epochs = search.epochs_of(number, epochs=definition.reference.epochs)
         taken = candidate(
             name,
             parent,

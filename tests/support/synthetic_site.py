@@ -27,7 +27,7 @@ ENTRIES = [
 BY_ID = {one.id: one for one in ENTRIES}
 LISTS = by_list(ENTRIES)
 FIRST = next(iter(LISTS))
-PLACES = standings(ENTRIES)
+STANDINGS = standings(ENTRIES)
 PAGES = [
     "index.html", "compare.html", f"compare.html#a={ENTRIES[0].id}&b={ENTRIES[400].id}",
     "history.html", "rejected.html", f"entries/{ENTRIES[400].id}.html",
@@ -73,7 +73,7 @@ def cells(page: Page, label: str) -> list[str]:
 
 def best(key: tuple[str, str, str]) -> list[Entry]:
     """The ranked of a list in order."""
-    return [one for one in LISTS[key] if PLACES[one.id].place is not None]
+    return [one for one in LISTS[key] if STANDINGS[one.id].rank is not None]
 
 
 def visit(page: Page, root: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500.automl.search_score import mean_of_searches
+from ai500.automl.score import mean_of_searches
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.source import source_sha256

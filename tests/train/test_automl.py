@@ -18,9 +18,18 @@ from typing import Any
 import pytest
 import torch
 
-from ai500.automl.history import EXHAUSTED, FILE, Candidate, Ended, History, Line, Present, Work
+from ai500.automl.history import (
+    EXHAUSTED,
+    HISTORY_FILE,
+    Candidate,
+    Ended,
+    History,
+    Line,
+    Presence,
+    Work,
+    resume_state,
+)
 from ai500.automl.morphism import Weights
-from ai500.automl.resume_state import past_of
 from ai500.automl.worker import Worker, network
 from ai500.core import events
 from ai500.records import Score, Task, TrainRecord, run_folder
@@ -52,7 +61,7 @@ def settings(store: Path, *, seconds: float, workers: int = 2, degree: int = 1) 
 
 def told(run: Path) -> tuple[History, list[Line]]:
     history = History(RunFolder(run).trial(1).path / "members")
-    return history, history.look()
+    return history, history.refresh()
 
 
 def operations_once(lines: list[Line]) -> int:
@@ -218,7 +227,7 @@ def test_workers_killed_at_random_moments(
     assert code == 0, command.err
     check(run, workers=2)
     # The time of all attempts together is the search's, and was not searched again by each.
-    searched = past_of(told(run)[1], worker=0).seconds
+    searched = resume_state(told(run)[1], worker=0).seconds
     assert 5 + 2 * kills <= searched < 5 + 2 * kills + 6
 
 
@@ -227,13 +236,13 @@ def test_control_c_and_resume(tiny_store: Path, start: Start, tmp_path: Path) ->
     run = tmp_path / "run"
     command = start("run", "--out", run, *settings(tiny_store, seconds=6, workers=1))
     folder = RunFolder(run).trial(1).member(0)
-    wait_for(folder.path / FILE, "ended")
+    wait_for(folder.path / HISTORY_FILE, "ended")
     command.interrupt()
     assert command.wait() == 130, command.err
     assert processes_of(run) == []
     before, _ = told(run)
     (current,) = [m.id for m in before.models.values() if m.ended is None]
-    with (folder.path / FILE).open("a") as file:
+    with (folder.path / HISTORY_FILE).open("a") as file:
         file.write('{"event": "work", "tor')  # as a power cut leaves it
     command = start("resume", run)
     assert command.wait() == 0, command.err
@@ -266,7 +275,7 @@ def test_a_search_with_nothing_left_to_try_ends_with_what_it_has(
     assert command.wait() == 0, command.err
     score = check(run, workers=1)
     assert score.seconds < 200
-    (ended,) = [x.entry for x in told(run)[1] if isinstance(x.entry, Present) and x.entry.reason]
+    (ended,) = [x.entry for x in told(run)[1] if isinstance(x.entry, Presence) and x.entry.reason]
     assert ended.reason == EXHAUSTED
     told_too = events.read(RunFolder(run).trial(1).member(0).events)
     assert any(one["event"] == "search_space_exhausted" for one in told_too)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ai500.automl.history import FILE, History, Model
+from ai500.automl.history import HISTORY_FILE, History, Model
 from ai500.automl.morphism import Weights
 from ai500.automl.training import model_task
 from ai500.automl.worker import network
@@ -84,7 +84,7 @@ def searched(run: Path, start: Start, *, seed: int) -> None:
         "run", "--workload", "automl", "--out", run, "--set", f"run.seed={seed}",
         "--set", "data.stage=false", "--set", "automl.minutes=60",
     )  # fmt: skip
-    history = RunFolder(run).trial(1).member(0).path / FILE
+    history = RunFolder(run).trial(1).member(0).path / HISTORY_FILE
     last = f"000-{MODELS:04d}"
     wait_for(history, "ended", timeout=500, where=lambda e: e["entry"]["model"] == last)
     command.interrupt()
@@ -101,7 +101,7 @@ def test_the_best_model_beats_the_initial_one_at_equal_epochs(
     run = tmp_path / "run"
     searched(run, start, seed=seed)
     history = History(RunFolder(run).trial(1).path / "members")
-    history.look()
+    history.refresh()
     whole = [model for model in history.models.values() if model.ended is not None]
     best = max(whole, key=lambda model: (model.accuracy or 0.0, model.id))
     line = lineage(history, best)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ai500.automl.history import FILE, Candidate, Ended, Line, Present
-from ai500.automl.resume_state import past_of
-from ai500.automl.search_score import read_search
+from ai500.automl.history import HISTORY_FILE, Candidate, Ended, Line, Presence, resume_state
+from ai500.automl.score import search_timeline
 from ai500.records.run_folder import RunFolder, lock_within
 from tests.support.commands import Start, wait_for
 from tests.train.test_automl import check, settings, told
@@ -49,7 +48,7 @@ def comes_back(run: Path) -> None:
 
 
 def ended(run: Path, model: str) -> None:
-    history = folder_of(run, int(model[:3])) / FILE
+    history = folder_of(run, int(model[:3])) / HISTORY_FILE
     wait_for(history, "ended", where=lambda event: event["entry"]["model"] == model)
 
 
@@ -62,7 +61,7 @@ def joined_at(lines: list[Line]) -> float:
     begins = [
         monotonic(line)
         for line in lines
-        if line.worker == 1 and isinstance(line.entry, Present) and line.entry.what == "begin"
+        if line.worker == 1 and isinstance(line.entry, Presence) and line.entry.change == "begin"
     ]
     return max(begins)
 
@@ -81,7 +80,7 @@ def test_a_worker_joins_a_search_that_goes_on(
     assert command.wait() == 0, command.err
     check(run, workers=2)  # every operation counts once
     history, lines = told(run)
-    past = past_of(lines, worker=1)
+    past = resume_state(lines, worker=1)
     assert past.attempts == attempts
     assert SECONDS <= past.seconds < SECONDS + 10  # in all its attempts
     joined = joined_at(lines)
@@ -94,7 +93,7 @@ def test_a_worker_joins_a_search_that_goes_on(
     assert len(children) >= 2
     assert known.isdisjoint(one.digest for one in children)  # nothing is tried again
     assert any(one.parent[:3] == "000" for one in children if one.parent is not None)
-    search = read_search(lines, history, monotonic)
+    search = search_timeline(lines, history, monotonic)
     alone_until = joined - search.first
     both_until = max(one.end for one in search.chunks if one.worker == 0)
     assert both_until > alone_until + 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.automl.history import FILE
+from ai500.automl.history import HISTORY_FILE
 from ai500.core import events
 from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
@@ -31,7 +31,7 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     run = tmp_path / "run"
     command = start("run", "--out", run, *settings(tiny_store, seconds=SECONDS, workers=1))
     folder = RunFolder(run).trial(1).member(0)
-    wait_for(folder.path / FILE, "ended", where=lambda e: e["entry"]["model"] == "000-0002")
+    wait_for(folder.path / HISTORY_FILE, "ended", where=lambda e: e["entry"]["model"] == "000-0002")
     command.interrupt()
     assert command.wait() == 130, command.err
     before, _ = told(run)

@@ -29,7 +29,7 @@ def test_every_trial_is_a_search_of_its_own(tiny_store: Path, start: Start, tmp_
     initial = []
     for number, score in enumerate(whole.trials, start=1):
         history = History(RunFolder(run).trial(number).path / "members")
-        lines = history.look()
+        lines = history.refresh()
         assert not history.unreadable and score.search is not None
         assert score.trial == number and score.seconds >= SECONDS
         assert score.operations + score.validation_operations == operations_once(lines)

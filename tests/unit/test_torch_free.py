@@ -45,7 +45,6 @@ MAY_IMPORT_TORCH = {
     "ai500.automl.record": "a search worker",
     "ai500.automl.training": "a search worker",
     "ai500.automl.weights": "a search worker",
-    "ai500.automl.widening": "a search worker",
     "ai500.automl.worker": "a search worker",
     "ai500.roofline.kernel_benchmarks": "measures kernels",
     "ai500.roofline.link_worker": "measures links",

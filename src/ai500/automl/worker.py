@@ -1,7 +1,7 @@
 """One rank of one worker of a search (AIPerf §IV-C): rounds of one model each until time is up.
 
-Rank 0 decides what is trained (`head.py`), the others follow. Whatever a worker knows is in the
-histories: one that died goes on from them, one that comes late reads them.
+Rank 0 decides what is trained (`coordinator.py`), the other ranks follow. The state of a worker is
+in the histories: a worker that failed resumes from them, one that starts late reads them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
-from ai500.automl.coordinator import Head
+from ai500.automl.coordinator import Coordinator
 from ai500.automl.history import EXHAUSTED, State
-from ai500.automl.memory import OUT_OF_MEMORY, of_memory
+from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Weights
-from ai500.automl.record import leave_record
+from ai500.automl.record import write_record
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
-from ai500.automl.tuning import imported_optuna
+from ai500.automl.tuning import import_optuna
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_weights
 from ai500.records import Task
@@ -38,9 +38,9 @@ T = TypeVar("T")
 def run(
     task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
 ) -> None:
-    """Search until the worker's time is up, and on rank 0 leave the record."""
+    """Search until the worker's time is up, and write the record on rank 0."""
     device = torch.device(device)
-    imported_optuna()  # said at the beginning, not in the fifth round
+    import_optuna()  # fail at the start, not in the fifth round
     with worker_context(task, rank=rank, device=device, threads=threads) as meters:
         worker = Worker(task, rank=rank, device=device, stop=stop)
         with timed_window(task, rank=rank, meters=meters, emit=worker.emit) as ready:
@@ -49,7 +49,7 @@ def run(
 
 
 class Worker:
-    """This rank's part of the worker."""
+    """One rank of a worker."""
 
     def __init__(self, task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> None:
         assert task.search is not None
@@ -58,52 +58,54 @@ class Worker:
         self._mesh = make_mesh(task.parallel, device=device)
         self._samples = open_splits(task)
         self._log = event_log(task, rank=rank, device=device)
-        self._head = None if self._log is None else Head(task, self._log)
+        self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf
         self._trained: tuple[Member, ModelLog | None] | None = None
 
     def emit(self, event: str, **fields: object) -> None:
-        """Into the member's log, told once."""
+        """Log an event on rank 0."""
         if self._log is not None:
             self._log.emit(event, **fields)
 
     def search(self, ready: Callable[[], None]) -> None:
-        """Round after round. The other ranks go through the same rounds as rank 0."""
-        head = self._head
+        """Train one model after another; all ranks go through the same rounds."""
+        coordinator = self._coordinator
         try:
-            ended = "time is up"
-            while self._agreed(self._time_left):
-                prepared = self._agreed(lambda: self._needed().take())
+            reason = "time is up"
+            while self._from_rank_0(self._time_left):
+                prepared = self._from_rank_0(lambda: self._rank_0_coordinator().next_model())
                 if prepared is None:
-                    ended = EXHAUSTED
+                    reason = EXHAUSTED
                     break
                 self._round(prepared, ready)
         except Interrupted:
-            if head is not None:
-                head.close("interrupted")
+            if coordinator is not None:
+                coordinator.close("interrupted")
             raise
-        if head is not None:
-            head.close(ended)
+        if coordinator is not None:
+            coordinator.close(reason)
         self.emit("end")
 
     def finish(self) -> None:
-        """The record that ends the job; outside the timed window."""
-        if self._trained is None:  # an earlier attempt had used up the time
-            prepared = self._agreed(lambda: self._needed().initial)
+        """Write the record that ends the job, outside the timed window."""
+        if self._trained is None:  # an earlier attempt used up the time
+            prepared = self._from_rank_0(lambda: self._rank_0_coordinator().initial)
             self._trained = self._member(prepared, on_ready=lambda: None), None
         member, log = self._trained
-        leave_record(self._task, member, self._head, told=[] if log is None else log.told)
+        write_record(
+            self._task, member, self._coordinator, events=[] if log is None else log.events
+        )
 
-    def _needed(self) -> Head:
-        assert self._head is not None
-        return self._head
+    def _rank_0_coordinator(self) -> Coordinator:
+        assert self._coordinator is not None
+        return self._coordinator
 
     def _time_left(self) -> bool:
-        head = self._needed()
-        return head.seconds_left > 0 and time.monotonic() < self._deadline
+        coordinator = self._rank_0_coordinator()
+        return coordinator.seconds_left > 0 and time.monotonic() < self._deadline
 
     def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
-        """One model from its candidate to its last line in the history."""
+        """Train one model, from its candidate to its last line in the history."""
         log = self._model_log(prepared)
 
         def on_ready() -> None:
@@ -113,29 +115,29 @@ class Worker:
             if log is not None:
                 log.begin()
 
-        self._trained = None  # its memory is needed
-        member = self._built(prepared, log=log, on_ready=on_ready)
+        self._trained = None  # free its memory
+        member = self._build_if_it_fits(prepared, log=log, on_ready=on_ready)
         if member is None:
             self._lost(prepared, f"{OUT_OF_MEMORY} while it was built")
             return
         self._trained = member, log
-        if self._head is not None:
-            self._head.look_ahead()
-        limits = Limits(self._search, deadline=self._deadline_now, asked_to_stop=self._stop)
+        if self._coordinator is not None:
+            self._coordinator.prepare_next()
+        limits = Limits(self._search, deadline=self._deadline_now, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
         else:
-            self._put_away(prepared, member, state, reason)
+            self._finish_model(prepared, member, state, reason)
 
-    def _built(
+    def _build_if_it_fits(
         self, prepared: Prepared, *, log: ModelLog | None, on_ready: Callable[[], None]
     ) -> Member | None:
-        """None: there is no memory for it. What was built of it is freed on return."""
+        """Build a model; return None if memory is too small, with the partial model freed."""
         try:
             return self._member(prepared, log=log, on_ready=on_ready)
         except (RuntimeError, MemoryError) as error:
-            if not of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             out_of_memory(
                 prepared.candidate.batch_size, rank=self._mesh.rank, ranks=self._mesh.size
@@ -143,22 +145,22 @@ class Worker:
             return None
 
     def _lost(self, prepared: Prepared, reason: str) -> None:
-        if self._head is not None:
+        if self._coordinator is not None:
             self.emit("model_lost", model=prepared.candidate.model, reason=reason)
-            self._head.ended(prepared.candidate, "lost", reason, {})
+            self._coordinator.finish_model(prepared.candidate, "lost", reason, {})
 
-    def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
+    def _finish_model(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
         weights = gather_weights(member.engine.module, member.engine.layout)
-        if self._head is not None and weights is not None:
-            self._head.ended(prepared.candidate, state, reason, weights)
+        if self._coordinator is not None and weights is not None:
+            self._coordinator.finish_model(prepared.candidate, state, reason, weights)
 
     def _begin(self) -> None:
-        """The worker's first batch in this attempt."""
-        if self._head is not None:
-            self._head.begin()
-            self._deadline = time.monotonic() + self._head.seconds_left
+        """Start the worker's clock at the first batch of this attempt."""
+        if self._coordinator is not None:
+            self._coordinator.begin()
+            self._deadline = time.monotonic() + self._coordinator.seconds_left
         else:
-            self._deadline = math.nextafter(math.inf, 0)  # rank 0 tells when it is over
+            self._deadline = math.nextafter(math.inf, 0)  # rank 0 decides when time is up
 
     def _deadline_now(self) -> float:
         return self._deadline
@@ -186,46 +188,47 @@ class Worker:
         return member
 
     def _model_log(self, prepared: Prepared) -> ModelLog | None:
-        head = self._head
-        if head is None:
+        coordinator = self._coordinator
+        if coordinator is None:
             return None
-        before = head.history.models[prepared.candidate.model].epochs
+        epochs = coordinator.history.models[prepared.candidate.model].epochs
         return ModelLog(
             candidate=prepared.candidate,
-            accuracies={number: one.accuracy for number, one in before.items()},
-            most_epochs=self._task.hyperparameters.epochs,
-            write=head.write,
-            on_judged=head.look_ahead,
-            log=head.log,
+            accuracies={number: epoch.accuracy for number, epoch in epochs.items()},
+            max_epochs=self._task.hyperparameters.epochs,
+            write=coordinator.write,
+            on_validated=coordinator.prepare_next,
+            log=coordinator.log,
             device=self._device,
         )
 
-    def _agreed(self, decide: Callable[[], T]) -> T:
-        """What rank 0 decides, on every rank; weights stay with it: DDP hands them round."""
+    def _from_rank_0(self, decide: Callable[[], T]) -> T:
+        """Return rank 0's decision on every rank, without weights: DDP broadcasts those."""
         if self._mesh.size == 1:
             return decide()
-        box: list[T | None] = [decide() if self._head is not None else None]
-        told = [_without_weights(one) for one in box]
-        dist.broadcast_object_list(told, src=0)
-        return box[0] if self._head is not None else told[0]  # type: ignore[return-value]
+        decision = decide() if self._coordinator is not None else None
+        message = [_without_weights(decision)]
+        dist.broadcast_object_list(message, src=0)
+        return decision if self._coordinator is not None else message[0]  # type: ignore[return-value]
 
 
-def _without_weights(decided: object) -> object:
-    if isinstance(decided, Prepared):
-        return Prepared(decided.candidate, decided.batch_size, (), decided.seed, None)
-    return decided
+def _without_weights(decision: object) -> object:
+    if isinstance(decision, Prepared):
+        return Prepared(decision.candidate, decision.batch_size, (), decision.seed, None)
+    return decision
 
 
 def network(architecture: Architecture, weights: Weights | None) -> Network:
-    """With copies of these weights no random number is drawn; without, others bring them.
+    """Build the network with copies of the weights, drawing no random number.
 
-    Copies: a child shares tensors with its parent, which may just be on its way to the disk.
+    Without weights, a checkpoint or rank 0 provides them. Copies, because a child shares tensors
+    with its parent, which the other thread may be writing.
     """
     if weights is None:
-        made = Network(architecture)
+        built = Network(architecture)
     else:
         with torch.device("meta"):
-            made = Network(architecture)
-        own = {name: value.clone() for name, value in weights.items()}
-        made.load_state_dict(own, assign=True)
-    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+            built = Network(architecture)
+        copies = {name: value.clone() for name, value in weights.items()}
+        built.load_state_dict(copies, assign=True)
+    return built.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

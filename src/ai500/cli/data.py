@@ -158,7 +158,8 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
         shown = [str(problem) for problem in report.problems[:PROBLEMS_SHOWN]]
         more = [f"… and {count - len(shown)} more"] if count > len(shown) else []
         number = "1 problem" if count == 1 else f"{count} problems"
-        raise RuleError("\n  ".join([f"{report.path}: {number}:", *shown, *more]))
+        message = "\n  ".join([f"{report.path}: {number}:", *shown, *more])
+        raise RuleError(message, path=report.path, value=count)
     if not as_json:
         console.print("no problem found")
 

@@ -72,7 +72,7 @@ def _with_progress(
 def _plain(built: Built, out: Path) -> dict[str, object]:
     places = [
         {
-            "rank": built.standings[entry.id].place,
+            "rank": built.standings[entry.id].rank,
             "id": entry.id,
             "workload": entry.workload,
             "problem_class": entry.problem_class,
@@ -97,8 +97,8 @@ def _plain(built: Built, out: Path) -> dict[str, object]:
 
 def _show(built: Built, out: Path) -> None:
     for key, members in by_list(built.entries).items():
-        best = [entry for entry in members if built.standings[entry.id].place is not None]
-        lines = [(f"{built.standings[entry.id].place}", _line(entry)) for entry in best[:SHOWN]]
+        best = [entry for entry in members if built.standings[entry.id].rank is not None]
+        lines = [(f"{built.standings[entry.id].rank}", _line(entry)) for entry in best[:SHOWN]]
         more = len(best) - SHOWN
         rows(list_name(key), [*lines, *([("…", f"{more:,} more")] if more > 0 else [])])
     if built.rejected:

@@ -85,9 +85,8 @@ class OperationCount:
     def activation_bytes(self) -> int:
         return sum(kind.activation_bytes for kind in self.by_kind.values())
 
-    @property
-    def per_image(self) -> Operations:
-        """The count per image and per optimizer step, as a record."""
+    def as_record(self) -> Operations:
+        """Return the count per image and per optimizer step."""
         return Operations(
             convention=self.convention,
             forward_per_image=self.forward_per_image,
@@ -97,7 +96,7 @@ class OperationCount:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Convert to plain data, for `--json`."""
+        """Return plain data, for `--json`."""
         return {
             "convention": self.convention,
             "batch": self.batch,

@@ -1,17 +1,17 @@
 """All-reduce: flat, hierarchical, 2D-torus; a communication precision composes with each.
 
 A reduction along a line of ranks (a row or a column of the grid, see `topology`) cuts the buffer
-into a chunk for each rank; everyone gets its own chunk from all others and takes the mean in at
+into a chunk for each rank; every rank receives its chunk from all others and takes the mean in at
 least single precision. The finished chunks are encoded once, all-gathered, and decoded from the
-same bytes by everyone: all ranks end with the same bits. Each phase takes a mean, never a sum, so
+same bytes on every rank: all ranks end with the same bits. Each phase takes a mean, never a sum, so
 nothing on the wire is larger than the largest gradient.
 
-Error feedback (int8): of each value of its buffer a rank encodes just one thing, its part in a
-chunk of another, a partial mean on its way, or the finished mean of its own chunk. What
-that encoding lost is kept and added before the next one, so that over steps nothing is lost.
+Error feedback (int8): for each value of its buffer a rank encodes exactly one number: its part of
+another rank's chunk, a partial mean in flight, or the finished mean of its own chunk. The rounding
+error of that encoding is kept and added before the next one, so that errors do not accumulate.
 """
 
-# Annotations are not postponed here: DistributedDataParallel wants to see the hook's own types.
+# Annotations are not postponed here: DistributedDataParallel checks the types of its hook.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,31 +35,31 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 
 @dataclass
 class Traffic:
-    """Bytes that this rank handed to the network, by link class: CT of the roofline (V2 §6)."""
+    """Bytes that this rank sent, by link class: CT of the roofline (V2 §6)."""
 
     inside_node: int = 0
     between_nodes: int = 0
     calls: int = 0
-    """Buffers reduced."""
+    """Number of reduced buffers."""
 
 
 class Reduction(Protocol):
-    """The mean of a flat buffer over a group, in place."""
+    """Mean of a flat buffer over a group, in place."""
 
     lost: dict[str, Tensor]
-    """What error feedback keeps of each buffer; empty without it."""
+    """Rounding errors of each buffer, for error feedback; empty without it."""
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
-        """`key` names the buffer from step to step."""
+        """Reduce a buffer; `key` names it from step to step."""
 
     def describe(self) -> dict[str, Any]:
-        """What is sent, and how its bytes are known."""
+        """Describe what is sent, and how its bytes are counted."""
 
 
 class Ranks:
-    """The ranks of a process group and the node of each.
+    """The ranks of a process group and their nodes.
 
-    Ranks are numbered node by node, `local_size` of the whole member on each.
+    The member's ranks are numbered node by node, `local_size` on each.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, *, local_size: int) -> None:
@@ -70,7 +70,7 @@ class Ranks:
         self.nodes = [rank // local_size for rank in self.ranks]
 
     def count(self, traffic: Traffic, *, to: int, sent: int) -> None:
-        """Book bytes sent to the rank at a position of the group."""
+        """Count bytes sent to the rank at a position of the group."""
         if self.nodes[to] == self.nodes[self.position]:
             traffic.inside_node += sent
         else:
@@ -86,7 +86,7 @@ class LibraryAllReduce:
         self.lost: dict[str, Tensor] = {}
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
-        """As DistributedDataParallel does it itself, to the bit."""
+        """Average exactly as DistributedDataParallel without a hook, bit for bit."""
         size = len(self._ranks.ranks)
         flat.mul_(1 / size)
         with span(EXCHANGE, ranks=self._ranks.ranks):
@@ -96,58 +96,58 @@ class LibraryAllReduce:
         self._ranks.count(self._traffic, to=(self._ranks.position + 1) % size, sent=sent)
 
     def describe(self) -> dict[str, Any]:
-        """Bytes are those of a ring."""
+        """Describe the reduction; bytes are those of a ring."""
         return {"bytes": "analytical", "grid": [len(self._ranks.ranks), 1]}
 
 
 class Line:
-    """A row or a column of the grid."""
+    """Ranks of a row or a column of the grid."""
 
-    def __init__(self, positions: Sequence[int], of: Ranks, *, traffic: Traffic) -> None:
-        self._of = of
+    def __init__(self, positions: Sequence[int], ranks: Ranks, *, traffic: Traffic) -> None:
+        self._all = ranks
         self._traffic = traffic
         self._positions = list(positions)
         self.size = len(self._positions)
-        self.mine = self._positions.index(of.position)
-        self._ranks = [of.ranks[position] for position in positions]
+        self.own = self._positions.index(ranks.position)
+        self._ranks = [ranks.ranks[position] for position in positions]
         self._group: dist.ProcessGroup | None = None
-        if self.size == len(of.ranks):
-            self._group = of.group
+        if self.size == len(ranks.ranks):
+            self._group = ranks.group
         elif self.size > 1:
             self._group = dist.new_group(self._ranks, use_local_synchronization=True)
-        nodes = len({of.nodes[position] for position in positions})
-        # Directly (one call, every pair) unless that would put more between nodes than a ring.
+        nodes = len({ranks.nodes[position] for position in positions})
+        # All-to-all (one call, every pair) unless it would send more between nodes than a ring.
         self._ring = 1 < nodes < self.size
 
     def reduce_scatter(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
-        """The mean of everyone's chunk for this rank; `chunks` has one for each rank."""
+        """Return the mean of all ranks' chunks for this rank; `chunks` has one for each rank."""
         if self.size == 1:
             return chunks[0]
-        reduce = self._reduce_around if self._ring else self._reduce_directly
+        reduce = self._reduce_ring if self._ring else self._reduce_all_to_all
         return reduce(chunks, codec=codec, lost=lost)
 
-    def _reduce_directly(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
-        kept = None if lost is None else lost[self.mine].clone()
+    def _reduce_all_to_all(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        own_lost = None if lost is None else lost[self.own].clone()
         payload = _encode(chunks, codec=codec, lost=lost)
-        if lost is not None and kept is not None:
-            lost[self.mine] = kept  # the rank's own chunk is not sent here
+        if lost is not None and own_lost is not None:
+            lost[self.own] = own_lost  # the rank's own chunk is not sent here
         received = torch.empty_like(payload)
         with span(EXCHANGE, ranks=self._ranks):
             dist.all_to_all_single(received, payload, group=self._group)
-        for place in range(self.size):
-            if place != self.mine:
-                self._count(payload[place], to=place)
+        for position in range(self.size):
+            if position != self.own:
+                self._count(payload[position], to=position)
         with span(COPY_OUT):
             values = codec.decode(received, dtype=chunks.dtype)
-            values[self.mine] = chunks[self.mine]
+            values[self.own] = chunks[self.own]
             return values.mean(0)
 
-    def _reduce_around(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
-        """A ring: each chunk starts beside its owner and is a mean of one more rank at each hop."""
-        right, left = (self.mine + 1) % self.size, (self.mine - 1) % self.size
+    def _reduce_ring(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        """Pass chunks around a ring: at each hop a chunk becomes the mean of one more rank."""
+        right, left = (self.own + 1) % self.size, (self.own - 1) % self.size
         partial = chunks[left]
         for hop in range(1, self.size):
-            sending, receiving = (self.mine - hop) % self.size, (self.mine - hop - 1) % self.size
+            sending, receiving = (self.own - hop) % self.size, (self.own - hop - 1) % self.size
             payload = _encode(
                 partial, codec=codec, lost=None if lost is None else lost[sending]
             ).contiguous()
@@ -156,28 +156,28 @@ class Line:
                 dist.P2POp(dist.isend, payload, self._ranks[right], group=self._group),
                 dist.P2POp(dist.irecv, received, self._ranks[left], group=self._group),
             ]
-            with span(EXCHANGE, ranks=(self._ranks[left], self._ranks[self.mine])):
+            with span(EXCHANGE, ranks=(self._ranks[left], self._ranks[self.own])):
                 for work in dist.batch_isend_irecv(swap):
                     work.wait()
             self._count(payload, to=right)
             with span(COPY_OUT):
-                before = codec.decode(received, dtype=chunks.dtype) * (hop / (hop + 1))
-                partial = before.add_(chunks[receiving], alpha=1 / (hop + 1))
+                partial = codec.decode(received, dtype=chunks.dtype) * (hop / (hop + 1))
+                partial.add_(chunks[receiving], alpha=1 / (hop + 1))
         return partial
 
     def all_gather(self, payload: Tensor) -> Tensor:
-        """Everyone's payload, in the order of the line; libraries send it around a ring."""
+        """Gather all ranks' payloads, in the order of the line; libraries use a ring."""
         if self.size == 1:
             return payload.unsqueeze(0)
         gathered = payload.new_empty(self.size * payload.numel())
         with span(EXCHANGE, ranks=self._ranks):
             _all_gather(gathered, payload.flatten(), group=self._group)
         for _ in range(self.size - 1):
-            self._count(payload, to=(self.mine + 1) % self.size)
+            self._count(payload, to=(self.own + 1) % self.size)
         return gathered.view(self.size, *payload.shape)
 
     def _count(self, payload: Tensor, *, to: int) -> None:
-        self._of.count(self._traffic, to=self._positions[to], sent=payload.nbytes)
+        self._all.count(self._traffic, to=self._positions[to], sent=payload.nbytes)
 
 
 class GridAllReduce:
@@ -189,24 +189,22 @@ class GridAllReduce:
         row, column = ranks.position // grid.row, ranks.position % grid.row
         self._grid = grid
         self._precision = precision
-        self._row = Line(range(row * grid.row, (row + 1) * grid.row), of=ranks, traffic=traffic)
-        self._column = Line(
-            range(column, grid.row * grid.rows, grid.row), of=ranks, traffic=traffic
-        )
+        self._row = Line(range(row * grid.row, (row + 1) * grid.row), ranks, traffic=traffic)
+        self._column = Line(range(column, grid.row * grid.rows, grid.row), ranks, traffic=traffic)
         self.lost: dict[str, Tensor] = {}
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
-        """Row, column, and back; the column's finished bytes go along the row as they are."""
+        """Reduce along row and column; the column's finished bytes are all-gathered unchanged."""
         wire = codec_for(self._precision, dtype=flat.dtype)
         accumulate = torch.promote_types(flat.dtype, torch.float32)
         rows, columns = self._row.size, self._column.size
         padding = -flat.numel() % (rows * columns * wire.multiple)
         chunks = pad(flat, (0, padding)).to(accumulate).view(rows, -1)
         lost = self._lost(key, chunks, wire)
-        own = None if lost is None else lost[self._row.mine].view(columns, -1)
+        own = None if lost is None else lost[self._row.own].view(columns, -1)
         mean = self._row.reduce_scatter(chunks, codec=wire, lost=lost)
         mean = self._column.reduce_scatter(mean.view(columns, -1), codec=wire, lost=own)
-        last = None if own is None else own[self._column.mine]
+        last = None if own is None else own[self._column.own]
         payload = _encode(mean, codec=wire, lost=last)
         everything = self._row.all_gather(self._column.all_gather(payload))
         with span(COPY_OUT):
@@ -217,46 +215,49 @@ class GridAllReduce:
             return None
         if key not in self.lost:
             self.lost[key] = torch.zeros_like(chunks)
-        found = self.lost[key].to(chunks)
-        if found.shape != chunks.shape:
+        lost = self.lost[key].to(chunks)
+        if lost.shape != chunks.shape:
             raise AI500Error(
-                f"{key} has {chunks.numel()} values, error feedback kept {found.numel()} of it: "
-                "the buffers were laid out anew. Reset the collective after they have settled."
+                f"{key} has {chunks.numel()} values, error feedback has {lost.numel()} of it: the "
+                "buffers changed.",
+                remedy="Reset the collective after DDP has laid out its buckets.",
             )
-        self.lost[key] = found
-        return found
+        self.lost[key] = lost
+        return lost
 
     def describe(self) -> dict[str, Any]:
-        """Bytes are counted where they are handed over."""
+        """Describe the reduction; bytes are counted as they are sent."""
         return {"bytes": "counted", "grid": [self._grid.row, self._grid.rows]}
 
 
 def _encode(values: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
-    """Bytes of `values`, with what was lost before; `lost` becomes what is lost now."""
+    """Encode `values` plus the last rounding errors; `lost` becomes the new errors."""
     if lost is None:
         return codec.encode(values)
-    wanted = values + lost
-    payload = codec.encode(wanted)
-    # A step with an infinity or a NaN shows it, and leaves nothing behind for the next one.
-    lost.copy_((wanted - codec.decode(payload, dtype=values.dtype)).nan_to_num_(0, 0, 0))
+    corrected = values + lost
+    payload = codec.encode(corrected)
+    # Infinities and NaNs pass through this step and are not fed back to the next one.
+    lost.copy_((corrected - codec.decode(payload, dtype=values.dtype)).nan_to_num_(0, 0, 0))
     return payload
 
 
 class Collective:
     """Synchronous mean of gradients over the ranks of a group."""
 
-    def __init__(self, reduction: Reduction, *, traffic: Traffic, size: int, what: dict[str, Any]):
+    def __init__(
+        self, reduction: Reduction, *, traffic: Traffic, size: int, description: dict[str, Any]
+    ) -> None:
         self.traffic = traffic
         self._reduction = reduction
         self._size = size
-        self._what = what
+        self._description = description
         self._thread: ThreadPoolExecutor | None = None
         self._streams: dict[torch.device, Any] = {}
 
     def all_reduce_mean(self, flat: Tensor, *, key: str = "flat") -> Tensor:
-        """The mean over the group in place of a contiguous one-dimensional buffer.
+        """Average a contiguous one-dimensional buffer over the group, in place.
 
-        Buffers reduced in turn need a `key` of their own, the same in each step.
+        Each buffer needs a `key` of its own, the same in each step.
         """
         if self._size > 1 and flat.numel():
             self.traffic.calls += 1
@@ -269,9 +270,9 @@ class Collective:
         state: object,
         bucket: dist.GradBucket,  # type: ignore[name-defined]
     ) -> torch.futures.Future[torch.Tensor]:
-        """For `DistributedDataParallel.register_comm_hook`: beside the rest of the backward pass.
+        """Reduce a bucket, overlapped with the rest of the backward pass; a hook of DDP.
 
-        Buckets are reduced one after the other, in the order in which they come on every rank.
+        Buckets are reduced one after another, in the order in which DDP has them ready.
         """
         buffer, key = bucket.buffer(), f"bucket {bucket.index()}"
         with span(READY, key=key):
@@ -299,50 +300,50 @@ class Collective:
             future.set_exception(error)  # type: ignore[arg-type]
 
     def reset(self) -> None:
-        """As new: nothing sent, nothing lost. For after DDP has laid out its buckets."""
+        """Discard rounding errors and traffic counts, after DDP has laid out its buckets."""
         self.load_state_dict({"lost": {}})
         self.traffic.inside_node = self.traffic.between_nodes = self.traffic.calls = 0
 
     @property
     def keeps_memory(self) -> bool:
-        """Whether error feedback is at work."""
+        """True if error feedback holds rounding errors."""
         return bool(self._reduction.lost)
 
     def state_dict(self) -> dict[str, Any]:
-        """What this rank's error feedback keeps: another on every rank."""
-        return {"lost": {key: kept.cpu() for key, kept in self._reduction.lost.items()}}
+        """Return this rank's rounding errors; they differ from rank to rank."""
+        return {"lost": {key: lost.cpu() for key, lost in self._reduction.lost.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on as the rank that `state_dict` is of."""
-        self._reduction.lost = {key: kept.clone() for key, kept in state["lost"].items()}
+        """Restore this rank's rounding errors."""
+        self._reduction.lost = {key: lost.clone() for key, lost in state["lost"].items()}
 
     def describe(self) -> dict[str, Any]:
-        """What ran, for the record."""
-        return {**self._what, **self._reduction.describe(), "traffic": asdict(self.traffic)}
+        """Describe what ran, for the record."""
+        return {**self._description, **self._reduction.describe(), "traffic": asdict(self.traffic)}
 
 
 def make(
     mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
 ) -> Collective:
-    """The collective of that name; all ranks of `group` call this together, in the same order."""
-    made: Collective = plugins.load("collective", mode, key="communication.mode")(
+    """Make the collective of that name; all ranks of `group` call this in the same order."""
+    collective: Collective = plugins.load("collective", mode, key="communication.mode")(
         precision, group=group, local_size=local_size
     )
-    return made
+    return collective
 
 
 def all_reduce(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """One line through all ranks: the library's own, or with compression the grid of one row."""
+    """Make a flat all-reduce: the library's own, or with compression a grid of one row."""
     return _make("all_reduce", precision, group=group, local_size=local_size)
 
 
 def hierarchical(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """Inside each node, between nodes, inside each node."""
+    """Make an all-reduce inside each node, between nodes, inside each node."""
     return _make("hierarchical", precision, group=group, local_size=local_size)
 
 
 def torus_2d(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """Along the rows, the columns and the rows of a grid that is nearly a square."""
+    """Make an all-reduce along rows, columns and rows of a nearly square grid."""
     return _make("torus_2d", precision, group=group, local_size=local_size)
 
 
@@ -356,5 +357,5 @@ def _make(
         reduction = LibraryAllReduce(ranks, traffic=traffic)
     else:
         reduction = GridAllReduce(ranks, grid=grid, precision=precision, traffic=traffic)
-    what = {"mode": mode, "precision": precision, "nodes": len(set(ranks.nodes))}
-    return Collective(reduction, traffic=traffic, size=len(ranks.ranks), what=what)
+    description = {"mode": mode, "precision": precision, "nodes": len(set(ranks.nodes))}
+    return Collective(reduction, traffic=traffic, size=len(ranks.ranks), description=description)

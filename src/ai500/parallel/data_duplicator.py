@@ -1,10 +1,10 @@
-"""Data Duplicator (V3 §3.3, Fig. 4): brings a node what its members use, and only that.
+"""Data Duplicator (V3 §3.3, Fig. 4): copies to a node the samples that its members use.
 
 A node's copy holds the training samples that at least one of its members draws, and every other
-split whole. The members share it. Each sample is held against the store's digest of it as it is
+split whole. The members share it. Each sample is verified against the store's digest as it is
 copied. Samples keep their numbers, so training reads a store and a copy in the same way.
 
-    FOLDER/<store>-<subset>/   named by hashes, so that a copy serves whoever needs the same one
+    FOLDER/<store>-<subset>/   named by hashes, so that every run that needs the same copy finds it
       stage.json               written last
       train.images.npy …       as in a store, the samples in ascending order of their numbers
       train.indices.npy        their numbers in the store
@@ -48,11 +48,12 @@ from ai500.data.store import (
 FORMAT = "ai500 stage 3"
 MARK = "stage.json"
 TRAIN = "train"
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 24  # per piece of work: small enough for progress, large enough to stream
 
 
 def expected_distinct(samples: int, *, members: int) -> float:
-    """How many of N samples k members draw at all: N · (1 − (1 − 1/N)^(N·k)) ≈ N · (1 − e^−k)."""
+    """Return the expected number of the N samples that k members draw at least once:
+    N · (1 − (1 − 1/N)^(N·k)) ≈ N · (1 − e^−k)."""
     if samples <= 1:
         return float(samples if members else 0)
     return -samples * math.expm1(samples * members * math.log1p(-1 / samples))
@@ -61,7 +62,7 @@ def expected_distinct(samples: int, *, members: int) -> float:
 def staged_bytes(
     train_samples: int, *, validation_samples: int, image_bytes: int, members: int
 ) -> int:
-    """What a node's copy is expected to take, for planning; nothing is read."""
+    """Estimate the size of a node's copy for planning, without reading data."""
     row_bytes = image_bytes + 16  # label and digest
     train = math.ceil(expected_distinct(train_samples, members=members))
     return train * (row_bytes + 8) + validation_samples * row_bytes
@@ -69,7 +70,7 @@ def staged_bytes(
 
 @dataclass(frozen=True)
 class StagedSplit:
-    """The part of a split that is on this node, read by the numbers of the store."""
+    """The part of a split that is on this node, indexed like the store."""
 
     part: ImageSplit
     count: int
@@ -83,7 +84,7 @@ class StagedSplit:
 
     @property
     def numbers(self) -> Column:
-        """The file of the samples' numbers in the store."""
+        """Column of the samples' numbers in the store."""
         path = self.part.folder / f"{self.part.name}.indices.npy"
         return Column(path, np.dtype("<i8"), (self.part.count,))
 
@@ -94,23 +95,26 @@ class StagedSplit:
     def rows(
         self, indices: Indices, *, empty: Empty = np.empty
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The images and labels of these samples of the store, in this order."""
-        return self.part.rows(self._places(indices), empty=empty)
+        """Return the images and labels of these samples of the store, in this order."""
+        return self.part.rows(self._local_rows(indices), empty=empty)
 
     def labels_of(self, indices: Indices) -> NDArray[Any]:
-        """The labels alone."""
-        return self.part.labels_of(self._places(indices))
+        """Return the labels of these samples."""
+        return self.part.labels_of(self._local_rows(indices))
 
-    def _places(self, indices: Indices) -> Indices:
-        places = np.minimum(np.searchsorted(self.indices, indices), self.part.count - 1)
-        absent = np.asarray(indices)[self.indices[places] != indices]
+    def _local_rows(self, indices: Indices) -> Indices:
+        rows = np.minimum(np.searchsorted(self.indices, indices), self.part.count - 1)
+        absent = np.asarray(indices)[self.indices[rows] != indices]
         if absent.size:
             raise DataError(
                 f"{self.part.folder}: sample {absent.flat[0]} of split {self.part.name!r} is not "
-                "on this node: no member planned here draws it. Duplicate the data for this "
-                "member's bootstrap, or set data.stage = false to read the store."
+                "on this node: no member planned here draws it.",
+                path=self.part.folder,
+                value=int(absent.flat[0]),
+                remedy="Duplicate the data for this member's bootstrap, or set data.stage = false "
+                "to read the store.",
             )
-        return places
+        return rows
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,13 @@ class Staged:
     path: Path
     name: str
     sha256: str
-    """Of the store it was copied from."""
+    """Digest of the store it was copied from."""
     classes: tuple[str, ...]
     splits: dict[str, StagedSplit | ImageSplit]
 
     @classmethod
     def open(cls, path: Path) -> Staged:
-        """Read what `duplicate` finished, and hold the files' sizes against it."""
+        """Open a copy that `duplicate` finished, and check the sizes of its files."""
         try:
             mark = json.loads((path / MARK).read_bytes())
             if mark["format"] != FORMAT:
@@ -148,11 +152,13 @@ class Staged:
             return cls(path, mark["name"], mark["sha256"], tuple(mark["classes"]), splits)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
-                f"{path}: no finished copy of a store ({error}). Duplicate the data again."
+                f"{path}: no finished copy of a store ({error}).",
+                path=path,
+                remedy="Duplicate the data again.",
             ) from error
 
     def verify(self, progress: Progress | None = None) -> None:
-        """Hold every sample that is here against its digest; progress is in samples."""
+        """Verify every sample of the copy against its digest; progress is in samples."""
         parts = [s.part if isinstance(s, StagedSplit) else s for s in self.splits.values()]
         pieces = [
             (partial(_verify, part, chunk), chunk) for part in parts for chunk in _chunks(part)
@@ -161,9 +167,9 @@ class Staged:
 
 
 def _verify(part: ImageSplit, chunk: Chunk) -> None:
-    here = np.arange(chunk.first, chunk.last, dtype=np.int64)
-    digests = digests_of(part.images_of(here), part.labels[here])
-    verify(part, here, digests=digests, expected=part.digests[here])
+    rows = np.arange(chunk.first, chunk.last, dtype=np.int64)
+    digests = digests_of(part.images_of(rows), part.labels[rows])
+    verify(part, rows, digests=digests, expected=part.digests[rows])
 
 
 def _shape(sizes: Sequence[int]) -> Shape:
@@ -182,11 +188,11 @@ def _chunks(split: ImageSplit) -> Iterator[Chunk]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """One split on its way to the node: the rows `indices` of `source` become all of `target`."""
+    """Copy of one split to the node: the rows `indices` of `source` become all of `target`."""
 
     source: StoredSplit
     digests: Digests
-    """Of all samples of the source."""
+    """Digests of all samples of the source."""
     target: ImageSplit
     indices: Indices
 
@@ -209,7 +215,7 @@ class _Copy:
         ]
 
     def begin(self) -> None:
-        """Write all but the images: the rest is small."""
+        """Write all columns but the images, which are large."""
         images, labels, digests = self.target.columns
         small: list[tuple[Column, NDArray[Any]]] = [
             (labels, self.source.labels),
@@ -225,17 +231,17 @@ class _Copy:
         _write_header(images)
 
     def copy(self, chunk: Chunk) -> None:
-        """Bring rows to the target unless they are there and right."""
-        wanted = self.indices[chunk.first : chunk.last]
-        labels = self.source.labels[wanted]
+        """Copy rows to the target unless they are there and correct."""
+        indices = self.indices[chunk.first : chunk.last]
+        labels = self.source.labels[indices]
         target = self.target.columns[0]
         if target.path.stat().st_size >= target.offset(chunk.last):
-            here = target.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
-            if np.array_equal(digests_of(here, labels), self.digests[wanted]):
+            present = target.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
+            if np.array_equal(digests_of(present, labels), self.digests[indices]):
                 return
-        images = self.source.images_of(wanted)
+        images = self.source.images_of(indices)
         digests = digests_of(images, labels)
-        verify(self.source, wanted, digests=digests, expected=self.digests[wanted])
+        verify(self.source, indices, digests=digests, expected=self.digests[indices])
         write_rows(target, chunk.first, images)
 
 
@@ -258,10 +264,10 @@ def duplicate(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Staged:
-    """Copy what the members with these repeat counts use; progress is in samples.
+    """Copy the samples that members with these repeat counts use; progress is in samples.
 
-    A copy that is there is used. One that a kill left half done is gone through sample by sample:
-    what is right is kept. Of two processes that want the same copy, one makes it.
+    A finished copy is verified and used. In one that was interrupted, correct samples are kept. Of
+    two processes that need the same copy, one makes it while the other waits.
     """
     used = _union(store, counts)
     subset = hashlib.sha256(np.packbits(used).tobytes()).hexdigest()
@@ -272,32 +278,37 @@ def duplicate(
         if (path / MARK).exists():
             try:
                 staged = Staged.open(path)
-                staged.verify()  # it has lain where others may write
+                staged.verify()  # scratch folders may be writable by others
                 return staged
             except DataError:
                 (path / MARK).unlink()
         copies = _copies(store, used=used, path=path)
         needed_bytes = sum(copy.target_bytes for copy in copies)
-        here_bytes = sum(file.stat().st_blocks * 512 for file in path.glob("*.npy"))
-        require_free_bytes(needed_bytes - here_bytes, folder=path, purpose="the node's copy")
+        present_bytes = sum(file.stat().st_blocks * 512 for file in path.glob("*.npy"))
+        require_free_bytes(needed_bytes - present_bytes, folder=path, purpose="the node's copy")
         _copy_all(copies, workers=workers or available_cores(), progress=progress)
         return _finish(store, copies=copies, path=path)
 
 
 def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool_]:
     if TRAIN not in store.splits:
-        raise DataError(f"{store.path}: has no split {TRAIN!r}, only {sorted(store.splits)}.")
+        raise DataError(
+            f"{store.path}: has no split {TRAIN!r}, only {sorted(store.splits)}.", path=store.path
+        )
     samples = store.splits[TRAIN].count
     used = np.zeros(samples, dtype=np.bool_)
     for member in counts:
         if member.shape != (samples,):
             raise DataError(
-                f"{store.path}: has {samples} training samples, a bootstrap here counts "
-                f"{member.size}. Draw the bootstraps again for this store."
+                f"{store.path}: has {samples} training samples, a bootstrap of {member.size} "
+                "belongs to another store.",
+                path=store.path,
+                value=member.size,
+                remedy="Draw the bootstraps again for this store.",
             )
         used |= member > 0
     if not used.any():
-        raise DataError(f"{store.path}: nothing to duplicate: no member here draws any sample.")
+        raise DataError(f"{store.path}: no member draws any sample.", path=store.path)
     return used
 
 
@@ -316,11 +327,12 @@ def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -
         copy.begin()
     pieces = [(copy, chunk) for copy in copies for chunk in copy.chunks()]
     row_bytes = max(copy.target.row_bytes for copy in copies)
-    held = max((c.last - c.first) * copy.target.row_bytes for copy, c in pieces)
+    piece_bytes = max((chunk.last - chunk.first) * copy.target.row_bytes for copy, chunk in pieces)
+    # Bounds the memory of all threads together, yet lets each hold at least one row.
     budget = max(FLIGHT_BYTES, workers * row_bytes)
     _in_threads(
         [(partial(copy.copy, chunk), chunk) for copy, chunk in pieces],
-        workers=max(1, min(workers, budget // held)),
+        workers=max(1, min(workers, budget // piece_bytes)),
         progress=progress,
     )
 
@@ -328,7 +340,7 @@ def _copy_all(copies: list[_Copy], *, workers: int, progress: Progress | None) -
 def _in_threads(
     pieces: Sequence[tuple[Callable[[], None], Chunk]], *, workers: int, progress: Progress | None
 ) -> None:
-    """Threads suffice: hashing and reading let other threads run. Progress is in samples."""
+    """Run pieces of work in threads: hashing and reading release the GIL."""
     done, total = 0, sum(chunk.last - chunk.first for _, chunk in pieces)
     pool = concurrent.futures.ThreadPoolExecutor(workers)
     try:

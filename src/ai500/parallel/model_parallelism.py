@@ -1,6 +1,6 @@
-"""How one member uses its P_degree accelerators, checked against what its workload allows.
+"""Parallelism inside a member: how it uses its P_degree accelerators, checked at plan time.
 
-Needs no torch: a combination that makes no sense is refused before any job starts.
+Needs no torch: an invalid combination is refused before any job starts.
 """
 
 from __future__ import annotations
@@ -17,112 +17,142 @@ AXES = ("data", "pipeline", "tensor")
 def inside_member(
     config: Config, *, degree: int, plan: ParallelPlan | None, batch_size: int
 ) -> Parallelism:
-    """Degrees and micro-batches, or a ConfigError; `batch_size` is a step's, per accelerator."""
-    wanted = config.parallel
-    data, pipeline, tensor = member_degrees(wanted, degree=degree)
+    """Return degrees and micro-batches of a member, or raise ConfigError.
+
+    `batch_size` is the number of images of a step per accelerator.
+    """
+    parallel = config.parallel
+    data, pipeline, tensor = member_degrees(parallel, degree=degree)
     _check_sharded(config)
-    _check_effect(wanted, data=data, pipeline=pipeline, tensor=tensor)
-    if wanted.mode not in ("data", "sharded"):
+    _check_effect(parallel, data=data, pipeline=pipeline, tensor=tensor)
+    if parallel.mode not in ("data", "sharded"):
         _check_plan(config, plan, pipeline=pipeline, tensor=tensor)
     return Parallelism(
-        mode=wanted.mode,
-        sharded=wanted.sharded,
+        mode=parallel.mode,
+        sharded=parallel.sharded,
         data_degree=data,
         pipeline_degree=pipeline,
         tensor_degree=tensor,
-        pipeline_schedule=wanted.pipeline_schedule or "1f1b",
-        microbatches=_microbatches(wanted, stages=pipeline, batch=batch_size * pipeline * tensor),
-        batch_norm=wanted.batch_norm,
+        pipeline_schedule=parallel.pipeline_schedule or "1f1b",
+        microbatches=_microbatches(parallel, stages=pipeline, batch=batch_size * pipeline * tensor),
+        batch_norm=parallel.batch_norm,
     )
 
 
-def member_degrees(wanted: ParallelConfig, *, degree: int) -> tuple[int, int, int]:
-    """Data × pipeline × tensor = P_degree; what is left out is derived where only one fits."""
-    stated = {axis: getattr(wanted, f"{axis}_degree") for axis in AXES}
-    if wanted.mode != "mixed":
-        return _one_axis(wanted.mode, stated, degree=degree)
+def member_degrees(parallel: ParallelConfig, *, degree: int) -> tuple[int, int, int]:
+    """Solve data × pipeline × tensor = P_degree; a missing degree is derived if it is unique."""
+    stated = {axis: getattr(parallel, f"{axis}_degree") for axis in AXES}
+    if parallel.mode != "mixed":
+        return _single_axis(parallel.mode, stated, degree=degree)
     product = math.prod(value for value in stated.values() if value is not None)
     missing = [axis for axis, value in stated.items() if value is None]
-    told = " × ".join(f"{axis} {value}" for axis, value in stated.items() if value is not None)
+    factors = " × ".join(f"{axis} {value}" for axis, value in stated.items() if value is not None)
     if (not missing and product != degree) or degree % product:
         raise ConfigError(
-            f'parallel.mode = "mixed" with {told} = {product}: the product must '
-            f"{'divide' if missing else 'be'} parallel.degree = {degree}. Change one of "
-            "parallel.data_degree, pipeline_degree, tensor_degree, or parallel.degree."
+            f'parallel.mode = "mixed" with {factors} = {product}: the product must '
+            f"{'divide' if missing else 'be'} parallel.degree = {degree}.",
+            key="parallel.degree",
+            value=degree,
+            remedy="Change one of parallel.data_degree, pipeline_degree, tensor_degree, or "
+            "parallel.degree.",
         )
-    left = degree // product
-    if len(missing) > 1 and left > 1:
+    remaining = degree // product
+    if len(missing) > 1 and remaining > 1:
         raise ConfigError(
             f'parallel.mode = "mixed" with parallel.degree = {degree}: {" × ".join(missing)} must '
-            f"be {left}, and can in more than one way. State parallel.{missing[-1]}_degree."
+            f"be {remaining}, which has several solutions.",
+            key=f"parallel.{missing[-1]}_degree",
+            remedy=f"Set parallel.{missing[-1]}_degree.",
         )
-    found = stated | dict.fromkeys(missing, 1)
+    degrees = stated | dict.fromkeys(missing, 1)
     if missing:
-        found[missing[0]] = left
-    return found["data"], found["pipeline"], found["tensor"]
+        degrees[missing[0]] = remaining
+    return degrees["data"], degrees["pipeline"], degrees["tensor"]
 
 
-def _one_axis(mode: str, stated: dict[str, int | None], *, degree: int) -> tuple[int, int, int]:
+def _single_axis(mode: str, stated: dict[str, int | None], *, degree: int) -> tuple[int, int, int]:
     axis = mode if mode in AXES else "data"
     for name, value in stated.items():
         if value not in (None, degree if name == axis else 1):
             raise ConfigError(
                 f'parallel.{name}_degree = {value} with parallel.mode = "{mode}": all '
-                f"parallel.degree = {degree} accelerators are {axis}-parallel. Set parallel.mode = "
-                '"mixed" to divide them among several axes.'
+                f"parallel.degree = {degree} accelerators are {axis}-parallel.",
+                key=f"parallel.{name}_degree",
+                value=value,
+                remedy='Set parallel.mode = "mixed" to divide them among several axes.',
             )
     if mode in ("tensor", "pipeline") and degree == 1:
         raise ConfigError(
-            f'parallel.mode = "{mode}" with parallel.degree = 1: one accelerator has nobody to '
-            'share a model with. Set parallel.degree = 2 or more, or parallel.mode = "data".'
+            f'parallel.mode = "{mode}" with parallel.degree = 1: a model is divided among at least '
+            "two accelerators.",
+            key="parallel.mode",
+            value=mode,
+            remedy='Set parallel.degree = 2 or more, or parallel.mode = "data".',
         )
     return tuple(degree if name == axis else 1 for name in AXES)  # type: ignore[return-value]
 
 
 def _check_sharded(config: Config) -> None:
-    wanted, communication = config.parallel, config.communication
-    if wanted.mode == "sharded":
+    parallel, communication = config.parallel, config.communication
+    if parallel.mode == "sharded":
         raise ConfigError(
-            'parallel.mode = "sharded": sharding is a variant of data parallelism. Set '
-            'parallel.mode = "data" and parallel.sharded = true.'
+            'parallel.mode = "sharded": sharding is a variant of data parallelism.',
+            key="parallel.mode",
+            value="sharded",
+            remedy='Set parallel.mode = "data" and parallel.sharded = true.',
         )
-    if not wanted.sharded:
+    if not parallel.sharded:
         return
-    if wanted.mode != "data":
+    if parallel.mode != "data":
         raise ConfigError(
-            f'parallel.sharded = true with parallel.mode = "{wanted.mode}": FSDP2 shards what '
-            'data-parallel ranks would hold twice. Set parallel.mode = "data", or leave sharded '
-            "out."
+            f'parallel.sharded = true with parallel.mode = "{parallel.mode}": FSDP2 shards what '
+            "data-parallel ranks replicate.",
+            key="parallel.sharded",
+            value=True,
+            remedy='Set parallel.mode = "data", or leave sharded out.',
         )
     if (communication.mode, communication.precision) != ("all_reduce", "fp32"):
         raise ConfigError(
             f'parallel.sharded = true with communication.mode = "{communication.mode}", precision '
-            f'"{communication.precision}": FSDP2 reduces gradients by its own reduce-scatter. '
-            "Leave [communication] at all_reduce and fp32, or sharded out."
+            f'"{communication.precision}": FSDP2 reduces gradients by its own reduce-scatter.',
+            key="parallel.sharded",
+            value=True,
+            remedy="Leave [communication] at all_reduce and fp32, or sharded out.",
         )
 
 
-def _check_effect(wanted: ParallelConfig, *, data: int, pipeline: int, tensor: int) -> None:
-    """A choice that would change nothing is a misunderstanding."""
-    if wanted.mode == "mixed" and pipeline == tensor == 1:
+def _check_effect(parallel: ParallelConfig, *, data: int, pipeline: int, tensor: int) -> None:
+    """Refuse a setting without effect: its author expects one."""
+    if parallel.mode == "mixed" and pipeline == tensor == 1:
         raise ConfigError(
             'parallel.mode = "mixed" with neither a pipeline nor tensor parallelism: that is '
-            'parallel.mode = "data". Set it, or parallel.pipeline_degree or tensor_degree.'
+            'parallel.mode = "data".',
+            key="parallel.mode",
+            value="mixed",
+            remedy="Set it, or parallel.pipeline_degree or tensor_degree.",
         )
-    if wanted.sharded and data == 1:
+    if parallel.sharded and data == 1:
         raise ConfigError(
-            "parallel.sharded = true with parallel.degree = 1: there is nobody to share with. "
-            "Set parallel.degree = 2 or more, or leave sharded out."
+            "parallel.sharded = true with parallel.degree = 1: there is no other rank to shard "
+            "over.",
+            key="parallel.sharded",
+            value=True,
+            remedy="Set parallel.degree = 2 or more, or leave sharded out.",
         )
-    if wanted.batch_norm == "synchronized" and data == 1:
+    if parallel.batch_norm == "synchronized" and data == 1:
         raise ConfigError(
-            'parallel.batch_norm = "synchronized": a member is one replica here, its statistics '
-            "are those of the whole batch already. Leave it out."
+            'parallel.batch_norm = "synchronized": the member has one replica, so its statistics '
+            "are those of the whole batch already.",
+            key="parallel.batch_norm",
+            value="synchronized",
+            remedy="Leave it out.",
         )
-    if wanted.pipeline_schedule is not None and pipeline == 1:
+    if parallel.pipeline_schedule is not None and pipeline == 1:
         raise ConfigError(
-            f'parallel.pipeline_schedule = "{wanted.pipeline_schedule}": there is no pipeline. '
-            'Leave it out, or set parallel.mode = "pipeline".'
+            f'parallel.pipeline_schedule = "{parallel.pipeline_schedule}": there is no pipeline.',
+            key="parallel.pipeline_schedule",
+            value=parallel.pipeline_schedule,
+            remedy='Leave it out, or set parallel.mode = "pipeline".',
         )
 
 
@@ -130,49 +160,75 @@ def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, ten
     if plan is None:
         raise ConfigError(
             f'parallel.mode = "{config.parallel.mode}": {config.workload} has no parallel plan, '
-            'so nothing says how its model can be divided. Set parallel.mode = "data".'
+            "which would define how its model is divided.",
+            key="parallel.mode",
+            value=config.parallel.mode,
+            remedy='Set parallel.mode = "data".',
         )
     if pipeline > 1 and not plan.stages:
         raise ConfigError(
             f"a pipeline of {pipeline} stages: the parallel plan of {config.workload} has no "
-            'stages. Set parallel.mode = "tensor", "data", or "mixed" with '
-            "parallel.pipeline_degree = 1."
+            "stages.",
+            key="parallel.mode",
+            value=config.parallel.mode,
+            remedy='Set parallel.mode = "tensor", "data", or "mixed" with '
+            "parallel.pipeline_degree = 1.",
         )
     if pipeline > max(1, len(plan.stages)):
+        key = _degree_key(config, "pipeline")
         raise ConfigError(
             f"a pipeline of {pipeline} stages: the model of class {config.problem_class} can be "
-            f"cut into at most {len(plan.stages)}. Set a smaller parallel."
-            f"{'pipeline_degree' if config.parallel.mode == 'mixed' else 'degree'}."
+            f"cut into at most {len(plan.stages)}.",
+            key=key,
+            value=pipeline,
+            remedy=f"Set a smaller {key}.",
         )
     for split in plan.splits:
         if split.channels % tensor:
             raise ConfigError(
                 f"tensor parallelism over {tensor} ranks: layer {split.layers} of class "
                 f"{config.problem_class} has {split.channels} channels, which {tensor} does not "
-                f"divide. Set a divisor of {math.gcd(*(one.channels for one in plan.splits))}."
+                "divide.",
+                key=_degree_key(config, "tensor"),
+                value=tensor,
+                remedy=f"Set a divisor of {math.gcd(*(layer.channels for layer in plan.splits))}.",
             )
 
 
-def _microbatches(wanted: ParallelConfig, *, stages: int, batch: int) -> int:
-    """Left out: one for each stage. Then batch norm, whose statistics are a micro-batch's, sees as
-    many images as on a data-parallel rank; more would make the pipeline's bubble smaller."""
+def _degree_key(config: Config, axis: str) -> str:
+    return f"parallel.{axis}_degree" if config.parallel.mode == "mixed" else "parallel.degree"
+
+
+def _microbatches(parallel: ParallelConfig, *, stages: int, batch: int) -> int:
+    """Return the micro-batches of a step, by default one per stage.
+
+    Then batch norm, whose statistics are a micro-batch's, sees as many images as on a data-parallel
+    rank; more micro-batches would make the pipeline's bubble smaller.
+    """
     if stages == 1:
-        if wanted.microbatches not in (None, 1):
+        if parallel.microbatches not in (None, 1):
             raise ConfigError(
-                f"parallel.microbatches = {wanted.microbatches}: only a pipeline has them. For "
-                "gradient accumulation set train.accumulation."
+                f"parallel.microbatches = {parallel.microbatches}: only a pipeline has them.",
+                key="parallel.microbatches",
+                value=parallel.microbatches,
+                remedy="For gradient accumulation set train.accumulation.",
             )
         return 1
-    if wanted.microbatches is None:
+    if parallel.microbatches is None:
         return stages
-    if batch % wanted.microbatches:
+    if batch % parallel.microbatches:
         raise ConfigError(
-            f"parallel.microbatches = {wanted.microbatches} does not divide the {batch} images "
-            "that a pipeline takes in a step (train.batch_size × its accelerators)."
+            f"parallel.microbatches = {parallel.microbatches} does not divide the {batch} images "
+            "that a pipeline takes in a step (train.batch_size × its accelerators).",
+            key="parallel.microbatches",
+            value=parallel.microbatches,
         )
-    if wanted.pipeline_schedule != "gpipe" and wanted.microbatches < stages:
+    if parallel.pipeline_schedule != "gpipe" and parallel.microbatches < stages:
         raise ConfigError(
-            f"parallel.microbatches = {wanted.microbatches}: 1F1B keeps all {stages} stages busy, "
-            f'so it takes at least {stages}. Set more, or parallel.pipeline_schedule = "gpipe".'
+            f"parallel.microbatches = {parallel.microbatches}: 1F1B keeps all {stages} stages "
+            f"busy, so it needs at least {stages}.",
+            key="parallel.microbatches",
+            value=parallel.microbatches,
+            remedy='Set more, or parallel.pipeline_schedule = "gpipe".',
         )
-    return wanted.microbatches
+    return parallel.microbatches

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.errors import ConfigError
-from ai500.records import Mapping, Node, Share
+from ai500.records import MemberMapping, Node, Share
 
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """M, P_degree and Sys_scale that satisfy Eq. 5, k, and what follows from them."""
+    """M, P_degree and Sys_scale that satisfy Eq. 5, with k members per accelerator."""
 
     ensemble_size: int
     parallel_degree: int
@@ -24,12 +24,12 @@ class Degrees:
 
     @property
     def at_once(self) -> int:
-        """Members that train at the same time."""
+        """Number of members that train at the same time."""
         return self.members_per_accelerator * self.system_scale // self.parallel_degree
 
     @property
     def waves(self) -> int:
-        """Rounds in which the machine gets through all members [D13]."""
+        """Number of rounds in which the machine trains all members [D13]."""
         return -(-self.ensemble_size // self.at_once)
 
 
@@ -70,15 +70,18 @@ def solve(
 
 
 def _degree_from_size(ensemble_size: int, *, total: int, k: int, fitting: list[int]) -> int:
-    """P = k × Sys_scale / M; more members than the machine holds run in waves with P = 1."""
+    """Derive P = k × Sys_scale / M; more members than fit at once run in waves with P = 1."""
     sizes = {total // degree: degree for degree in fitting}
     if ensemble_size > total:
         return 1
     if ensemble_size not in sizes:
         raise ConfigError(
             f"ensemble.size = {ensemble_size} does not divide the {_accelerators(total, k)} "
-            f"(V3 Eq. 5: Sys_scale = M × P_degree). Set ensemble.size to "
-            f"{_choices(sorted(sizes))} or more than {total}, or change [system]."
+            "(V3 Eq. 5: Sys_scale = M × P_degree).",
+            key="ensemble.size",
+            value=ensemble_size,
+            remedy=f"Set ensemble.size to {_choices(sorted(sizes))} or more than {total}, or "
+            "change [system].",
         )
     return sizes[ensemble_size]
 
@@ -90,14 +93,19 @@ def _check_degree(
         raise ConfigError(
             f"parallel.degree = {degree} needs {degree} accelerators for one member; the system "
             f"has {system_scale} (V3 Eq. 5: Sys_scale = M × P_degree). No ensemble.size would "
-            f"work. Set parallel.degree to {_choices(fitting)}, or change [system]."
+            "work.",
+            key="parallel.degree",
+            value=degree,
+            remedy=f"Set parallel.degree to {_choices(fitting)}, or change [system].",
         )
     if degree not in fitting:
         raise ConfigError(
             f"parallel.degree = {degree} does not fit {system_scale} accelerators, "
             f"{accelerators_per_node} a node: some would stay idle, or a member would straddle "
-            f"nodes it does not fill (V3 Eq. 5: Sys_scale = M × P_degree). "
-            f"Set parallel.degree to {_choices(fitting)}, or change [system]."
+            "nodes it does not fill (V3 Eq. 5: Sys_scale = M × P_degree).",
+            key="parallel.degree",
+            value=degree,
+            remedy=f"Set parallel.degree to {_choices(fitting)}, or change [system].",
         )
 
 
@@ -108,14 +116,17 @@ def _refuse_idle_accelerators(
     sharing = f", {k} members on each" if k > 1 else ""
     raise ConfigError(
         f"ensemble.size = {ensemble_size} with degree = {degree} needs {needed} accelerators"
-        f"{sharing}; the system has {system_scale} (V3 Eq. 5: Sys_scale = M × P_degree). Set "
-        f"ensemble.size = {k * system_scale // degree} or more, or system.scale = {needed} to use "
-        "a part of the system."
+        f"{sharing}; the system has {system_scale} (V3 Eq. 5: Sys_scale = M × P_degree).",
+        key="ensemble.size",
+        value=ensemble_size,
+        remedy=f"Set ensemble.size = {k * system_scale // degree} or more, or system.scale = "
+        f"{needed} to use a part of the system.",
     )
 
 
-def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[Mapping, ...]:
-    """Each member's wave, nodes and slots: consecutive slots, accelerators filled before shared."""
+def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[MemberMapping, ...]:
+    """Map each member to a wave, nodes and consecutive slots; every accelerator gets a member
+    before any gets a second one."""
     slots = [(node.name, slot.index) for node in nodes for slot in node.slots]
     slots = slots[: degrees.system_scale]
     groups = degrees.system_scale // degrees.parallel_degree
@@ -123,27 +134,27 @@ def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[Mapping, ...]:
     for member in range(degrees.ensemble_size):
         wave, position = divmod(member, degrees.at_once)
         first = (position % groups) * degrees.parallel_degree
-        mine = slots[first : first + degrees.parallel_degree]
-        names = dict.fromkeys(name for name, _ in mine)
+        member_slots = slots[first : first + degrees.parallel_degree]
+        names = dict.fromkeys(name for name, _ in member_slots)
         shares = tuple(
-            Share(node=name, slots=tuple(index for owner, index in mine if owner == name))
+            Share(node=name, slots=tuple(index for owner, index in member_slots if owner == name))
             for name in names
         )
-        mapping.append(Mapping(member=member, wave=wave, shares=shares))
+        mapping.append(MemberMapping(member=member, wave=wave, shares=shares))
     return tuple(mapping)
 
 
-def members_by_node(mapping: Iterable[Mapping]) -> dict[str, list[int]]:
-    """Node → the members that use it, for all nodes in one go."""
-    found: dict[str, list[int]] = {}
-    for one in mapping:
-        for share in one.shares:
-            found.setdefault(share.node, []).append(one.member)
-    return found
+def members_by_node(mapping: Iterable[MemberMapping]) -> dict[str, list[int]]:
+    """Return the members of each node."""
+    members: dict[str, list[int]] = {}
+    for mapped in mapping:
+        for share in mapped.shares:
+            members.setdefault(share.node, []).append(mapped.member)
+    return members
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors in ascending order."""
+    """Return all divisors in ascending order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})
 

@@ -1,4 +1,4 @@
-"""Where a member's data lies on a node: the shared store, or a copy in the node's own scratch."""
+"""Placement of a member's data on a node: the shared store, or a copy in the node's scratch."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from ai500.records import Placement
 
 
 def scratch_folder(run: Path, *, stated: str | None) -> Path:
-    """A folder of this run's own on the node that asks: what it stages there, it can remove.
+    """Return this run's own folder on this node, which it can remove after use.
 
     `stated` is `data.scratch`; variables in it are the node's (`/scratch/$SLURM_JOB_ID`).
     """
-    known = os.path.expandvars(stated or "")
-    if "$" in known:
+    expanded = os.path.expandvars(stated or "")
+    if "$" in expanded:
         raise EnvironmentLacksError(
-            f"data.scratch = {stated!r}: a variable in it is not set here ({known}). Set it on "
-            "the nodes (slurm.setup), or name a folder."
+            f"data.scratch = {stated!r}: a variable in it is not set on this node ({expanded}).",
+            key="data.scratch",
+            value=stated,
+            remedy="Set it on the nodes (slurm.setup), or name a folder.",
         )
-    base = Path(known) if stated else Path(tempfile.gettempdir()) / f"ai500-{os.getuid()}"
-    whole = str(run.resolve()).encode()
-    return base / f"{run.resolve().name}-{hashlib.sha256(whole).hexdigest()[:8]}"
+    base = Path(expanded) if stated else Path(tempfile.gettempdir()) / f"ai500-{os.getuid()}"
+    full_path = str(run.resolve()).encode()
+    return base / f"{run.resolve().name}-{hashlib.sha256(full_path).hexdigest()[:8]}"
 
 
 def in_shared_store(store: Store, *, node: str) -> Placement:
-    """Nothing is copied: the node reads the shared store."""
+    """Return the placement of a node that reads the shared store."""
     return Placement(
         node=node,
         store=str(store.path.resolve()),
@@ -56,7 +58,7 @@ def on_node(
     folder: Path,
     progress: Progress | None = None,
 ) -> Placement:
-    """Data Duplicator: what the members with these counts need, copied to the node once."""
+    """Copy to the node what members with these counts need, and return the placement."""
     started = time.monotonic()
     staged = duplicate(store, counts=counts, folder=folder, progress=progress)
     return Placement(
@@ -71,7 +73,7 @@ def on_node(
 
 
 def remove(folder: Path) -> None:
-    """A copy that serves nobody any more, and the run's folder once it is empty."""
+    """Remove a copy that is no longer needed, and the run's folder once it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()

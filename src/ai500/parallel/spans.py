@@ -1,4 +1,4 @@
-"""What a rank is doing, written into the trace while a profiler listens; nothing otherwise.
+"""Named spans in a profiler's trace: what a rank is doing. Without a profiler they cost nothing.
 
 The collectives and the feed mark their parts with `span`. A name in the trace is
 `ai500 PHASE | KEY | RANKS`, which `parse` reads back.
@@ -12,49 +12,50 @@ from dataclasses import dataclass
 from typing import Any
 
 READY = "ready"
-"""A moment: all gradients of a buffer are there on this rank, and are handed over."""
+"""Moment at which all gradients of a buffer are ready on this rank."""
 REDUCE = "reduce"
-"""One buffer, from its turn to its end; what follows lies inside."""
+"""Reduction of one buffer; EXCHANGE and COPY_OUT lie inside."""
 EXCHANGE = "exchange"
-"""A call of the communication library with the ranks named."""
+"""Call of the communication library among the named ranks."""
 COPY_OUT = "copy out"
-"""What was received back to values: decompression and the mean."""
+"""Decompression and mean of received bytes."""
 DATA = "data"
-"""The training loop waits for its next batch."""
+"""Wait of the training loop for its next batch."""
 
 _PREFIX, _BETWEEN = "ai500 ", " | "
 _NOTHING = nullcontext()
 
 Recorder = Callable[[str], AbstractContextManager[Any]]
+# The active profiler's recorder, like the profiler itself one per process.
 _recorder: Recorder | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a span's name says."""
+    """Fields of a span's name."""
 
     phase: str
     key: str = ""
-    """The buffer's name, the same in each step."""
+    """Name of the buffer, the same in each step."""
     ranks: tuple[int, ...] = ()
-    """Those an exchange is among, the rank itself included."""
+    """Ranks of an exchange, this one included."""
 
 
 def span(phase: str, *, key: str = "", ranks: Sequence[int] = ()) -> AbstractContextManager[Any]:
-    """Around a part of a step; costs a look at a variable unless somebody listens."""
+    """Return the context of a part of a step; empty unless a profiler records."""
     if _recorder is None:
         return _NOTHING
     return _recorder(_PREFIX + _BETWEEN.join((phase, key, ",".join(map(str, ranks)))))
 
 
 def record_with(recorder: Recorder | None) -> None:
-    """Who listens from now on; None: nobody."""
+    """Set the recorder of spans; None stops recording."""
     global _recorder
     _recorder = recorder
 
 
 def parse(name: str) -> Mark | None:
-    """The mark of a name in a trace, None for anybody else's."""
+    """Parse a name in a trace; None for a name of another origin."""
     if not name.startswith(_PREFIX):
         return None
     phase, key, ranks = name.removeprefix(_PREFIX).split(_BETWEEN)

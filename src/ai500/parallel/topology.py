@@ -1,4 +1,4 @@
-"""Who reduces with whom: the grid of ranks behind each communication mode. Needs no torch.
+"""Grid of ranks behind each communication mode. Needs no torch.
 
 Every mode is a grid of `row` × `rows` ranks, numbered along the rows: reduce-scatter along the
 row, all-reduce along the column, all-gather along the row.
@@ -25,27 +25,30 @@ class Grid:
     rows: int
 
 
-def one_line(nodes: Sequence[int]) -> Grid:
-    """All ranks in one row; `nodes` is the node of each rank, in the order of ranks."""
+def single_line(nodes: Sequence[int]) -> Grid:
+    """Put all ranks in one row; `nodes` is the node of each rank, in the order of ranks."""
     return Grid(row=len(nodes), rows=1)
 
 
 def by_node(nodes: Sequence[int]) -> Grid:
-    """A row for each node. Every node must hold as many ranks, one after the other."""
+    """Make a row for each node. Every node must hold equally many consecutive ranks."""
     names = list(dict.fromkeys(nodes))
     row = len(nodes) // len(names)
     if list(nodes) != [name for name in names for _ in range(row)]:
         counts = ", ".join(str(nodes.count(name)) for name in names)
         raise ConfigError(
-            f'communication.mode = "hierarchical" needs as many ranks on each node, consecutive; '
-            f"here the nodes have {counts}. Change parallel.degree so that it fills whole nodes, "
-            'or set communication.mode = "all_reduce".'
+            'communication.mode = "hierarchical" needs equally many consecutive ranks on each '
+            f"node; here the nodes have {counts}.",
+            key="communication.mode",
+            value="hierarchical",
+            remedy="Change parallel.degree so that it fills whole nodes, or set "
+            'communication.mode = "all_reduce".',
         )
     return Grid(row=row, rows=len(names))
 
 
 def near_square(nodes: Sequence[int]) -> Grid:
-    """X × Y with the two sides as near as possible, rows inside nodes where that can be."""
+    """Make X and Y as close as possible, with rows inside nodes where that is possible."""
     size = len(nodes)
     if size == 1:
         return Grid(row=1, rows=1)
@@ -53,8 +56,10 @@ def near_square(nodes: Sequence[int]) -> Grid:
     if short == 1:
         raise ConfigError(
             f'communication.mode = "torus_2d" needs a grid of at least 2 × 2 ranks; {size} '
-            "accelerators that reduce together make only a single line. Use 4, 6, 8, 9, … of them, "
-            'or set communication.mode = "all_reduce".'
+            "data-parallel accelerators make only a single line.",
+            key="communication.mode",
+            value="torus_2d",
+            remedy='Use 4, 6, 8, 9, … of them, or set communication.mode = "all_reduce".',
         )
     for row in (size // short, short):
         if all(len(set(nodes[first : first + row])) == 1 for first in range(0, size, row)):
@@ -63,10 +68,10 @@ def near_square(nodes: Sequence[int]) -> Grid:
 
 
 def check(mode: str, *, data_degree: int, ranks_per_replica: int, ranks_per_node: int) -> None:
-    """A ConfigError if the replicas of a member can't average their gradients in this mode."""
+    """Raise ConfigError if the replicas of a member can't average gradients in this mode."""
     if mode in GRIDS:
         GRIDS[mode]([i * ranks_per_replica // ranks_per_node for i in range(data_degree)])
 
 
-GRIDS = {"all_reduce": one_line, "hierarchical": by_node, "torus_2d": near_square}
-"""Communication mode → the grid of ranks on given nodes, or a ConfigError with the reason."""
+GRIDS = {"all_reduce": single_line, "hierarchical": by_node, "torus_2d": near_square}
+"""Communication mode → function from the ranks' nodes to their grid."""

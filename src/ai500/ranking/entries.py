@@ -1,6 +1,6 @@
-"""One line of the list, from a submission's own records; what breaks a rule is rejected.
+"""Entries of the list, made from the records of submissions; invalid submissions are rejected.
 
-Nothing a submission claims of its score is believed: it is recomputed from the raw events.
+The score of an entry is recomputed from the submission's raw events.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ai500.report.run_data import RunData
 from ai500.submission.manifest import Info
 from ai500.workloads.protocol import load_workload
 
+# Figures above it, or below its inverse, are not measurements.
 LARGEST = 1e30
-"""No figure of a list is larger, or smaller than its inverse: what is comes of no measurement."""
+# Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
-"""Hexadecimal digits of a file's SHA-256 that name its entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A ranked result: one row of the list, and of the data that the pages load."""
+    """Valid result: one row of the list, and of the data that the pages load."""
 
     id: str
     system: str
@@ -46,7 +46,7 @@ class Entry:
     quality: float
     target_quality: float
     quality_ratio: float
-    """At least 1: the target is met, whether high or low is better [D15]."""
+    """Quality relative to the target, where more is better; at least 1: target met [D15]."""
     ensemble_size: int
     parallel_degree: int
     system_scale: int
@@ -59,38 +59,40 @@ class Entry:
 
     @property
     def list_key(self) -> tuple[str, str, str]:
-        """Results compare within one workload, class and level."""
+        """Workload, class and level: results are comparable within one list."""
         return self.workload, self.problem_class, self.level
 
     @property
     def system_key(self) -> tuple[str, str]:
-        """The same system in several editions: by name, of one organization."""
+        """Organization and name, which identify a system over editions."""
         return self.organization.strip().casefold(), self.system.strip().casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A valid submission: its row, its page without the places, its layers."""
+    """Valid submission."""
 
     entry: Entry
     body: str
+    """HTML of the entry's page that does not depend on other entries."""
     layers: Sequence[LayerVerdict]
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The file a submission came in."""
+    """File of a submission."""
 
     file: str
-    """Its path below the folder of submissions."""
+    """Path below the folder of submissions."""
     sha256: str
     signed: bool
     signature: str
+    """Sentence about the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A submission that is not ranked, with every reason."""
+    """Submission that is not ranked, with every reason."""
 
     file: str
     system: str
@@ -99,24 +101,24 @@ class Rejected:
     reasons: tuple[str, ...]
 
 
-def reasons_against(score: Score, judgement: Judgement) -> list[str]:
-    """Why the run is no valid result; empty: it is one."""
-    broken = [one for one in judgement.findings if one.severity == "violation"]
-    return [f"{one.message} ({one.source})" for one in broken] or _impossible(score)
+def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
+    """Return the reasons why a run is not a valid result; empty: it is valid."""
+    broken = [finding for finding in judgement.findings if finding.severity == "violation"]
+    return [f"{finding.message} ({finding.source})" for finding in broken] or _impossible(score)
 
 
 def _impossible(score: Score) -> list[str]:
-    """A rate of nothing, of a window that did not last, or beyond all machines ranks nothing."""
-    shown = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
+    """List the main figures that are not plausible positive numbers."""
+    figures = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
     return [
         f"{name} is {value:g}: not a plausible positive number"
-        for name, value in shown.items()
+        for name, value in figures.items()
         if not 1 / LARGEST <= value <= LARGEST
     ]
 
 
 def implausible(entry: Entry) -> list[str]:
-    """Figures that can't be drawn, sorted or written, and that no machine reaches."""
+    """List the figures that no machine reaches, and that can't be drawn, sorted or written."""
     figures = {field.name: getattr(entry, field.name) for field in dataclasses.fields(Entry)}
     return [
         f"{name} is {value:g}: not a plausible number"
@@ -125,10 +127,10 @@ def implausible(entry: Entry) -> list[str]:
     ]
 
 
-def make_entry(contents: RunData, info: Info, *, sha256: str, signed: bool) -> Entry:
-    """The row of a valid submission."""
-    score, plan = contents.score, contents.plan
-    record = next(iter(contents.members.values()))
+def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry:
+    """Make the entry of a valid submission."""
+    score, plan = data.score, data.plan
+    record = next(iter(data.members.values()))
     direction = load_workload(plan.workload).quality_direction
     return Entry(
         id=sha256[:ID_LENGTH],
@@ -157,7 +159,7 @@ def make_entry(contents: RunData, info: Info, *, sha256: str, signed: bool) -> E
         parallel_degree=score.parallel_degree,
         system_scale=score.system_scale,
         nodes=len(plan.nodes),
-        accelerator=accelerator(contents),
+        accelerator=accelerator(data),
         precision=plan.hyperparameters.precision,
         framework=f"torch {record.versions['torch']}" if "torch" in record.versions else "unknown",
         trials=len(score.trials),
@@ -165,9 +167,9 @@ def make_entry(contents: RunData, info: Info, *, sha256: str, signed: bool) -> E
     )
 
 
-def accelerator(contents: RunData) -> str:
-    """What the members say they trained on; without accelerators, the CPU."""
-    if contents.plan.device == "cpu":
-        return f"CPU: {contents.system.cpu}"
-    names = dict.fromkeys(record.device_name for record in contents.members.values())
+def accelerator(data: RunData) -> str:
+    """Return the accelerators that the members recorded, or the CPU if there are none."""
+    if data.plan.device == "cpu":
+        return f"CPU: {data.system.cpu}"
+    names = dict.fromkeys(record.device_name for record in data.members.values())
     return ", ".join(names)

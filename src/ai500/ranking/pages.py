@@ -1,4 +1,4 @@
-"""The site's pages from templates that escape all they are given."""
+"""Pages of the list, rendered from templates that escape all text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from ai500.ranking.entries import Entry, Origin, Rejected
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
-from ai500.report import run_sections, templating
+from ai500.report import run_sections
 from ai500.report.formats import NOT_MEASURED, flops
 from ai500.report.meter_section import power_section
+from ai500.report.page import environment
 from ai500.report.run_data import RunData
 from ai500.report.section import Figure, Folded, Listing, Paragraph, Section, Table
 from ai500.rules.decisions import DECISIONS
@@ -30,7 +31,7 @@ from ai500.submission.manifest import NOTES, Info
 
 @cache
 def _environment() -> Environment:
-    return templating.environment(
+    return environment(
         "ai500.ranking",
         decisions=DECISIONS,
         flops=flops,
@@ -40,27 +41,27 @@ def _environment() -> Environment:
 
 
 def list_name(key: ListKey) -> str:
-    """A list in words."""
+    """Return the name of a list."""
     workload, problem_class, level = key
     return f"{workload.replace('_', ' ')}, class {problem_class}, {level} level"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What every page of one site says."""
+    """Values that every page of a site shows."""
 
     title: str
     ranked: int
     rejected: int
 
     def page(self, template: str, *, root: str = "", **values: Any) -> str:
-        """A page; `root` leads from it to the site's front page."""
+        """Render a page; `root` is its relative path to the front page."""
         return _environment().get_template(template).render(site=self, root=root, **values)
 
     def entry(self, entry: Entry, standing: Standing, same: Sequence[Entry], body: str) -> str:
-        """An entry's page: its places, its system's other entries, and the body."""
+        """Render an entry's page: its ranks, its system's entries (`same`), and the body."""
         figure = None
-        if len({one.edition for one in same}) > 1:
+        if len({other.edition for other in same}) > 1:
             title = "VFLOPS over editions"
             figure = Figure(
                 title,
@@ -72,33 +73,34 @@ class Site:
             root="../",
             entry=entry,
             standing=standing,
-            same=sorted(same, key=lambda one: (one.edition, one.id)),
+            same=sorted(same, key=lambda other: (other.edition, other.id)),
             figure=figure,
             body=Markup(body),
         )
 
     def history(self, lists: Mapping[ListKey, Sequence[Entry]]) -> str:
-        """The best of each edition, list by list."""
-        shown = []
+        """Render the best of each edition, list by list."""
+        histories = []
         for key, entries in lists.items():
             title = list_name(key)
             figure = Figure(
                 title,
                 editions.history_chart(entries),
-                "Blue: the best result of each edition. Thin: systems that came more than once, "
-                f"at most {editions.MOST_SYSTEMS} of them.",
+                "Blue: the best result of each edition. Thin: systems with several editions, "
+                f"at most {editions.MAX_SYSTEMS} of them.",
                 f"VFLOPS over editions: {title}",
             )
-            shown.append((figure, editions.best_table(entries), editions.systems_table(entries)))
-        return self.page("history.html", lists=shown)
+            tables = editions.best_table(entries), editions.systems_table(entries)
+            histories.append((figure, *tables))
+        return self.page("history.html", lists=histories)
 
     def rejected_page(self, rejected: Sequence[Rejected]) -> str:
-        """Those that are not ranked, with the reasons."""
+        """Render the submissions that are not ranked, with the reasons."""
         return self.page("rejected.html", submissions=rejected)
 
 
 def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:
-    """All of an entry's page that follows from the submission alone."""
+    """Render the part of an entry's page that depends on the submission alone."""
     program = program_report(data)
     score, *others = program.sections
     recomputed = Paragraph("Recomputed from the submission's raw events.")
@@ -123,11 +125,11 @@ def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin
 def _layers_section(judgement: Judgement) -> Section:
     text = (
         f"Judged by rule set {judgement.rule_set} at the {judgement.level} level (V2 §3.1, §5), "
-        "from what the members' own processes recorded."
+        "from the records of the members' processes."
     )
     facts = [
-        replace(facts_table(one), title=f"Layer {one.layer}: {LAYERS[one.layer]}")
-        for one in judgement.layers
+        replace(facts_table(verdict), title=f"Layer {verdict.layer}: {LAYERS[verdict.layer]}")
+        for verdict in judgement.layers
     ]
     folded = Folded("Every layer's facts beside the reference", facts)
     return Section("The nine layers", [Paragraph(text), layers_table(judgement), folded])
@@ -149,49 +151,57 @@ VERDICTS = {
 }
 
 
-def in_words(verdict: LayerVerdict) -> str:
-    """A layer's verdict; where no reference prescribes anything, nothing can have changed."""
-    if verdict.verdict == "allowed" and all(wanted is None for _, wanted, _ in verdict.facts):
+def verdict_text(verdict: LayerVerdict) -> str:
+    """Describe a layer's verdict; a layer without reference values is free to choose."""
+    free = all(reference is None for _, reference, _ in verdict.facts)
+    if verdict.verdict == "allowed" and free:
         return "free to choose"
     return VERDICTS[verdict.verdict]
 
 
 def layers_table(judgement: Judgement) -> Table:
-    """Each of the nine layers against the reference, with what the rules found."""
-    rows = []
-    for one in judgement.layers:
-        found = [finding for finding in judgement.findings if finding.layer == one.layer]
-        said = " ".join(f"{finding.message} ({finding.source})" for finding in found)
-        rows.append((f"{one.layer} {LAYERS[one.layer]}", in_words(one), said or "—"))
-    notes = " ".join(f"{one.message} ({one.source})" for one in judgement.findings if not one.layer)
-    rows.append(("procedure", "as the rules ask", notes or "—"))
+    """Tabulate the verdict and the findings of each layer, and of the procedure."""
+    rows = [
+        (
+            f"{verdict.layer} {LAYERS[verdict.layer]}",
+            verdict_text(verdict),
+            _messages(judgement, verdict.layer),
+        )
+        for verdict in judgement.layers
+    ]
+    rows.append(("procedure", "follows the rules", _messages(judgement, None)))
     return Table(("layer", "verdict", "disclosed"), rows, style="layers")
 
 
+def _messages(judgement: Judgement, layer: int | None) -> str:
+    findings = [finding for finding in judgement.findings if finding.layer == layer]
+    return " ".join(f"{finding.message} ({finding.source})" for finding in findings) or "—"
+
+
 def facts_table(verdict: LayerVerdict) -> Table:
-    """A layer's facts beside the reference's; what differs is marked."""
+    """Tabulate a layer's facts beside the reference's; differences are marked."""
     rows, marked = [], set()
-    for index, (what, reference, ours) in enumerate(verdict.facts):
-        differs = reference is not None and ours is not None and reference != ours
+    for index, (name, reference, value) in enumerate(verdict.facts):
+        differs = reference is not None and value is not None and reference != value
         if differs:
             marked.add(index)
-        value = "not recorded" if ours is None else f"≠ {ours}" if differs else ours
-        rows.append((what, value, "free" if reference is None else reference))
+        text = "not recorded" if value is None else f"≠ {value}" if differs else value
+        rows.append((name, text, "free" if reference is None else reference))
     return Table(("", "this run", "reference"), rows, (), sorted(marked))
 
 
 def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
-    """What the page of comparison needs of an entry: layer → name → value."""
+    """Return an entry's data for the page of comparison: layer → name → value."""
     return {
-        f"{one.layer}": {"verdict": in_words(one)}
-        | {what: "not recorded" if ours is None else ours for what, _, ours in one.facts}
-        for one in layers
+        f"{verdict.layer}": {"verdict": verdict_text(verdict)}
+        | {name: "not recorded" if value is None else value for name, _, value in verdict.facts}
+        for verdict in layers
     }
 
 
 def hashes_table(data: RunData, info: Info, origin: Origin) -> Table:
-    """What identifies the file, the source, the data and the weights."""
-    weights = {one.weights_sha256 for one in data.members.values()}
+    """Tabulate the digests of the file, the source, the data and the weights."""
+    weights = {record.weights_sha256 for record in data.members.values()}
     rows = [
         ("submission", origin.sha256, origin.file),
         ("source code", info.source.sha256 or NOT_MEASURED, _commit(info)),
@@ -199,20 +209,20 @@ def hashes_table(data: RunData, info: Info, origin: Origin) -> Table:
         *(("weights", sha256, "of a member of the trial shown") for sha256 in sorted(weights)),
         ("signature", "valid" if origin.signed else "none", origin.signature),
     ]
-    return Table(("what", "SHA-256", ""), rows, style="hashes")
+    return Table(("", "SHA-256", ""), rows, style="hashes")
 
 
 def _commit(info: Info) -> str:
     if info.source.commit is None:
-        return "of no known commit"
-    dirty = ", with changes" if info.source.dirty else ""
+        return "commit unknown"
+    dirty = ", with uncommitted changes" if info.source.dirty else ""
     return f"commit {info.source.commit}{dirty}"
 
 
 def script(name: str, value: object) -> str:
-    """Data as a script that pages load, also from file://, where nothing can be fetched.
+    """Write data as a script that pages can load from file:// too, where `fetch` is forbidden.
 
-    `<`, `>` and `&` never stand in it, nor the line ends that only JavaScript knows.
+    `<`, `>`, `&` and the line ends U+2028 and U+2029 are escaped.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":

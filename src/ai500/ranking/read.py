@@ -1,4 +1,4 @@
-"""From a folder of submissions to what the site shows of each."""
+"""Read a folder of submissions: rank each valid one, reject the others with reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from ai500.core.errors import AI500Error, InputError
 from ai500.data.resumable_work import available_cores, in_parallel
 from ai500.pipeline import scoring
 from ai500.ranking import pages
-from ai500.ranking.entries import Origin, Ranked, Rejected, implausible, make_entry, reasons_against
+from ai500.ranking.entries import (
+    Origin,
+    Ranked,
+    Rejected,
+    implausible,
+    make_entry,
+    rejection_reasons,
+)
 from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_run_data
@@ -30,43 +37,47 @@ from ai500.submission.manifest import (
 )
 from ai500.submission.verify import TOLERANCE, contradictions
 
-LEAST_FOR_WORKERS = 32
-"""Fewer are read before a worker process has started."""
+# Fewer submissions are read in less time than worker processes take to start.
+MIN_FOR_WORKERS = 32
 
 
 def find_submissions(folder: Path) -> list[Path]:
-    """All submissions below `folder`, in the order of their names."""
+    """Find all submissions below a folder, in the order of their names."""
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder. Name the one that holds the submissions.")
-    found = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
-    if not found:
-        raise InputError(f"{folder} holds no submission (*{SUFFIX}). {MADE_BY}.")
-    return found
+        raise InputError(
+            f"{folder} is not a folder.",
+            path=folder,
+            remedy="Name the folder that contains the submissions.",
+        )
+    paths = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
+    if not paths:
+        raise InputError(f"{folder} contains no submission (*{SUFFIX}). {MADE_BY}.", path=folder)
+    return paths
 
 
-Run = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""What makes a run the same however its files are written: level, weights of all members, times.
+RunIdentity = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""Level, weights of all members, times: they identify a run even if its files were rewritten.
 
-The weights alone don't: a run that is repeated from the same seed may end with the same ones.
+Weights alone don't: a run that is repeated from the same seed may end with the same ones.
 """
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of one file."""
+    """Result of one file."""
 
     result: Ranked | Rejected
     sha256: str = ""
-    run: Run | None = None
-    """None: not ranked."""
+    run: RunIdentity | None = None
+    """Identity of the run; None: not ranked."""
 
 
 def read_submissions(
     folder: Path, paths: Sequence[Path], *, trusted_keys: Path | None = None
 ) -> Iterator[Ranked | Rejected]:
-    """Each submission, judged, in the order of `paths`; a bad one never ends the list.
+    """Judge each submission, in the order of `paths`; a bad one is rejected, not an error.
 
-    With `trusted_keys`, only what is signed by one of them is ranked.
+    With `trusted_keys`, only submissions signed by one of them are ranked.
     """
     if trusted_keys is not None:
         # Bad keys are an error of the caller, not of a submission.
@@ -76,12 +87,12 @@ def read_submissions(
         (number, partial(judge_file, path, name=name, trusted_keys=trusted_keys))
         for number, (path, name) in enumerate(zip(paths, names, strict=True))
     ]
-    workers = available_cores() if len(jobs) >= LEAST_FOR_WORKERS else 1
+    workers = available_cores() if len(jobs) >= MIN_FOR_WORKERS else 1
     files: dict[str, str] = {}
-    runs: dict[Run, str] = {}
+    runs: dict[RunIdentity, str] = {}
     for name, judged in zip(names, _in_order(in_parallel(jobs, workers=workers)), strict=True):
         same_file = files.setdefault(judged.sha256, name) if judged.sha256 else name
-        # One run, however it is labelled, is one result of a level.
+        # One run is one result of a level, whatever the names of system and submitter.
         same_run = runs.setdefault(judged.run, name) if judged.run else name
         if same_file != name:
             yield Rejected(name, "", "", "", (f"the same file as {same_file}",))
@@ -93,18 +104,18 @@ def read_submissions(
 
 
 def _in_order(results: Iterable[tuple[int, Judged]]) -> Iterator[Judged]:
-    """Results as their turn comes, whoever was ready first."""
-    early: dict[int, Judged] = {}
-    turn = 0
+    """Yield results by their numbers, whatever the order in which they were completed."""
+    pending: dict[int, Judged] = {}
+    next_number = 0
     for number, judged in results:
-        early[number] = judged
-        while turn in early:
-            yield early.pop(turn)
-            turn += 1
+        pending[number] = judged
+        while next_number in pending:
+            yield pending.pop(next_number)
+            next_number += 1
 
 
 def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
-    """One file, whatever is in it."""
+    """Judge one file; any exception is a reason to reject it."""
     try:
         sha256 = _sha256(path)
         with open_submission(path, trusted_keys=trusted_keys) as submission:
@@ -118,21 +129,21 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
         reason = printable(str(error))
     except MemoryError:
         reason = "can't be read: this machine has too little memory for it"
-    except Exception as error:  # one stranger's file must not end the list of all others
+    except Exception as error:  # an untrusted file must not prevent the list of all others
         reason = printable(f"can't be read: {type(error).__name__}: {error}")
     return Judged(Rejected(name, "", "", "", (reason,)))
 
 
-def _identity(run: RunFolder, *, level: str) -> Run:
+def _identity(run: RunFolder, *, level: str) -> RunIdentity:
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
     weights = sorted(run_folder.read(TrainRecord, path).weights_sha256 for path in records)
     trials = run_folder.read(Score, run.score).trials
-    times = sorted(f"{one.time_to_quality_seconds:.6g}" for one in trials)
+    times = sorted(f"{trial.time_to_quality_seconds:.6g}" for trial in trials)
     return level, tuple(weights), tuple(times)
 
 
 def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejected:
-    """A submission's place among the ranked, or every reason why it has none."""
+    """Rank an opened submission, or reject it with every reason."""
     info = submission.info
     reasons = list(submission.problems)
     if info is None:
@@ -146,47 +157,48 @@ def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejecte
                 return result
             reasons = result
         except AI500Error as error:
-            # Where it was unpacked is of no use to anybody, and differs each time.
-            where = str(submission.run.path)
-            reasons = [printable(str(error).replace(f"{where}/", "").replace(where, name))]
+            # The temporary folder is meaningless to a reader, and differs each time.
+            folder = str(submission.run.path)
+            reasons = [printable(str(error).replace(f"{folder}/", "").replace(folder, name))]
     return Rejected(name, info.system_name, info.organization, info.edition, tuple(reasons))
 
 
 def judge_run(run: RunFolder, info: Info, origin: Origin) -> Ranked | list[str]:
-    """A submission's run as an entry, or all that is against it."""
+    """Make an entry of a submission's run, or return the reasons against it."""
     claimed = run_folder.read(Score, run.score)
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
     reasons = list(contradictions(run, run_folder.read(Plan, run.plan)))
-    reasons += unfounded(claimed, score)
-    reasons += reasons_against(score, judgement)
+    reasons += differing_figures(claimed, score)
+    reasons += rejection_reasons(score, judgement)
     if reasons:
         return reasons
-    # The copy is private; from here on it says what was recomputed, at the level submitted to.
+    # The report reads the temporary copy: store what was recomputed at the submission's level.
     run_folder.write(run.score, score)
     run_folder.write(run.findings, judgement.findings)
-    contents = read_run_data(run)
-    entry = make_entry(contents, info, sha256=origin.sha256, signed=origin.signed)
+    data = read_run_data(run)
+    entry = make_entry(data, info, sha256=origin.sha256, signed=origin.signed)
     if reasons := implausible(entry):
         return reasons
-    return Ranked(entry, pages.body(run, contents, judgement, info, origin), judgement.layers)
+    return Ranked(entry, pages.body(run, data, judgement, info, origin), judgement.layers)
 
 
-def unfounded(claimed: Score, score: Score) -> Iterator[str]:
-    """Figures of score.json that don't follow from the events.
+def differing_figures(claimed: Score, score: Score) -> Iterator[str]:
+    """Yield the figures of score.json that don't follow from the events.
 
-    Wording and figures that a later version adds may differ: a result stays in the list.
+    Texts, and figures that a later version adds, may differ: a result stays in the list.
     """
     for field in dataclasses.fields(Score):
-        theirs, ours = getattr(claimed, field.name), getattr(score, field.name)
-        if isinstance(theirs, float) and not (
-            isinstance(ours, float) and math.isclose(theirs, ours, rel_tol=TOLERANCE)
+        value, recomputed = getattr(claimed, field.name), getattr(score, field.name)
+        if isinstance(value, float) and not (
+            isinstance(recomputed, float) and math.isclose(value, recomputed, rel_tol=TOLERANCE)
         ):
-            found = "nothing" if ours is None else f"{ours:.6g}"
-            yield f"score.json: {field.name} is {theirs:.6g}, the raw events give {found}"
+            text = "nothing" if recomputed is None else f"{recomputed:.6g}"
+            yield f"score.json: {field.name} is {value:.6g}, the raw events give {text}"
 
 
 def _sha256(path: Path) -> str:
     if path.exists() and not path.is_file():
-        raise InputError("can't be read: it is no file")  # of a pipe, reading would not end
+        # Reading a pipe would not end.
+        raise InputError("can't be read: it is not a regular file", path=path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

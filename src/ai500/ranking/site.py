@@ -1,14 +1,14 @@
-"""The site on disk: every file whole, the same input the same bytes, nothing stale left behind.
+"""Write the site to disk: atomically, reproducibly, and without stale files.
 
     index.html  compare.html  history.html  rejected.html
     entries/ID.html             a page for each entry
     data/list.js                all rows; data/entries/ID.js the layers of one entry
     static/ranking.css  static/ranking.js
-    site.json                   marks the folder as ours, and names every file of it
+    site.json                   marks the folder as a site, and lists its files
 
-A site is renewed in place, file by file and only where something changed, so that a web server
-can serve it meanwhile. `site.json` names old and new files while that lasts: a build that was
-interrupted is cleaned up by the next one.
+A site is updated in place, and only in files that changed, so that a web server can serve it
+meanwhile. During the update `site.json` lists old and new files: the next build cleans up after an
+interrupted one.
 """
 
 from __future__ import annotations
@@ -32,81 +32,85 @@ from ai500.ranking.standings import Standing, by_list, standings
 MARK = "site.json"
 FORMAT = "ai500 ranking 1"
 COLUMNS = tuple(field.name for field in dataclasses.fields(Entry))
-_OURS = re.compile(
+# No other file is ever removed, whatever `site.json` lists.
+_SITE_FILE = re.compile(
     r"(index|compare|history|rejected)\.html|static/ranking\.(css|js)|data/list\.js"
     r"|entries/[0-9a-f]{16}\.html|data/entries/[0-9a-f]{16}\.js"
 )
-"""Nothing else is ever removed, whatever a `site.json` says."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a folder of submissions."""
+    """Result of building a site."""
 
     entries: Sequence[Entry]
     standings: Mapping[str, Standing]
     rejected: Sequence[Rejected]
     written: int
-    """Files that are new or changed."""
+    """Number of new and changed files."""
     removed: int
+    """Number of removed files."""
 
 
 def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) -> Built:
-    """The site in `out`; nothing is written there before every page of it is made."""
+    """Build the site in `out`; nothing is written there before every page is rendered."""
     old = _files_of(out)
     with tempfile.TemporaryDirectory(prefix="ai500-rank-") as folder:
         drafts = Path(folder)
         entries, rejected = _read(submissions, drafts)
-        places = standings(entries)
+        standings_by_id = standings(entries)
         site = Site(title=title, ranked=len(entries), rejected=len(rejected))
-        names = {*_FIXED, *(name for one in entries for name in _names(one))}
-        pages = _drafted(_pages(site, entries, places, rejected, drafts), drafts)
+        names = {*_FIXED, *(name for entry in entries for name in _names(entry))}
+        pages = _drafts(_pages(site, entries, standings_by_id, rejected, drafts), drafts)
         with explaining_write_errors(out):
-            for inner in ("entries", "data/entries", "static"):
-                (out / inner).mkdir(parents=True, exist_ok=True)
+            for subfolder in ("entries", "data/entries", "static"):
+                (out / subfolder).mkdir(parents=True, exist_ok=True)
         _mark(out, old | names)
         written = sum(_replace(out / name, draft.read_bytes()) for name, draft in pages.items())
     stale = sorted(old - names)
     for name in stale:
         (out / name).unlink(missing_ok=True)
     _mark(out, names)
-    return Built(entries, places, rejected, written, len(stale))
+    return Built(entries, standings_by_id, rejected, written, len(stale))
 
 
 def _files_of(out: Path) -> set[str]:
-    """The files of the site that is there; a folder with anything else in it is refused."""
+    """Return the files of an existing site; refuse a folder with other contents."""
     mark = out / MARK
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return set()
     try:
-        told = json.loads(mark.read_text(encoding="utf-8"))
-        if told["format"] == FORMAT:
-            return {name for name in told["files"] if _OURS.fullmatch(name)}
+        record = json.loads(mark.read_text(encoding="utf-8"))
+        if record["format"] == FORMAT:
+            return {name for name in record["files"] if _SITE_FILE.fullmatch(name)}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise InputError(
-        f"{out} is not empty, and not a site that `ai500 rank` made. Choose another --out."
+        f"{out} is not empty, and not a site that `ai500 rank` made.",
+        path=out,
+        remedy="Choose another --out.",
     )
 
 
 def _read(
     submissions: Iterable[Ranked | Rejected], drafts: Path
 ) -> tuple[list[Entry], list[Rejected]]:
-    """Rows stay in memory; what is large waits on disk until all places are known."""
+    """Keep entries in memory, and store their pages on disk until all ranks are known."""
     entries: list[Entry] = []
     rejected: list[Rejected] = []
-    for one in submissions:
-        if isinstance(one, Rejected):
-            rejected.append(one)
+    for submission in submissions:
+        if isinstance(submission, Rejected):
+            rejected.append(submission)
             continue
-        entries.append(one.entry)
-        data = {"id": one.entry.id, "layers": layers_data(one.layers)}
-        (drafts / f"{one.entry.id}.html").write_text(one.body, encoding="utf-8")
-        (drafts / f"{one.entry.id}.js").write_text(script("ai500.entry", data), encoding="utf-8")
+        entry = submission.entry
+        entries.append(entry)
+        data = {"id": entry.id, "layers": layers_data(submission.layers)}
+        (drafts / f"{entry.id}.html").write_text(submission.body, encoding="utf-8")
+        (drafts / f"{entry.id}.js").write_text(script("ai500.entry", data), encoding="utf-8")
     if not entries:
-        told = "\n".join(f"  {one.file}: {'; '.join(one.reasons)}" for one in rejected)
-        raise RuleError(f"no valid submission, so there is nothing to rank:\n{told}")
-    return [one for members in by_list(entries).values() for one in members], rejected
+        reasons = "\n".join(f"  {each.file}: {'; '.join(each.reasons)}" for each in rejected)
+        raise RuleError(f"no valid submission, so there is nothing to rank:\n{reasons}")
+    return [entry for members in by_list(entries).values() for entry in members], rejected
 
 
 _FIXED = (
@@ -122,46 +126,47 @@ def _names(entry: Entry) -> tuple[str, str]:
 def _pages(
     site: Site,
     entries: Sequence[Entry],
-    places: Mapping[str, Standing],
+    standings_by_id: Mapping[str, Standing],
     rejected: Sequence[Rejected],
     drafts: Path,
 ) -> Iterator[tuple[str, str]]:
-    """Name and text of every file; the front page last, when all it leads to is there."""
+    """Yield name and text of every file; the front page comes last, after what it links to."""
     design = _template("ai500.report", "design.css")
     yield "static/ranking.css", design + _template("ai500.ranking", "ranking.css")
     yield "static/ranking.js", _template("ai500.ranking", "ranking.js")
     same: dict[object, list[Entry]] = {}
-    for one in entries:
-        same.setdefault((one.list_key, one.system_key), []).append(one)
-    for one in entries:
-        page, data = _names(one)
-        yield data, (drafts / f"{one.id}.js").read_text(encoding="utf-8")
-        body = (drafts / f"{one.id}.html").read_text(encoding="utf-8")
-        yield page, site.entry(one, places[one.id], same[one.list_key, one.system_key], body)
-    yield "data/list.js", list_script(entries, places)
+    for entry in entries:
+        same.setdefault((entry.list_key, entry.system_key), []).append(entry)
+    for entry in entries:
+        page, data = _names(entry)
+        yield data, (drafts / f"{entry.id}.js").read_text(encoding="utf-8")
+        body = (drafts / f"{entry.id}.html").read_text(encoding="utf-8")
+        entries_of_system = same[entry.list_key, entry.system_key]
+        yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body)
+    yield "data/list.js", list_script(entries, standings_by_id)
     yield "rejected.html", site.rejected_page(rejected)
     yield "history.html", site.history(by_list(entries))
     yield "compare.html", site.page("compare.html")
     yield "index.html", site.page("index.html")
 
 
-def _drafted(pages: Iterable[tuple[str, str]], drafts: Path) -> dict[str, Path]:
-    """Name → where the file waits, in the order in which they are put into the site."""
-    found = {}
+def _drafts(pages: Iterable[tuple[str, str]], folder: Path) -> dict[str, Path]:
+    """Write drafts of the pages; return name → draft, in the order of publication."""
+    drafts = {}
     for number, (name, text) in enumerate(pages):
-        found[name] = drafts / f"{number}.page"
-        found[name].write_text(text, encoding="utf-8")
-    return found
+        drafts[name] = folder / f"{number}.page"
+        drafts[name].write_text(text, encoding="utf-8")
+    return drafts
 
 
-def list_script(entries: Sequence[Entry], places: Mapping[str, Standing]) -> str:
-    """All rows, each an array in the order of `columns`."""
+def list_script(entries: Sequence[Entry], standings_by_id: Mapping[str, Standing]) -> str:
+    """Write all rows as a script, each an array in the order of `columns`."""
     rows = [
-        [places[one.id].place, places[one.id].edition_place]
-        + [getattr(one, name) for name in COLUMNS]
-        for one in entries
+        [standings_by_id[entry.id].rank, standings_by_id[entry.id].edition_rank]
+        + [getattr(entry, name) for name in COLUMNS]
+        for entry in entries
     ]
-    columns = ("place", "edition_place", *COLUMNS)
+    columns = ("rank", "edition_rank", *COLUMNS)
     return script("ai500.list", {"columns": columns, "rows": rows})
 
 
@@ -174,7 +179,7 @@ def _mark(out: Path, names: set[str]) -> None:
 
 
 def _replace(path: Path, data: bytes) -> bool:
-    """Whole and in one step, if it differs; a site can be built again, so no disk is waited for."""
+    """Replace a file atomically if it differs; without fsync, since a site can be rebuilt."""
     with explaining_write_errors(path):
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return False

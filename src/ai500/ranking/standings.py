@@ -1,4 +1,4 @@
-"""Places in the list (SPEC §5 Ranking): by VFLOPS, each system once, equal results equal places."""
+"""Ranks in the list (SPEC §5 Ranking): by VFLOPS, each system once, equal results share a rank."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ ListKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where an entry stands in its list; None: the same system has a better one there."""
+    """Ranks of an entry; None: the same system has a better entry."""
 
-    place: int | None
-    """Over all editions."""
-    edition_place: int | None
-    """Among the submissions of its own edition."""
+    rank: int | None
+    """Rank over all editions."""
+    edition_rank: int | None
+    """Rank among the entries of its own edition."""
 
 
 def standings(entries: Iterable[Entry]) -> dict[str, Standing]:
-    """Entry's id → its places."""
+    """Compute the ranks of all entries, by id."""
     overall: dict[str, int] = {}
     in_edition: dict[str, int] = {}
     for members in by_list(entries).values():
-        overall |= places(members)
-        for edition in sorted({one.edition for one in members}):
-            in_edition |= places([one for one in members if one.edition == edition])
-    return {one: Standing(overall.get(one), in_edition.get(one)) for one in (overall | in_edition)}
+        overall |= ranks(members)
+        for edition in sorted({entry.edition for entry in members}):
+            in_edition |= ranks([entry for entry in members if entry.edition == edition])
+    return {
+        entry_id: Standing(overall.get(entry_id), in_edition.get(entry_id))
+        for entry_id in (overall | in_edition)
+    }
 
 
 def by_list(entries: Iterable[Entry]) -> dict[ListKey, list[Entry]]:
-    """The entries of each workload, class and level, best first; the longest list first."""
+    """Group entries by workload, class and level, best first; the longest list comes first."""
     lists: dict[ListKey, list[Entry]] = {}
-    for one in entries:
-        lists.setdefault(one.list_key, []).append(one)
+    for entry in entries:
+        lists.setdefault(entry.list_key, []).append(entry)
     for members in lists.values():
         members.sort(key=order)
     return dict(sorted(lists.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def order(entry: Entry) -> tuple[float, float, str, str, str]:
-    """Best first; what is equal by VFLOPS stands by time-to-quality, then by name."""
+    """Return the sort key: best VFLOPS first, then time-to-quality, then name."""
     return (
         -entry.vflops,
         entry.time_to_quality_seconds,
@@ -54,16 +57,19 @@ def order(entry: Entry) -> tuple[float, float, str, str, str]:
     )
 
 
-def places(members: Sequence[Entry]) -> dict[str, int]:
-    """Best first → place of each system's best; 1, 1, 3 where two are equal by VFLOPS."""
-    seen: set[tuple[str, str]] = set()
+def ranks(members: Sequence[Entry]) -> dict[str, int]:
+    """Rank the best entry of each system, by id; two equal ones give 1, 1, 3.
+
+    `members` is one list, best first.
+    """
+    systems: set[tuple[str, str]] = set()
     best = []
-    for one in members:
-        if one.system_key not in seen:
-            seen.add(one.system_key)
-            best.append(one)
-    found: dict[str, int] = {}
-    for _, equal in groupby(best, key=lambda one: one.vflops):
-        place = len(found) + 1
-        found |= {one.id: place for one in equal}
-    return found
+    for entry in members:
+        if entry.system_key not in systems:
+            systems.add(entry.system_key)
+            best.append(entry)
+    ranks_by_id: dict[str, int] = {}
+    for _, equal in groupby(best, key=lambda entry: entry.vflops):
+        rank = len(ranks_by_id) + 1
+        ranks_by_id |= {entry.id: rank for entry in equal}
+    return ranks_by_id

@@ -1,4 +1,4 @@
-"""Every noun that touches disk. Each stage takes records and leaves records in the run folder.
+"""Records: the typed contents of the run folder. Each stage reads records and writes records.
 
     Plan → BootstrapRecord[M] → Placement[nodes] → Task[M] → JobRecord[M] → TrainRecord[M]
          → EnsembleResult → Score → Finding[]
@@ -9,7 +9,7 @@ A value that was not measured is None.
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
-    Mapping,
+    MemberMapping,
     Operations,
     Parallelism,
     Plan,
@@ -35,7 +35,7 @@ from ai500.records.results import (
 )
 from ai500.records.search import (
     Improvement,
-    Initial,
+    InitialNetwork,
     Search,
     SearchFigures,
     SearchScore,
@@ -66,10 +66,10 @@ __all__ = [
     "EnsembleResult",
     "Hyperparameters",
     "Improvement",
-    "Initial",
+    "InitialNetwork",
     "JobRecord",
     "JobState",
-    "Mapping",
+    "MemberMapping",
     "Node",
     "Operations",
     "ParallelPlan",

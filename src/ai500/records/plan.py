@@ -10,12 +10,12 @@ from ai500.records.search import Search
 from ai500.records.system import Cluster, Node
 
 OFFICIAL_CONVENTION = "aiperf"
-"""The convention whose count is the official score [D20]."""
+"""Counting convention of the official score."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """Where one member runs: the job → node mapping of the Parallelism Controller."""
+class MemberMapping:
+    """Nodes and slots of one member: the job → node mapping of the Parallelism Controller."""
 
     member: int
     wave: int
@@ -56,7 +56,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How one member uses its P_degree accelerators: data × pipeline × tensor."""
+    """Division of one member among its P_degree accelerators: data × pipeline × tensor."""
 
     mode: str
     sharded: bool = False
@@ -65,18 +65,18 @@ class Parallelism:
     tensor_degree: int = 1
     pipeline_schedule: str = "1f1b"
     microbatches: int = 1
-    """Parts of a batch that are in the pipeline at once; 1 without a pipeline."""
+    """Micro-batches per batch in a pipeline; 1 without a pipeline."""
     batch_norm: str = "replica"
 
     @property
     def degree(self) -> int:
-        """P_degree."""
+        """P_degree: accelerators of the member."""
         return self.data_degree * self.pipeline_degree * self.tensor_degree
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """How the replicas of a member average their gradients."""
+    """Gradient averaging among the replicas of a member."""
 
     mode: str = "all_reduce"
     precision: str = "fp32"
@@ -94,12 +94,12 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The dry run: what will run where, how much of it, and how long it may take."""
+    """Result of planning: members, their nodes, their operations, and an estimate of the time."""
 
     workload: str
     problem_class: str
     definition: ProblemClass
-    """The class, with the user's own data in it where there is any."""
+    """The problem class, adapted to the user's data if there is any."""
     seed: int
     trials: int
     ensemble_size: int
@@ -114,23 +114,23 @@ class Plan:
     launcher: str
     device: str
     cluster: Cluster | None
-    """None: this machine is the whole system."""
+    """The scheduler's cluster; None: this machine is the whole system."""
     nodes: tuple[Node, ...]
-    mapping: tuple[Mapping, ...]
+    mapping: tuple[MemberMapping, ...]
     hyperparameters: Hyperparameters
     global_batch_size: int
     learning_rate: float
     steps_per_epoch: int
     stage: bool
     operations: Operations | None
-    """None: counted by nobody yet (an outside workload, planned without torch)."""
+    """Operations per image and step; None: not counted yet (a plugin's workload without torch)."""
     operations_per_trial: int | None
     apc: float | None
-    """Amount of parallel computation of one iteration, Eq. 4."""
+    """Amount of parallel computation of one iteration, V3 Eq. 4."""
     bytes_per_node: dict[str, int]
     estimated_seconds: float | None
     estimated_node_hours: float | None
     estimate_basis: str
     sharing: Sharing = Sharing("alone")
     search: Search | None = None
-    """What each worker of a search does; None: an ensemble is trained."""
+    """Settings of an architecture search; None: an ensemble is trained."""

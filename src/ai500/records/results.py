@@ -11,7 +11,7 @@ from ai500.records.search import SearchScore, TrialSearchScore
 
 @dataclass(frozen=True, slots=True)
 class EnsembleResult:
-    """Aggregation: the members' predictions against the ensemble's."""
+    """Quality of the ensemble and of its members."""
 
     complete: bool
     members: tuple[int, ...]
@@ -95,7 +95,7 @@ class Score(ScoreFigures):
     """Score of a run: the mean of its kept trials, with the scores of all trials."""
 
     kept_trials: tuple[int, ...]
-    """Numbers of the trials whose mean it is."""
+    """Numbers of the trials that enter the mean."""
     score_variation: float | None
     """Sample standard deviation / mean of VFLOPS over all complete trials; None: fewer than two."""
     epochs_to_target_variation: float | None
@@ -112,8 +112,8 @@ class Score(ScoreFigures):
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The identity of a run folder."""
+    """Identity of a run folder."""
 
     format: int = option(1, "version of the run folder's layout", minimum=1)
-    version: str = option("", "version of ai500 that made it")
+    version: str = option("", "version of ai500 that created it")
     name: str = option("", "name of the run")

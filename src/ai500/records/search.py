@@ -8,8 +8,8 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Initial:
-    """The network that every search of a class starts at."""
+class InitialNetwork:
+    """Network at which every search of a class starts."""
 
     kind: Literal["bottleneck", "basic"]
     blocks: tuple[int, ...]
@@ -18,41 +18,44 @@ class Initial:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search of a worker (AIPerf §IV-E, Table IV)."""
+    """Settings of a worker's search (AIPerf §IV-E, Table IV)."""
 
     minutes: float
-    """How long each worker searches."""
-    initial: Initial
+    """Search time of each worker."""
+    initial: InitialNetwork
     patience: int
-    """Epochs without progress on the validation set after which a model is given up."""
+    """Epochs without improvement on the validation set after which a model's training stops."""
     batch_sizes: tuple[int, ...]
-    """Images per accelerator and step that TPE chooses from."""
+    """TPE's choices for the images per accelerator and step."""
     kernel_sizes: tuple[int, ...] = (3, 5)
-    """Of the blocks that are added; the first before TPE begins."""
+    """TPE's choices for the kernel size of added blocks; the first is used until TPE starts."""
     warmup_rounds: int = 4
-    """TPE and the actual accuracy from the round after these on: the fifth."""
+    """Rounds before the search uses TPE and the actual accuracy (AIPerf: from the fifth)."""
     max_growth: float = 8.0
-    """A model has at most so many times the initial one's operations per image."""
+    """Upper bound of a model's operations per image / those of the initial network."""
     kept_models: int = 10
-    """Parents are drawn from the best so many; only their weights are kept on disk."""
+    """Number of best models that are parents; only their weights are kept on disk."""
     degree: int | None = None
-    """Accelerators of a worker; None: all of a node, as AIPerf's."""
+    """Accelerators of a worker; None: all of a node, as in AIPerf."""
     needs_accelerator: bool = False
 
     def tunes(self, number: int) -> bool:
-        """Whether TPE chooses the hyper-parameters of a worker's round."""
+        """Return True if TPE chooses the hyper-parameters of the worker's round `number`."""
         return number > self.warmup_rounds
 
-    def epochs_of(self, number: int, *, most: int) -> int:
-        """Epochs of a worker's round: in warm-up rounds are "trained insufficiently", by fifths."""
+    def epochs_of(self, number: int, *, epochs: int) -> int:
+        """Return the epochs of the worker's round `number`: a growing part of `epochs` in warm-up.
+
+        AIPerf §IV-C: warm-up rounds are "trained insufficiently".
+        """
         if self.tunes(number):
-            return most
-        return max(1, math.ceil(most * number / (self.warmup_rounds + 1)))
+            return epochs
+        return max(1, math.ceil(epochs * number / (self.warmup_rounds + 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A search found a better model: when, and after how many operations of all workers."""
+    """A new best model: time since the first batch, and operations of all workers until then."""
 
     seconds: float
     operations: float
@@ -65,13 +68,13 @@ class SearchFigures:
     """AIPerf's figures beside the final score, which is `flops` of the score they belong to."""
 
     at_seconds: float
-    """End of the time, from the first batch, whose FLOPS is the final score."""
+    """Seconds since the first batch at which FLOPS is highest: the final score."""
     min_seconds: float
-    """Least length of a time that competes (AIPerf §IV-E: 1 hour)."""
+    """Smallest `at_seconds` that counts (AIPerf §IV-E: 1 hour)."""
     mean_flops: float
     """FLOPS over the whole search."""
     regulated_score: float
-    """Highest −ln(error) × FLOPS of the same times (AIPerf Eq. 3)."""
+    """Highest −ln(error) × FLOPS since `min_seconds` (AIPerf Eq. 3)."""
     regulated_at_seconds: float
     best_model: str
     initial_error: float | None
@@ -103,7 +106,7 @@ class TrialSearchScore(SearchFigures):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScore(SearchFigures):
-    """Figures of a run's searches: means over the kept trials, sums of lost models and lines."""
+    """Figures of a run: means over the kept trials, sums of lost models and unreadable lines."""
 
     operations_to_target_variation: float | None = None
-    """Variation over the trials (V3 Fig. 2: a search's computation varies from run to run)."""
+    """Sample standard deviation / mean of `operations_to_target` over the trials (V3 Fig. 2)."""

@@ -1,4 +1,4 @@
-"""Records of a trial: bootstraps, placements, tasks, jobs, and what each member trained."""
+"""Records of a trial: bootstraps, placements, tasks, jobs, and the members' training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ai500.records.system import Slot
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """What a trial is fixed on from its beginning."""
+    """Seed and data of a trial, fixed when it starts."""
 
     trial: int
     seed: int
@@ -23,7 +23,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRecord:
-    """One member's bootstrap: a file of repeat counts, never a copy of the data."""
+    """One member's bootstrap: a file of repeat counts, not a copy of the data."""
 
     member: int
     path: str
@@ -35,12 +35,13 @@ class BootstrapRecord:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the Data Duplicator brought to one node; `folder` None: read from the shared store."""
+    """Data that the Data Duplicator staged on one node."""
 
     node: str
     store: str
     store_sha256: str
     folder: str | None
+    """Folder of the staged copy; None: training reads the shared store."""
     samples: int
     bytes: int
     seconds: float
@@ -48,7 +49,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """All that one member's worker needs to know; it reads nothing else."""
+    """Complete input of one member's worker; the worker reads no configuration."""
 
     run: str
     trial: int
@@ -65,23 +66,23 @@ class Task:
     bootstrap: str
     store: str
     staged: str | None
-    """The node's copy, where the controller made it."""
+    """Folder of the node's copy of the data, if the controller staged it."""
     stage: bool
-    """The job has to make the node's copy itself."""
+    """True if the job itself stages the data."""
     scratch: str | None
     node_members: tuple[int, ...]
-    """Members whose samples a copy on this member's nodes holds: those mapped there."""
+    """Members that are mapped to this member's nodes; a staged copy holds their samples."""
     folder: str
     checkpoint_seconds: float
     convention: str
     meter_seconds: float = 0.0
-    """Between two samples of the node's meters; 0: no meters."""
+    """Seconds between two samples of the node's meters; 0: no meters."""
     profile: Profiling | None = None
     process_members: tuple[int, ...] = ()
-    """Members that one process trains, this one among them; empty: this one alone."""
+    """Members that this process trains; empty: only this member."""
     search: Search | None = None
     entry_point: str = "ai500.train.member_process:run"
-    """`module:function` that the worker calls for this task."""
+    """Function that the worker calls for this task, as `module:function`."""
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
@@ -89,7 +90,7 @@ JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A submitted job and the last state the scheduler told."""
+    """A submitted job and its last state reported by the scheduler."""
 
     member: int
     id: str
@@ -100,7 +101,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A worker's last word on where it is, for the live view."""
+    """Current position of a worker, for the live view."""
 
     epoch: int
     epochs: int
@@ -112,7 +113,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TrainRecord:
-    """What one member's training did, told by the worker itself."""
+    """Provenance and result of one member's training, recorded by its worker."""
 
     member: int
     parameters: int
@@ -126,5 +127,5 @@ class TrainRecord:
     weights_sha256: str
     operations: Operations
     effective: dict[str, Any]
-    """The optimizer's own groups, precision and batch as they were when training ended."""
+    """Optimizer groups, precision and batch size in effect at the end of training."""
     versions: dict[str, str]

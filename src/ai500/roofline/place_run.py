@@ -171,7 +171,7 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
         return None
     if traced.parameters != counted.parameters:
         return None
-    return traced.per_image
+    return traced.as_record()
 
 
 def _place_point(

@@ -1,4 +1,4 @@
-"""Where the papers are silent or contradict themselves: what this project decided.
+"""Decisions of this project where the papers are silent or contradict themselves.
 
 Findings, reports and pages cite them as "decision D6". docs/glossary.md lists them from here.
 """
@@ -60,4 +60,4 @@ DECISIONS: dict[str, str] = {
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
 }
-"""Short name → the decision in a sentence or two."""
+"""Decisions by their short names."""

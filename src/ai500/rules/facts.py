@@ -321,6 +321,6 @@ def _digest(member: TrainRecord, *path: str) -> str | None:
     return shorten(digest) if isinstance(digest, str) else None
 
 
-def _joined(recorded: str | None, others: set[str]) -> str | None:
+def _joined(recorded: str | None, values: set[str]) -> str | None:
     """Join the members' value with differing values from other records."""
-    return recorded and " and ".join([recorded, *sorted(others - {recorded})])
+    return recorded and " and ".join([recorded, *sorted(values - {recorded})])

@@ -49,10 +49,17 @@ ASPECTS: dict[str, Aspect] = {
     "data set": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "the class's own data, whole"),
     "target quality": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "and n of Eq. 8"),
     "epochs": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "over all of a member's samples"),
-    "evaluations": Aspect(9, "fixed", "fixed", "fixed", "decision D14", "as often as the class"),
+    "evaluations": Aspect(
+        9, "fixed", "fixed", "fixed", "decision D14", "as often as the class prescribes"
+    ),
     "batch size": Aspect(8, "free", "free", "free", "V2 §5.1.2", "and accumulation"),
     "learning-rate policy": Aspect(
-        8, "free", "free", "free", "V2 §5.1.2", "LARS and LAMB count as one; one's own is open"
+        8,
+        "free",
+        "free",
+        "free",
+        "V2 §5.1.2",
+        "LARS and LAMB count as one; the source of another is recorded",
     ),
     "other hyper-parameters": Aspect(
         8, "fixed", "fixed", "free", "V2 §5.1.2, §5.4", "optimizer, momentum, weight decay, …"
@@ -63,7 +70,12 @@ ASPECTS: dict[str, Aspect] = {
     "model": Aspect(7, "fixed", "fixed", "free", "V2 §5.1.3", "the graph, and what is trained"),
     "bagging": Aspect(7, "fixed", "fixed", "free", "V3 §3.3", "a bootstrap for each member"),
     "equivalent parallelism": Aspect(
-        6, "free", "free", "free", "V2 §5.1.4", "data, tensor, pipeline, mixed: held equal by tests"
+        6,
+        "free",
+        "free",
+        "free",
+        "V2 §5.1.4",
+        "data, tensor, pipeline, mixed: tests hold them equal",
     ),
     "other parallelism": Aspect(
         6, "fixed", "fixed", "free", "V2 §5.1.4", "not known to be mathematically equivalent"
@@ -85,6 +97,8 @@ ASPECTS: dict[str, Aspect] = {
         3, "free", "free", "free", "V2 §5.1.6", "any topology and library, as long as synchronous"
     ),
     "operating system": Aspect(2, "free", "free", "free", "V2 §5.1.8", "compilers at −O2"),
-    "hardware": Aspect(1, "free", "free", "free", "V2 §5.1.9", "CPUs, memory, network, how many"),
+    "hardware": Aspect(
+        1, "free", "free", "free", "V2 §5.1.9", "CPUs, memory, network, and their number"
+    ),
 }
 """Aspects by name (SPEC §5). The rules, `check`, `diff` and docs/rules.md read this table."""

@@ -15,7 +15,7 @@ from ai500.records import Hyperparameters
 
 
 class LearningRate(Protocol):
-    """The rate of one step; `step` counts optimizer steps from 0 over the whole training."""
+    """Rate of one step; `step` counts optimizer steps from 0 over the whole training."""
 
     def __call__(
         self,
@@ -32,7 +32,7 @@ class LearningRate(Protocol):
 def learning_rate_of(
     hyperparameters: Hyperparameters, *, peak: float, steps_per_epoch: int
 ) -> Callable[[int], float]:
-    """The rate over the steps of a whole training."""
+    """Return the policy of these hyper-parameters as a function of the step."""
     policy: LearningRate = plugins.load("learning_rate", hyperparameters.schedule)
 
     def rate(step: int) -> float:
@@ -49,7 +49,7 @@ def learning_rate_of(
 
 
 def scaled_peak(base: float, *, global_batch_size: int, reference_batch_size: int) -> float:
-    """Linear scaling: the rate grows with the batch."""
+    """Scale the base rate linearly with the batch."""
     return base * global_batch_size / reference_batch_size
 
 
@@ -62,7 +62,7 @@ def cosine(
     decay_steps: Sequence[int] = (),
     power: float = 0.0,
 ) -> float:
-    """Half a cosine from the peak to zero after warm-up."""
+    """Decay by half a cosine from the peak to zero after warm-up."""
     del decay_steps, power
     if step < warmup_steps:
         return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
@@ -79,7 +79,7 @@ def step_decay(
     decay_steps: Sequence[int],
     power: float = 0.0,
 ) -> float:
-    """A tenth of the rate at each of `decay_steps`, after warm-up."""
+    """Divide the rate by ten at each of `decay_steps`, after warm-up."""
     del total_steps, power
     if step < warmup_steps:
         return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
@@ -95,7 +95,7 @@ def polynomial(
     decay_steps: Sequence[int] = (),
     power: float = 2.0,
 ) -> float:
-    """(1 − progress)^power after warm-up: with power 2 what LARS was published with."""
+    """Decay as (1 − progress)^power after warm-up; power 2 is LARS's published policy."""
     del decay_steps
     if step < warmup_steps:
         return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
@@ -112,7 +112,7 @@ def inverse_time(
     decay_steps: Sequence[int] = (),
     power: float = 0.1 / 60,
 ) -> float:
-    """peak / (1 + power × steps) after warm-up: AIPerf's "decay=0.1/60", as Keras meant it."""
+    """Decay as peak / (1 + power × steps) after warm-up: AIPerf's Keras "decay=0.1/60"."""
     del total_steps, decay_steps
     if step < warmup_steps:
         return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
@@ -120,10 +120,10 @@ def inverse_time(
 
 
 def _warm_up(step: int, *, peak: float, warmup_steps: int) -> float:
-    """The first step already learns, the last one of warm-up is at the peak."""
+    """Rise linearly: the first step learns already, the last one is at the peak."""
     return peak * (step + 1) / warmup_steps
 
 
 def _progress(step: int, *, first: int, end: int) -> float:
-    """0 at the first step after warm-up, 1 where training has ended."""
+    """Return 0 at the first step after warm-up, 1 at the end of training."""
     return min(1.0, (step - first) / max(1, end - first))

@@ -216,4 +216,4 @@ def _count_operations(member: Member) -> Operations:
         convention=member.task.convention,
         loss=member.workload.loss_operator,
     )
-    return counted.per_image
+    return counted.as_record()

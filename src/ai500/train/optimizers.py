@@ -1,10 +1,10 @@
 """Optimizers by name. Weight decay is on every parameter, batch norm's included (V2 §5.4).
 
 SGD, Adam and AdaGrad are torch's own, with the decay in the gradient (L2). LARS and LAMB are
-written after their papers: they scale each parameter's step by a trust ratio of norms, and the
-papers make no exception for vectors (biases, batch norm's γ and β), so neither is one made here.
-A norm of zero (a fresh bias) gives the ratio 1, otherwise the parameter could never leave zero.
-The rate is set at each step by the learning-rate policy.
+written after their papers: they scale each parameter's step by a trust ratio of norms. The papers
+make no exception for vectors (biases, batch norm's γ and β), and neither does this code. A norm of
+zero (a fresh bias) gives the ratio 1, otherwise the parameter could never leave zero. The
+learning-rate policy sets the rate at each step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ai500.records import Hyperparameters
 
 Parameters = Iterable[nn.Parameter]
 Norms = Callable[[Sequence[Tensor], Sequence[nn.Parameter]], Sequence[Tensor]]
-"""L2 norms of tensors, each shaped like its parameter; an engine that splits parameters by hand
-gives one that sums over the ranks."""
+"""Function that returns the L2 norms of tensors shaped like their parameters; an engine that splits
+parameters replaces it by one that sums over ranks."""
 
 
 def settings_sha256(optimizer: torch.optim.Optimizer) -> str:
-    """Identity of this rank's groups: all they say but the rate, which a policy changes."""
-    changing = ("params", "lr", "initial_lr", "steps")
+    """Hash this rank's optimizer groups, without the rate, which the policy changes."""
+    excluded = ("params", "lr", "initial_lr", "steps")
     groups = [
-        {key: value for key, value in sorted(group.items()) if key not in changing}
+        {key: value for key, value in sorted(group.items()) if key not in excluded}
         | {"elements": sum(parameter.numel() for parameter in group["params"])}
         for group in optimizer.param_groups
     ]
@@ -38,11 +38,11 @@ def settings_sha256(optimizer: torch.optim.Optimizer) -> str:
 
 
 def sgd(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.SGD:
-    """SGD with momentum: the papers' default; on a GPU in one pass over the weights."""
-    chosen = list(parameters)
-    on_gpu = all(one.is_cuda and not isinstance(one, DTensor) for one in chosen)
+    """Make SGD with momentum, the papers' default; on a GPU with fused updates."""
+    weights = list(parameters)
+    on_gpu = all(weight.is_cuda and not isinstance(weight, DTensor) for weight in weights)
     return torch.optim.SGD(
-        chosen,
+        weights,
         lr=hyperparameters.base_learning_rate,
         momentum=hyperparameters.momentum,
         weight_decay=hyperparameters.weight_decay,
@@ -51,7 +51,7 @@ def sgd(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim
 
 
 def adam(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.Adam:
-    """Kingma and Ba 2015."""
+    """Make Adam (Kingma and Ba 2015)."""
     return torch.optim.Adam(
         parameters,
         lr=hyperparameters.base_learning_rate,
@@ -62,7 +62,7 @@ def adam(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.opti
 
 
 def adagrad(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.Adagrad:
-    """Duchi et al. 2011."""
+    """Make AdaGrad (Duchi et al. 2011)."""
     return torch.optim.Adagrad(
         parameters,
         lr=hyperparameters.base_learning_rate,
@@ -72,7 +72,7 @@ def adagrad(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.o
 
 
 def lars(parameters: Parameters, hyperparameters: Hyperparameters) -> LARS:
-    """You et al. 2017."""
+    """Make LARS (You et al. 2017)."""
     return LARS(
         parameters,
         lr=hyperparameters.base_learning_rate,
@@ -83,7 +83,7 @@ def lars(parameters: Parameters, hyperparameters: Hyperparameters) -> LARS:
 
 
 def lamb(parameters: Parameters, hyperparameters: Hyperparameters) -> LAMB:
-    """You et al. 2020."""
+    """Make LAMB (You et al. 2020)."""
     return LAMB(
         parameters,
         lr=hyperparameters.base_learning_rate,
@@ -98,12 +98,12 @@ def _epsilon(hyperparameters: Hyperparameters, default: float) -> float:
 
 
 def norms(tensors: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Sequence[Tensor]:
-    """Norms of whole parameters, and of torch's sharded ones over all their shards."""
+    """Return L2 norms of whole parameters, and of DTensors over all their shards."""
     del parameters
-    if any(isinstance(one, DTensor) for one in tensors):
-        return [_norm(one) for one in tensors]
-    found: Sequence[Tensor] = torch._foreach_norm(list(tensors))
-    return found
+    if any(isinstance(tensor, DTensor) for tensor in tensors):
+        return [_norm(tensor) for tensor in tensors]
+    values: Sequence[Tensor] = torch._foreach_norm(list(tensors))
+    return values
 
 
 def _norm(tensor: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class LARS(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step; a closure is not used."""
+        """Update all parameters; the closure is not used."""
         for group in self.param_groups:
             weights = [p for p in group["params"] if p.grad is not None]
             if not weights:
@@ -159,11 +159,11 @@ class LARS(torch.optim.Optimizer):
     def _local_rates(
         self, weights: list[nn.Parameter], gradients: list[Tensor], group: dict[str, Any]
     ) -> list[Tensor]:
-        of_weights = self.norms(weights, weights)
-        of_gradients = self.norms(gradients, weights)
+        weight_norms = self.norms(weights, weights)
+        gradient_norms = self.norms(gradients, weights)
         return [
             _ratio(group["trust_coefficient"] * w, g + group["weight_decay"] * w)
-            for w, g in zip(of_weights, of_gradients, strict=True)
+            for w, g in zip(weight_norms, gradient_norms, strict=True)
         ]
 
 
@@ -191,7 +191,7 @@ class LAMB(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step; a closure is not used."""
+        """Update all parameters; the closure is not used."""
         for group in self.param_groups:
             weights = [p for p in group["params"] if p.grad is not None]
             if not weights:
@@ -209,7 +209,7 @@ class LAMB(torch.optim.Optimizer):
             torch._foreach_sub_(_local(weights), _local(updates))
 
     def _adam(self, weights: list[nn.Parameter], group: dict[str, Any]) -> list[Tensor]:
-        """r: the step Adam would take, shaped like the parameters."""
+        """Return r, Adam's step, shaped like the parameters."""
         beta1, beta2 = group["betas"]
         gradients = [p.grad for p in weights]
         means = [_state(self, p, "exp_avg") for p in weights]
@@ -230,7 +230,7 @@ class LAMB(torch.optim.Optimizer):
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Their quotient; 1 where either is zero."""
+    """Return the quotient; 1 where either is zero."""
     usable = (numerator > 0) & (denominator > 0)
     return torch.where(usable, numerator / denominator, 1.0)
 
@@ -239,10 +239,10 @@ def _state(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, name: str)
     state = optimizer.state[parameter]
     if name not in state:
         state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-    found: Tensor = state[name]
-    return found
+    value: Tensor = state[name]
+    return value
 
 
 def _local(tensors: Sequence[Any]) -> list[Tensor]:
-    """This rank's part of sharded tensors: the same memory."""
-    return [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
+    """Return this rank's part of sharded tensors, in the same memory."""
+    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]

@@ -24,7 +24,7 @@ REPETITIONS, ROUNDS = 3, 4
 
 
 class StepStrategy(Protocol):
-    """How the steps of several members are run."""
+    """Execution of the steps of several members."""
 
     @property
     def name(self) -> str:

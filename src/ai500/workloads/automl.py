@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.records import Hyperparameters, Initial, ProblemClass, Search
+from ai500.records import Hyperparameters, InitialNetwork, ProblemClass, Search
 from ai500.workloads import image_classification as images
 from ai500.workloads.models.architecture import initial_architecture
 
@@ -56,7 +56,7 @@ CLASSES = {
         required_runs=3,
         search=Search(
             minutes=2,
-            initial=Initial("basic", (1, 1, 1), width=8),
+            initial=InitialNetwork("basic", (1, 1, 1), width=8),
             patience=3,
             batch_sizes=(32, 64, 128),
             degree=1,
@@ -81,7 +81,7 @@ CLASSES = {
         required_runs=5,
         search=Search(
             minutes=6,
-            initial=Initial("bottleneck", (1, 1, 1, 1), width=32),
+            initial=InitialNetwork("bottleneck", (1, 1, 1, 1), width=32),
             patience=3,
             batch_sizes=(64, 128, 256),
             degree=1,
@@ -105,7 +105,7 @@ CLASSES = {
         required_runs=1,
         search=Search(
             minutes=60,
-            initial=Initial("bottleneck", (3, 4, 6, 3), width=64),
+            initial=InitialNetwork("bottleneck", (3, 4, 6, 3), width=64),
             patience=10,
             batch_sizes=(256, 320, 384, 448),
             max_growth=3.0,

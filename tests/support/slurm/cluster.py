@@ -7,7 +7,7 @@
 
 It has its own munge, slurmctld and, on request, slurmdbd with MariaDB. Each virtual node is one
 slurmd in pid, uts, ipc and mount (on request network) namespaces of its own: its own host name,
-/etc/hosts, /tmp and /dev/shm, and killing it takes every process on the node, like a power cut.
+/etc/hosts, /tmp and /dev/shm. Killing it kills every process on the node, like a power cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.slurm.configuration import HERE, Place, Settings
 from tests.support.slurm.daemons import ClusterError, Daemons
 from tests.support.slurm.network import Bridge, free_ports, listening
 
-# Unix sockets lie below the base folder, and the kernel allows their paths 107 bytes.
+# Unix sockets are below the base folder, and the kernel limits their paths to 107 bytes.
 LONGEST_BASE = 60
 
 
@@ -54,7 +54,7 @@ class Cluster:
             )
         if not re.fullmatch(r"[\w./-]+", str(self.base)):
             raise ClusterError(
-                f"slurm.conf can't hold the folder name {str(self.base)!r}. "
+                f"slurm.conf cannot contain the folder name {str(self.base)!r}. "
                 "Choose one of letters, digits and ._- only, as /var/tmp/slurm."
             )
         self.conf = self.base / "slurm.conf"
@@ -64,14 +64,14 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """This process's environment for Slurm's commands, without what another Slurm set."""
+        """Environment for Slurm's commands, without variables of another Slurm."""
         inherited = re.compile(r"(SLURM|SBATCH|SRUN|SALLOC|SQUEUE|SINFO|SACCT|SCANCEL)_")
         kept = {name: value for name, value in os.environ.items() if not inherited.match(name)}
         path = kept.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
         return kept | {"SLURM_CONF": str(self.conf), "PATH": path}
 
     def run(self, *command: str | Path, timeout: float = 60, cwd: Path | None = None) -> str:
-        """What a command on the login node (this machine) prints; it must succeed."""
+        """Run a command on the login node (this machine); return its output, or raise."""
         words = [str(word) for word in command]
         done = subprocess.run(
             words,
@@ -83,8 +83,8 @@ class Cluster:
             timeout=timeout,
         )
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise ClusterError(f"{shlex.join(words)} exited with {done.returncode}: {said}")
+            message = (done.stderr or done.stdout).strip()
+            raise ClusterError(f"{shlex.join(words)} exited with {done.returncode}: {message}")
         return done.stdout
 
     def __enter__(self) -> Cluster:
@@ -95,7 +95,7 @@ class Cluster:
         self.stop()
 
     def start(self, *, timeout: float = 120) -> None:
-        """Starts everything; returns when all nodes are idle."""
+        """Start all daemons; return when all nodes are idle."""
         begin = time.monotonic()
         self.check_prerequisites()
         try:
@@ -113,9 +113,9 @@ class Cluster:
         self.start_seconds = time.monotonic() - begin
 
     def stop(self) -> None:
-        """Cancels all jobs and ends all daemons; files stay."""
+        """Cancel all jobs and end all daemons; keep the files."""
         if "slurmctld" in self._daemons:
-            # So that a waiting srun of this machine ends too.
+            # A waiting srun of this machine ends too.
             with contextlib.suppress(ClusterError, subprocess.TimeoutExpired):
                 self.run("scancel", "--quiet", "--user=root", timeout=10)
         for name in self.names:
@@ -128,7 +128,7 @@ class Cluster:
             self._bridge = None
 
     def start_node(self, name: str) -> None:
-        """Powers a node on; it registers by itself."""
+        """Power a node on; it registers by itself."""
         kinds = ["--pid", "--uts", "--ipc", "--mount-proc", *(["--net"] if self._bridge else [])]
         address = self.place.addresses[name] if self._bridge else ""
         shared = [str(path) for path in (self.base, *self.settings.shared)]
@@ -146,29 +146,29 @@ class Cluster:
             self._bridge.plug_in(name, pid)
 
     def kill_node(self, name: str) -> None:
-        """A power cut: slurmd, its step daemons and all tasks of the node die at once."""
+        """Cut a node's power: kill its slurmd, its step daemons and all tasks at once."""
         self._daemons.kill(name)
 
     def start_controller(self) -> None:
-        """Starts slurmctld; it reads back its saved state."""
+        """Start slurmctld, which restores its saved state."""
         self._start_daemon("slurmctld", "-D", "-f", str(self.conf))
         up = "is UP"
         self._daemons.until("slurmctld", lambda: up in self.run("scontrol", "ping", timeout=5))
 
     def stop_controller(self) -> None:
-        """Stops slurmctld, which saves its state; running jobs go on."""
+        """Stop slurmctld, which saves its state; running jobs keep running."""
         self._daemons.terminate("slurmctld")
 
     def cut_network(self, name: str) -> None:
-        """Unplugs a node's network cable."""
+        """Disconnect a node's network."""
         self._require_bridge().cut(name)
 
     def restore_network(self, name: str) -> None:
-        """Plugs a node's network cable in again."""
+        """Reconnect a node's network."""
         self._require_bridge().restore(name)
 
     def heal(self, *, timeout: float = 120) -> None:
-        """Brings a cluster that a test has used back to: all nodes idle, no jobs."""
+        """Restore a cluster after a test: all nodes idle, no jobs."""
         if "slurmctld" not in self._daemons:
             self.start_controller()
         self.run("scancel", "--quiet", "--user=root")
@@ -178,26 +178,26 @@ class Cluster:
         self._daemons.until("idle nodes", self._all_idle, timeout=timeout)
 
     def node_state(self, name: str) -> set[str]:
-        """State and flags of a node, as {"DOWN", "NOT_RESPONDING"}; sinfo's short form lies."""
+        """Read state and flags of a node, as {"DOWN", "NOT_RESPONDING"}; sinfo omits some."""
         shown = self.run("scontrol", "--oneliner", "show", "node", name)
-        found = re.search(r"\bState=(\S+)", shown)
-        if found is None:
+        match = re.search(r"\bState=(\S+)", shown)
+        if match is None:
             raise ClusterError(f"scontrol shows no state of node {name}: {shown}")
-        return set(found[1].replace("*", "+NOT_RESPONDING").split("+"))
+        return set(match[1].replace("*", "+NOT_RESPONDING").split("+"))
 
     def wait_for_node(self, name: str, state: str, *, timeout: float = 60) -> None:
-        """Returns when the node has this state or flag."""
+        """Wait until the node has this state or flag."""
         self._daemons.until(
             f"{state} of {name}", lambda: state in self.node_state(name), timeout=timeout
         )
 
     def job_states(self, job_id: str | int) -> list[str]:
-        """The state of a job, or of each task of an array; squeue knows ended jobs 10 minutes."""
+        """List the states of a job or of its array tasks; squeue keeps ended jobs 10 minutes."""
         command = ["squeue", "--noheader", "--array", "--states=all", "--format=%T"]
         return self.run(*command, f"--jobs={job_id}").split()
 
     def wait_for_job(self, job_id: str | int, *states: str, timeout: float = 120) -> None:
-        """Returns when the job, or each task of an array, has one of these states."""
+        """Wait until the job, or each task of an array, has one of these states."""
         self._daemons.until(
             f"{' or '.join(states)} of job {job_id}",
             lambda: set(self.job_states(job_id)) <= set(states),
@@ -205,13 +205,13 @@ class Cluster:
         )
 
     def reach_time_limit(self, job_id: str | int) -> None:
-        """Moves a running job's limit to now; slurmctld looks every 30 s, then it is TIMEOUT."""
+        """Set a running job's limit to now; slurmctld checks every 30 s and sets TIMEOUT."""
         self.run("scontrol", "update", f"JobId={job_id}", "EndTime=now")
 
     def processes(self) -> list[int]:
-        """Processes of this machine that have this cluster's SLURM_CONF."""
+        """List processes of this machine that have this cluster's SLURM_CONF."""
         mark = f"SLURM_CONF={self.conf}".encode()
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
@@ -219,11 +219,11 @@ class Cluster:
                 except OSError:
                     continue
                 if mark in variables:
-                    found.append(int(entry.name))
-        return found
+                    pids.append(int(entry.name))
+        return pids
 
     def check_prerequisites(self) -> None:
-        """Raises what keeps a cluster from starting on this machine."""
+        """Raise an error if a cluster cannot start on this machine."""
         if os.geteuid() != 0:
             raise ClusterError("A cluster of virtual nodes needs root: it mounts file systems.")
         missing = configuration.missing_packages(self.settings, self.environment["PATH"])
@@ -234,7 +234,7 @@ class Cluster:
             )
 
     def _lay_out(self) -> None:
-        """Folders, the munge key, fake GPUs, ports, addresses and configuration files."""
+        """Make folders, the munge key, fake GPUs and configuration files; choose ports."""
         for folder in ("munge", "state", "log", "run", "dev"):
             (self.base / folder).mkdir(parents=True, exist_ok=True)
         for name in self.names:
@@ -247,12 +247,12 @@ class Cluster:
         for number in range(self.settings.gpus):
             device = self.base / "dev" / f"gpu{number}"
             if not device.exists():
-                # Slurm takes only character devices for GPUs: these are like /dev/null.
+                # Slurm accepts only character devices as GPUs: these are like /dev/null.
                 os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
-        self.place = self._find_place()
+        self.place = self._choose_place()
         configuration.write(self.settings, self.place)
 
-    def _find_place(self) -> Place:
+    def _choose_place(self) -> Place:
         controller_port, dbd_port, sql_port, *ports = free_ports(3 + len(self.names))
         self._bridge = Bridge() if self.settings.net else None
         prefix = self._bridge.prefix if self._bridge else "127.20"
@@ -274,7 +274,7 @@ class Cluster:
         munge = self.base / "munge"
         names = {"socket": "s", "key-file": "key", "pid-file": "pid", "log-file": "log"}
         files = [f"--{kind}={munge / name}" for kind, name in names.items()]
-        # --force: munged dislikes sockets below a folder that others can't enter.
+        # --force: munged rejects sockets below a folder that other users cannot enter.
         arguments = ["--foreground", "--force", "--num-threads=10", f"--seed-file={munge}/seed"]
         self._start_daemon("munged", *arguments, *files)
         self._daemons.until("munge", lambda: bool(self.run("munge", "-S", munge / "s", "-n")))
@@ -321,7 +321,7 @@ class Cluster:
 
 
 def up(cluster: Cluster) -> None:
-    """Runs a cluster until SIGINT or SIGTERM."""
+    """Run a cluster until SIGINT or SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit())
     if supervisor(cluster.base):
@@ -342,7 +342,7 @@ def up(cluster: Cluster) -> None:
 
 
 def supervisor(base: Path) -> int:
-    """The process id of the `up` that runs a cluster in this folder, or 0."""
+    """Return the process id of the `up` that runs a cluster in this folder, or 0."""
     try:
         pid = int((base / "supervisor.pid").read_text())
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -352,7 +352,7 @@ def supervisor(base: Path) -> int:
 
 
 def down(base: Path, *, timeout: float = 60) -> None:
-    """Ends the `up` of this folder and waits until it has gone."""
+    """Stop the `up` of this folder and wait until it has ended."""
     pid = supervisor(base)
     if not pid:
         raise ClusterError(f"No cluster is up in {base}.")

@@ -1,4 +1,4 @@
-"""What a cluster consists of, and the configuration files that say so to Slurm."""
+"""The settings of a test cluster, and its Slurm configuration files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACCOUNTING_PACKAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The choices about a cluster."""
+    """Settings of a test cluster."""
 
     nodes: int = 4
     cpus: int = 2
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where on this machine the cluster's parts are found."""
+    """Paths, addresses and ports of a cluster on this machine."""
 
     base: Path
     host: str
@@ -67,7 +67,7 @@ class Place:
 
 
 def missing_packages(settings: Settings, path: str) -> list[str]:
-    """The Debian packages whose command is not on this search path."""
+    """List the Debian packages whose command is not on this search path."""
     needed = PACKAGES | (ACCOUNTING_PACKAGES if settings.accounting else {})
     return [name for name, command in needed.items() if not shutil.which(command, path=path)]
 
@@ -93,7 +93,7 @@ def write(settings: Settings, place: Place) -> None:
 
 
 def slurm_conf(settings: Settings, place: Place) -> str:
-    """The text of slurm.conf."""
+    """Write the text of slurm.conf."""
     # Hundreds of nodes on a few cores answer late.
     patience = {"message_timeout_seconds": 5, "tcp_timeout_seconds": 2}
     if settings.nodes > 32:
@@ -107,7 +107,7 @@ def slurm_conf(settings: Settings, place: Place) -> str:
 
 
 def key(line: str) -> str:
-    """The key of a line of slurm.conf, which Slurm compares without case."""
+    """Return the key of a line of slurm.conf, which is case-insensitive."""
     return line.partition("=")[0].strip().lower()
 
 
@@ -124,7 +124,7 @@ def accounting_lines(settings: Settings, place: Place) -> list[str]:
 
 
 def node_lines(settings: Settings, place: Place) -> list[str]:
-    """The nodes, their GPUs, and the partition of all of them."""
+    """List the nodes, their GPUs, and the partition of all nodes."""
     gres = f" Gres=gpu:fake:{settings.gpus}" if settings.gpus else ""
     nodes = [
         f"NodeName={name} NodeHostname={name} NodeAddr={place.addresses[name]} "

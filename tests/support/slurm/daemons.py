@@ -1,4 +1,4 @@
-"""Daemons as children: in the foreground, logged, and never outliving this process."""
+"""Daemons as child processes: in the foreground, logged, and ended with this process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 class ClusterError(Exception):
-    """The cluster, or a command run on it, can't do what was asked; the message says why."""
+    """The cluster, or a command run on it, failed."""
 
 
 class Daemons:
-    """Named daemons that write what they print below one folder.
+    """Named daemons that log to one folder.
 
-    Start them from a thread that lives as long as they: they die with that thread.
+    Start them from a thread that outlives them: the kernel ends them with that thread.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -33,7 +33,7 @@ class Daemons:
         environment: Mapping[str, str],
         dies_by: str = "TERM",
     ) -> int:
-        """The process id of a new daemon, which gets this signal when this process dies."""
+        """Start a daemon that gets this signal when this process dies; return its process id."""
         with (self.logs / f"{name}.out").open("ab") as log:
             process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", dies_by, *command],
@@ -42,7 +42,7 @@ class Daemons:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is for its supervisor
+                start_new_session=True,  # the terminal's Ctrl-C goes to the supervisor only
             )
         self._processes[name] = process
         return process.pid
@@ -53,7 +53,7 @@ class Daemons:
         process.wait()
 
     def terminate(self, name: str, *, timeout: float = 30) -> None:
-        """Ends a daemon, if it runs, by SIGTERM and at last by SIGKILL."""
+        """End a daemon, if it runs, by SIGTERM, then by SIGKILL."""
         if name not in self:
             return
         self._processes[name].terminate()
@@ -63,22 +63,22 @@ class Daemons:
             self._processes[name].kill()
         self._processes.pop(name).wait()
 
-    def until(self, what: str, test: Callable[[], bool], *, timeout: float = 60) -> None:
-        """Waits for a condition; a daemon that has died ends the wait at once."""
+    def until(self, condition: str, test: Callable[[], bool], *, timeout: float = 60) -> None:
+        """Wait for a condition; raise at once if a daemon has died."""
         deadline = time.monotonic() + timeout
         reason = ""
         while time.monotonic() < deadline:
-            self._check_alive(what)
+            self._check_alive(condition)
             try:
                 if test():
                     return
             except (OSError, ClusterError, subprocess.TimeoutExpired) as error:
                 reason = f" ({error})"
             time.sleep(0.05)
-        raise ClusterError(f"no {what} after {timeout:.0f} s{reason}; see {self.logs}")
+        raise ClusterError(f"no {condition} after {timeout:.0f} s{reason}; see {self.logs}")
 
     def _check_alive(self, waiting_for: str) -> None:
         for name, process in self._processes.items():
             if process.poll() is not None:
-                said = (self.logs / f"{name}.out").read_text(errors="replace")[-800:]
-                raise ClusterError(f"{name} died while waiting for {waiting_for}: {said}")
+                output = (self.logs / f"{name}.out").read_text(errors="replace")[-800:]
+                raise ClusterError(f"{name} died while waiting for {waiting_for}: {output}")

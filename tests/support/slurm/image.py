@@ -1,7 +1,7 @@
-"""A container image made on the spot from this machine's own files, in a Podman storage of its own.
+"""A container image built from this machine's files, in a Podman storage of its own.
 
 Python and the libraries it needs are in the image; packages (torch) and the source tree are
-mounted from the host. Nothing is pulled, and nothing of the user's Podman is touched.
+mounted from the host. Nothing is pulled, and the user's Podman storage is not touched.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ NOT_NEEDED = {"site-packages", "dist-packages", "test", "idlelib", "ensurepip"}
 
 @dataclass(frozen=True)
 class Image:
-    """An image, and what Podman has to be told here to run it."""
+    """An image, and the options with which Podman runs it here."""
 
     name: str
     runtime: tuple[str, ...]
     flags: tuple[str, ...]
     python: str
-    """The tests' own interpreter: inside, with `mounts`, it finds the same packages."""
+    """The tests' interpreter; with `mounts` it finds the same packages in the container."""
     mounts: tuple[str, ...]
 
     def containers(self) -> str:
-        """The numbers of all containers, running or not."""
+        """List the ids of all containers, running or not."""
         words = [*self.runtime, "ps", "--all", "--quiet"]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture(scope="session")
 def image() -> Iterator[Image]:
-    """Made once; its storage goes with the session."""
-    # Not under pytest's folder: sockets in there would have too long a name.
+    """Build the image once per session."""
+    # Not under pytest's folder: paths of sockets there would be too long.
     folder = Path(tempfile.mkdtemp(prefix="ai500-podman-", dir="/var/tmp"))
     try:
         yield _make(folder)
@@ -58,7 +58,7 @@ def image() -> Iterator[Image]:
 
 
 def _make(folder: Path) -> Image:
-    # The overlay driver starts a container in 0.2 s, but not every file system can be its ground.
+    # The overlay driver starts a container in 0.2 s, but does not work on every file system.
     for driver in ("overlay", "vfs"):
         made = Image(
             name="localhost/ai500-test",
@@ -78,14 +78,14 @@ def _make(folder: Path) -> Image:
 
 def _podman(folder: Path) -> tuple[str, ...]:
     storage = (f"--{name}={folder / name}" for name in ("root", "runroot", "tmpdir"))
-    # Without systemd there is no manager of cgroups but the file system.
+    # Without systemd, cgroupfs is the only cgroup manager.
     return ("podman", *storage, "--cgroup-manager=cgroupfs", "--runtime=runc")
 
 
 def _limits() -> tuple[str, ...]:
-    """Podman's own are higher than root may set where it lacks a capability, as in many a CI."""
+    """Set limits: Podman's defaults exceed what root may set without capabilities, as in CI."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    # Podman lowers its own limit to the largest process number, and then can't raise it again.
+    # Podman lowers its own limit to pid_max and then cannot raise it again.
     largest = int(Path("/proc/sys/kernel/pid_max").read_text())
     processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     processes = largest if processes == resource.RLIM_INFINITY else min(largest, processes)
@@ -102,14 +102,14 @@ def _import(image: Image) -> None:
         assert podman.stdin is not None and podman.stderr is not None
         _write_files(podman.stdin)
         podman.stdin.close()
-        said = podman.stderr.read().decode()
-    assert podman.returncode == 0, said
+        message = podman.stderr.read().decode()
+    assert podman.returncode == 0, message
 
 
 def _write_files(stream: IO[bytes]) -> None:
-    """The root file system as a tar."""
+    """Write the root file system as a tar."""
     library = Path(sysconfig.get_path("stdlib"))
-    programs = [Path(found) for name in PROGRAMS if (found := shutil.which(name))]
+    programs = [Path(path) for name in PROGRAMS if (path := shutil.which(name))]
     interpreter = Path(sys.executable).resolve()
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
         for name in ("tmp", "proc", "sys", "dev", "etc"):
@@ -132,20 +132,20 @@ def _needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _compiled(library: Path) -> list[Path]:
-    """Whose libraries the image has to have: Python's own modules and torch's."""
+    """List compiled modules of Python and torch whose shared libraries the image needs."""
     torch = Path(sysconfig.get_path("platlib")) / "torch" / "lib"
     return [*(library / "lib-dynload").glob("*.so"), *torch.glob("*.so")]
 
 
 def _libraries(*files: Path) -> list[Path]:
-    """All shared libraries that the loader would take, by the names it asks for."""
-    said = subprocess.run(["ldd", *files], check=False, capture_output=True, text=True).stdout
-    found = {Path(path) for path in re.findall(r"(/\S+) \(0x", said)}
-    return sorted(path for path in found if not path.is_relative_to(sys.prefix))
+    """List all shared libraries of these files, as the loader resolves them."""
+    output = subprocess.run(["ldd", *files], check=False, capture_output=True, text=True).stdout
+    libraries = {Path(path) for path in re.findall(r"(/\S+) \(0x", output)}
+    return sorted(path for path in libraries if not path.is_relative_to(sys.prefix))
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """The links outside the virtual environment by which it names its interpreter."""
+    """Yield the links outside the virtual environment that lead to its interpreter."""
     while path.is_symlink():
         path = path.parent / path.readlink()
         if path.is_symlink() and not path.is_relative_to(sys.prefix):

@@ -1,4 +1,4 @@
-"""Ports, and a network of their own for virtual nodes."""
+"""Free ports, and a separate network for virtual nodes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.support.slurm.daemons import ClusterError
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct free TCP ports below the kernel's ephemeral range, which clients would take."""
+    """Choose distinct free TCP ports below the kernel's ephemeral range, which clients use."""
     limits = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     candidates = range(10240, int(limits[0]))
-    # The system's generator: tests seed the global one, and two clusters would draw the same.
+    # The system's generator: tests seed the global one, and two clusters would draw the same ports.
     order = random.SystemRandom().sample(candidates, len(candidates))
     held: list[socket.socket] = []
     try:
@@ -28,20 +28,20 @@ def free_ports(count: int) -> list[int]:
                 attempt.close()
             else:
                 held.append(attempt)
-        return [one.getsockname()[1] for one in held]
+        return [bound.getsockname()[1] for bound in held]
     finally:
-        for one in held:
-            one.close()
+        for bound in held:
+            bound.close()
 
 
 def listening(port: int) -> bool:
-    """True when something on this machine accepts connections on this port, else OSError."""
+    """Return True if a process accepts connections on this port, else raise OSError."""
     with socket.create_connection(("127.0.0.1", port), 0.5):
         return True
 
 
 def ip(*arguments: str) -> str:
-    """Runs iproute2's `ip`."""
+    """Run iproute2's `ip`."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise ClusterError(f"ip {shlex.join(arguments)}: {done.stderr.strip()}")
@@ -49,9 +49,9 @@ def ip(*arguments: str) -> str:
 
 
 class Bridge:
-    """A bridge on this machine, the switch that the nodes' cables go to.
+    """A bridge on this machine that connects the nodes.
 
-    A cable's far end lies in its node's network namespace and vanishes with the node.
+    The far end of each veth pair is in the node's network namespace and vanishes with the node.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Bridge:
         ip("link", "delete", self.name)
 
     def plug_in(self, node: str, pid: int) -> None:
-        """Gives the network namespace of this process its eth0."""
+        """Connect eth0 of this process's network namespace to the bridge."""
         peer = ["peer", "name", "eth0", "netns", str(pid)]
         ip("link", "add", f"{self.name}-{node}", "type", "veth", *peer)
         ip("link", "set", f"{self.name}-{node}", "master", self.name, "up")

@@ -1,4 +1,4 @@
-"""`ai500` on a real Slurm: commands on its login node, and what an undisturbed run gives.
+"""`ai500` on a real Slurm: commands on its login node, and the results of an undisturbed run.
 
 On CPU the weights of every run are compared bit by bit with those of a local one.
 """
@@ -44,13 +44,13 @@ TRAINING: dict[str, object] = {
 ON_SLURM: dict[str, object] = {
     "scheduler.kind": "slurm",
     "system.nodes": MEMBERS,
-    # A node for each, so that a fault of one node is one member's.
+    # A node for each member, so that a fault of a node affects one member.
     "slurm.exclusive": True,
 }
 
 
 def arguments(store: Path, settings: dict[str, object]) -> list[str | Path]:
-    """The training's settings with these over them, as a command line; None leaves one out."""
+    """Format the training settings with overrides as a command line; None removes a key."""
     pairs = [
         f"{key}={value if isinstance(value, str) else json.dumps(value)}"
         for key, value in (TRAINING | settings).items()
@@ -60,7 +60,7 @@ def arguments(store: Path, settings: dict[str, object]) -> list[str | Path]:
 
 
 def results(run: Path) -> Results:
-    """What must not depend on where the run ran and what happened to it."""
+    """Read the results that must not depend on nodes and faults."""
     score = json.loads((run / "score.json").read_text())
     assert score["complete"] is True
     keys = ["operations", "ensemble_quality", "members_mean_quality", "out_of_bag_quality"]
@@ -76,7 +76,7 @@ def results(run: Path) -> Results:
 
 @pytest.fixture(scope="session")
 def shared_store(slurm_folder: Path) -> Path:
-    """A tiny store where all nodes see it."""
+    """Make a tiny store that all nodes see."""
     path = slurm_folder / "tiny store"
     classes = [f"class {number}" for number in range(SMOKE.classes)]
     generate(path, replace(SMOKE, seed=7), name="tiny", classes=classes, splits=TINY, workers=1)
@@ -94,20 +94,20 @@ def _local(store: Path, folder: Path, settings: dict[str, object]) -> Results:
 
 @pytest.fixture(scope="session")
 def undisturbed(shared_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The results of the three members without any cluster."""
+    """Compute the results of three members without a cluster."""
     return _local(shared_store, tmp_path_factory.mktemp("undisturbed"), {})
 
 
 @pytest.fixture(scope="session")
 def undisturbed_pairs(shared_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The results of two members of two processes each, without any cluster."""
+    """Compute the results of two members of two processes each, without a cluster."""
     pairs: dict[str, object] = {"ensemble.size": 2, "parallel.degree": 2}
     return _local(shared_store, tmp_path_factory.mktemp("undisturbed"), pairs)
 
 
 @pytest.fixture
 def submit(shared_folder: Path) -> Iterator[Submit]:
-    """Starts `ai500` commands on a cluster's login node; none outlives the test."""
+    """Start `ai500` commands on a cluster's login node; kill them after the test."""
     commands: list[Command] = []
 
     def begin(cluster: Cluster, *words: str | Path, **environment: str) -> Command:
@@ -125,7 +125,7 @@ def submit(shared_folder: Path) -> Iterator[Submit]:
 
 @pytest.fixture
 def run_ensemble(submit: Submit, shared_store: Path) -> Submit:
-    """Starts `ai500 run` with three members, in this folder and with these settings."""
+    """Start `ai500 run` with three members, in this folder and with these settings."""
 
     def begin(
         cluster: Cluster, run: Path, settings: dict[str, object] | None = None, *flags: str
@@ -136,15 +136,15 @@ def run_ensemble(submit: Submit, shared_store: Path) -> Submit:
     return begin
 
 
-def seen(
+def wait_for_event(
     command: Command, log: Path, event: str, *, timeout: float = 240, **fields: object
 ) -> events.Event:
-    """The first such event of a log; a command that ends without it says why."""
+    """Wait for the first such event of a log; fail if the command ends without it."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         ended = command.process.poll() is not None
-        if found := _events(log, event, fields):
-            return found[0]
+        if matching := _events(log, event, fields):
+            return matching[0]
         if ended:
             command.wait()
             raise AssertionError(f"it ended without {event!r}: {command.err}")
@@ -152,42 +152,43 @@ def seen(
     raise AssertionError(f"no {event!r} in {log} within {timeout:.0f} s")
 
 
-def told(run: Path, event: str, **fields: object) -> list[events.Event]:
-    """The events of this name and with these fields in the run's log."""
+def run_events(run: Path, event: str, **fields: object) -> list[events.Event]:
+    """List the events of this name and with these fields in the run's log."""
     return _events(run / "events.jsonl", event, fields)
 
 
 def _events(log: Path, event: str, fields: dict[str, object]) -> list[events.Event]:
     return [
-        one
-        for one in events.read(log)
-        if one["event"] == event and all(one.get(key) == value for key, value in fields.items())
+        record
+        for record in events.read(log)
+        if record["event"] == event
+        and all(record.get(key) == value for key, value in fields.items())
     ]
 
 
 def starts(run: Path) -> Counter[int]:
-    """How often each member's worker was started."""
-    return Counter(event["member"] for event in told(run, "start"))
+    """Count the starts of each member's worker."""
+    return Counter(event["member"] for event in run_events(run, "start"))
 
 
 def member_log(run: Path, member: int) -> Path:
-    """What the member itself tells, as soon as it does."""
+    """Return the path of the member's own event log."""
     return RunFolder(run).trial(1).member(member).events
 
 
 def jobs(run: Path) -> dict[int, dict[str, Any]]:
-    """The members' jobs as the controller recorded them."""
+    """Read the members' jobs as the controller recorded them."""
     records = json.loads(RunFolder(run).trial(1).jobs.read_text())
     return {record["member"]: record for record in records}
 
 
 def queue(cluster: Cluster) -> list[str]:
-    """Ids of all jobs that wait or run, one a task."""
+    """List the ids of all pending and running jobs, one per task."""
     return cluster.run("squeue", "--noheader", "--array", "--format=%i").split()
 
 
 def workers(run: Path, member: int) -> list[int]:
-    """The member's ranks on all nodes, by this machine's process ids."""
+    """List the process ids, on this machine, of the member's ranks on all nodes."""
     task = RunFolder(run.resolve()).trial(1).member(member).task
     return [
         pid
@@ -198,15 +199,15 @@ def workers(run: Path, member: int) -> list[int]:
 
 @contextmanager
 def halted(run: Path, *members: int) -> Iterator[list[int]]:
-    """The members' ranks stand still meanwhile, however fast the machine is."""
-    found = [pid for member in members for pid in workers(run, member)]
-    assert found, "no worker to halt"
-    for pid in found:
+    """Stop the members' ranks for the duration of the context."""
+    pids = [pid for member in members for pid in workers(run, member)]
+    assert pids, "no worker to halt"
+    for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
-        yield found
+        yield pids
     finally:
-        for pid in found:
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGCONT)
             except ProcessLookupError:
@@ -214,7 +215,7 @@ def halted(run: Path, *members: int) -> Iterator[list[int]]:
 
 
 def was_sent(pid: int, number: signal.Signals) -> bool:
-    """Whether a process that stands still has this signal to read, or has read it and ended."""
+    """Return True if this signal is pending for a stopped process, or the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -223,9 +224,9 @@ def was_sent(pid: int, number: signal.Signals) -> bool:
     return any(mask & (1 << (number - 1)) for mask in masks)
 
 
-def until(what: str, true: Callable[[], object], *, timeout: float = 120) -> None:
-    """Returns when the condition holds."""
+def until(condition: str, test: Callable[[], object], *, timeout: float = 120) -> None:
+    """Wait until the test returns a true value."""
     deadline = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < deadline, f"no {what} after {timeout:.0f} s"
+    while not test():
+        assert time.monotonic() < deadline, f"no {condition} after {timeout:.0f} s"
         time.sleep(0.05)

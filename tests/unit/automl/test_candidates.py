@@ -15,20 +15,20 @@ from ai500.automl.candidates import (
     Prepared,
     SearchSpaceError,
     Shape,
-    drawn_moves,
+    draw_moves,
 )
 from ai500.automl.history import Ended, Epoch, History, Writer
 from ai500.automl.weights import WeightStore
 from ai500.automl.worker import network
 from ai500.operations import count
-from ai500.records import Communication, Initial, Parallelism, Search, Task
+from ai500.records import Communication, InitialNetwork, Parallelism, Search, Task
 from ai500.workloads.automl import CLASSES
 from ai500.workloads.models.architecture import Architecture, initial_architecture
 from ai500.workloads.models.architecture_network import Network
 
 SMALL = Search(
     minutes=1,
-    initial=Initial("basic", (1, 1), 4),
+    initial=InitialNetwork("basic", (1, 1), 4),
     patience=2,
     batch_sizes=(16, 32),
     max_growth=6.0,
@@ -216,7 +216,7 @@ def test_every_kind_of_step_is_drawn() -> None:
     random = np.random.default_rng(1)
     kinds = set()
     for _ in range(60):
-        steps = drawn_moves(shape, kernel=5, random=random)
+        steps = draw_moves(shape, kernel=5, random=random)
         assert steps is not None and steps[0].kind == "deeper" and steps[0].size == 5
         kinds.add(steps[-1].kind)
     assert kinds == {"deeper", "wider", "kernel", "skip_add", "skip_concat"}

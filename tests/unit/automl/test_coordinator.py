@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from ai500.automl.candidates import Prepared
-from ai500.automl.coordinator import MOST_BEGINNINGS, Head
-from ai500.automl.history import FILE, Epoch, Present, State, Work, Writer
+from ai500.automl.coordinator import MAX_INITIAL_LOSSES, Coordinator
+from ai500.automl.history import HISTORY_FILE, Epoch, Presence, State, Work, Writer
 from ai500.automl.morphism import Move, Weights
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
-from ai500.records import Initial, Search
+from ai500.records import InitialNetwork, Search
 from ai500.train import checkpoint
 from tests.unit.automl.test_candidates import SMALL, task
 
@@ -29,10 +29,10 @@ class Desk:
         self.trial = trial
         self.folder = trial / "members" / "000"
         self.folder.mkdir(parents=True)
-        self.heads: list[Head] = []
+        self.heads: list[Coordinator] = []
 
-    def head(self, search: Search = SMALL) -> Head:
-        made = Head(task(self.trial, search=search), EventLog(self.folder / "events.jsonl"))
+    def coordinator(self, search: Search = SMALL) -> Coordinator:
+        made = Coordinator(task(self.trial, search=search), EventLog(self.folder / "events.jsonl"))
         self.heads.append(made)
         return made
 
@@ -44,95 +44,99 @@ class Desk:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
-    for head in made.heads:
-        head.close("over")
+    for coordinator in made.heads:
+        coordinator.close("over")
 
 
-def taken(head: Head) -> Prepared:
-    prepared = head.take()
+def taken(coordinator: Coordinator) -> Prepared:
+    prepared = coordinator.next_model()
     assert prepared is not None
     return prepared
 
 
-def end(head: Head, prepared: Prepared, state: State = "trained", accuracy: float = 0.5) -> None:
+def end(
+    coordinator: Coordinator, prepared: Prepared, state: State = "trained", accuracy: float = 0.5
+) -> None:
     name = prepared.candidate.model
     if state != "lost":
-        head.write(Epoch(name, 1, None, accuracy, accuracy))
+        coordinator.write(Epoch(name, 1, None, accuracy, accuracy))
     weights: Weights = prepared.weights or {}
-    head.ended(prepared.candidate, state, "", weights)
+    coordinator.finish_model(prepared.candidate, state, "", weights)
 
 
 def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
-    head = desk.head()
+    coordinator = desk.coordinator()
     states: list[State] = ["lost", "trained", "lost", "lost", "trained"]
     for number, state in enumerate(states, start=1):
-        prepared = taken(head)
+        prepared = taken(coordinator)
         assert prepared.weights is not None
         assert (prepared.candidate.parent is None) == (number <= 2)  # 1 is lost: begun again
-        head.look_ahead()
-        end(head, prepared, state)
-    assert taken(head).candidate.model == "000-0006"
+        coordinator.prepare_next()
+        end(coordinator, prepared, state)
+    assert taken(coordinator).candidate.model == "000-0006"
 
 
 def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
-    head = desk.head()
-    for _ in range(MOST_BEGINNINGS):
-        end(head, taken(head), "lost")
+    coordinator = desk.coordinator()
+    for _ in range(MAX_INITIAL_LOSSES):
+        end(coordinator, taken(coordinator), "lost")
     with pytest.raises(AI500Error, match="the initial model could not be trained in 3 rounds"):
-        head.take()
+        coordinator.next_model()
 
 
 def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
     """Its widest layer alone has 10^15 bytes: the allocator refuses them on every machine."""
-    head = desk.head(dataclasses.replace(SMALL, initial=Initial("basic", (1, 1), 1 << 22)))
+    coordinator = desk.coordinator(
+        dataclasses.replace(SMALL, initial=InitialNetwork("basic", (1, 1), 1 << 22))
+    )
     with pytest.raises(AI500Error, match=r"could not be trained in 3 rounds.*out of memory"):
-        head.take()
-    states = [model.state for model in head.history.models.values()]
-    assert states == ["lost"] * MOST_BEGINNINGS
-    assert len(desk.told("out_of_memory")) == MOST_BEGINNINGS
+        coordinator.next_model()
+    states = [model.state for model in coordinator.history.models.values()]
+    assert states == ["lost"] * MAX_INITIAL_LOSSES
+    assert len(desk.told("out_of_memory")) == MAX_INITIAL_LOSSES
 
 
 def test_a_child_too_large_for_any_memory_is_lost_and_the_next_one_taken(desk: Desk) -> None:
-    head = desk.head()
-    first = taken(head)
-    head.look_ahead()
-    (ahead,) = head._ahead
+    coordinator = desk.coordinator()
+    first = taken(coordinator)
+    coordinator.prepare_next()
+    (ahead,) = coordinator._preparing
     prepared = ahead.result()
     assert prepared.weights is None
     (added,) = [one for one in prepared.moves if one.kind == "deeper"]
     huge = dataclasses.replace(prepared, moves=(Move("wider", added.layer - 2, size=1 << 44),))
     done: Future[Prepared] = Future()
     done.set_result(huge)
-    head._ahead = [done]
-    end(head, first)
-    after = taken(head)
+    coordinator._preparing = [done]
+    end(coordinator, first)
+    after = taken(coordinator)
     assert after.candidate.model == "000-0003" and after.candidate.parent == "000-0001"
-    assert head.history.models["000-0002"].state == "lost"
+    assert coordinator.history.models["000-0002"].state == "lost"
     (told,) = desk.told("out_of_memory")
     assert told["model"] == "000-0002"
 
 
 def test_what_another_worker_took_up_meanwhile_is_not_taken(desk: Desk) -> None:
-    head = desk.head()
-    first = taken(head)
-    head.look_ahead()
-    (ahead,) = head._ahead
+    coordinator = desk.coordinator()
+    first = taken(coordinator)
+    coordinator.prepare_next()
+    (ahead,) = coordinator._preparing
     same = ahead.result().candidate
-    end(head, first)
+    end(coordinator, first)
     (desk.trial / "members" / "001").mkdir()
     other = Writer(desk.trial / "members" / "001", worker=1, attempt=1)
     other.write(dataclasses.replace(same, model="001-0002"))
-    assert taken(head).candidate.digest != same.digest
+    assert taken(coordinator).candidate.digest != same.digest
 
 
 def test_an_exhausted_space_ends_the_search(desk: Desk) -> None:
-    head = desk.head(dataclasses.replace(SMALL, max_growth=1.01))
-    prepared: Prepared | None = taken(head)
+    coordinator = desk.coordinator(dataclasses.replace(SMALL, max_growth=1.01))
+    prepared: Prepared | None = taken(coordinator)
     for _ in range(200):
         if prepared is None:
             break
-        end(head, prepared)
-        prepared = head.take()
+        end(coordinator, prepared)
+        prepared = coordinator.next_model()
     assert prepared is None
     (told,) = desk.told("search_space_exhausted")
     assert "Set a larger automl.max_growth" in told["reason"]
@@ -147,36 +151,36 @@ def spoil(path: Path, event: str) -> None:
 
 
 def test_no_name_is_given_twice(desk: Desk) -> None:
-    head = desk.head()
-    end(head, taken(head))
-    second = taken(head).candidate.model
-    head.write(Work(second, "train", 1, 0, 5, 1.0))
-    head._put_away.result()  # type: ignore[union-attr]
-    head.checkpoint(second).write_bytes(b"whatever")
-    spoil(desk.folder / FILE, "candidate")
-    again = desk.head()
+    coordinator = desk.coordinator()
+    end(coordinator, taken(coordinator))
+    second = taken(coordinator).candidate.model
+    coordinator.write(Work(second, "train", 1, 0, 5, 1.0))
+    coordinator._saving.result()  # type: ignore[union-attr]
+    coordinator.checkpoint(second).write_bytes(b"whatever")
+    spoil(desk.folder / HISTORY_FILE, "candidate")
+    again = desk.coordinator()
     assert taken(again).candidate.model == "000-0003"
-    assert not head.checkpoint(second).exists()  # nobody knows what it is of
+    assert not coordinator.checkpoint(second).exists()  # nobody knows what it is of
     assert len(again.history.unreadable) == 2
 
 
 @pytest.mark.parametrize("torn", [b"", b"PK\x03\x04 torn", b"\x80\x02torn"])
 def test_a_checkpoint_that_can_not_be_read_loses_its_model_at_once(desk: Desk, torn: bytes) -> None:
-    head = desk.head()
-    first = taken(head)
-    head.write(Present("begin"))
-    head.checkpoint("000-0001").write_bytes(torn)
+    coordinator = desk.coordinator()
+    first = taken(coordinator)
+    coordinator.write(Presence("begin"))
+    coordinator.checkpoint("000-0001").write_bytes(torn)
     with pytest.raises(DataError, match="is not a checkpoint of this run"):
-        checkpoint.read(head.checkpoint("000-0001"))
-    head = desk.head()
-    again = taken(head)  # the first round has its weights from the seed
+        checkpoint.read(coordinator.checkpoint("000-0001"))
+    coordinator = desk.coordinator()
+    again = taken(coordinator)  # the first round has its weights from the seed
     assert again.candidate == first.candidate
     assert again.weights is not None and first.weights is not None
     assert all(torch.equal(again.weights[name], first.weights[name]) for name in first.weights)
-    end(head, again)
-    second = taken(head).candidate.model
-    head.checkpoint(second).write_bytes(torn)
-    head = desk.head()
-    assert taken(head).candidate.model == "000-0003"
-    assert head.history.models[second].state == "lost"
+    end(coordinator, again)
+    second = taken(coordinator).candidate.model
+    coordinator.checkpoint(second).write_bytes(torn)
+    coordinator = desk.coordinator()
+    assert taken(coordinator).candidate.model == "000-0003"
+    assert coordinator.history.models[second].state == "lost"
     assert len(desk.told("checkpoint_unreadable")) == 2

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ai500.automl.morphism import Move, Weights, apply, moves
-from ai500.automl.widening import UnwidenableError
+from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
 from ai500.workloads.models import architecture as architectures
 from ai500.workloads.models.architecture import Architecture, basic_resnet, bottleneck_resnet
 from ai500.workloads.models.architecture_network import Network
@@ -58,7 +57,7 @@ def test_random_sequences_keep_the_function(
         move = data.draw(st.sampled_from(list(moves(child))))
         try:
             child, weights = apply(child, weights, move, generator=generator)
-        except UnwidenableError:
+        except WideningError:
             continue
     images = torch.randn(2, 3, 16, 16, dtype=dtype)
     with torch.no_grad():

@@ -16,24 +16,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ai500 import config as configuration
-from ai500.automl.history import Ended, Epoch, Line, Model, Present, Work
-from ai500.automl.memory import of_memory
-from ai500.automl.prediction import predicted_accuracy, without_progress
-from ai500.automl.resume_state import MOST_STARTS, past_of
-from ai500.automl.search_plan import planned_search
-from ai500.automl.selection import drawn_parents, kept, ranked
+from ai500.automl.history import MAX_STARTS, Ended, Epoch, Line, Model, Presence, Work, resume_state
+from ai500.automl.memory import is_out_of_memory
+from ai500.automl.program import planned_search
+from ai500.automl.selection import (
+    draw_parents,
+    has_stalled,
+    models_to_keep,
+    predicted_accuracy,
+    ranked,
+)
 from ai500.automl.training import out_of_memory
-from ai500.automl.tuning import imported_optuna, propose
+from ai500.automl.tuning import import_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
 from ai500.core.errors import AI500Error, ConfigError, EnvironmentLacksError
 from ai500.parallel import sharing
-from ai500.records import Initial, Search
+from ai500.records import InitialNetwork, Search
 from ai500.train.learning_rate import inverse_time
 from ai500.workloads.automl import CLASSES, WORKLOAD
 from tests.support.synthetic_search import candidate
 
 SEARCH = Search(
-    minutes=1, initial=Initial("basic", (1, 1), 8), patience=2, batch_sizes=(32, 64, 128)
+    minutes=1, initial=InitialNetwork("basic", (1, 1), 8), patience=2, batch_sizes=(32, 64, 128)
 )
 
 
@@ -68,15 +72,15 @@ def test_a_rising_curve_promises_more_than_a_flat_one() -> None:
 
 
 def test_patience() -> None:
-    assert not without_progress([0.5, 0.4], patience=2)
-    assert without_progress([0.5, 0.4, 0.5], patience=2)
-    assert not without_progress([0.5, 0.4, 0.51], patience=2)
+    assert not has_stalled([0.5, 0.4], patience=2)
+    assert has_stalled([0.5, 0.4, 0.5], patience=2)
+    assert not has_stalled([0.5, 0.4, 0.51], patience=2)
 
 
 def test_rounds_of_warm_up_are_short_and_untuned() -> None:
     assert [SEARCH.tunes(number) for number in (1, 4, 5, 6)] == [False, False, True, True]
-    assert [SEARCH.epochs_of(n, most=60) for n in range(1, 7)] == [12, 24, 36, 48, 60, 60]
-    assert [SEARCH.epochs_of(n, most=1) for n in range(1, 6)] == [1] * 5
+    assert [SEARCH.epochs_of(n, epochs=60) for n in range(1, 7)] == [12, 24, 36, 48, 60, 60]
+    assert [SEARCH.epochs_of(n, epochs=1) for n in range(1, 6)] == [1] * 5
 
 
 def test_rank_is_by_prediction_in_warm_up_and_by_accuracy_after() -> None:
@@ -95,7 +99,7 @@ def test_parents_are_drawn_by_rank() -> None:
     random = np.random.default_rng(1)
     first: Counter[str] = Counter()
     for _ in range(2000):
-        drawn = list(drawn_parents(models, by_prediction=False, best=4, random=random))
+        drawn = list(draw_parents(models, by_prediction=False, best=4, random=random))
         assert {one.id for one in drawn[:4]} == {one.id for one in models[:4]}
         assert drawn[4:] == models[4:]  # where the best ones have no children left
         first[drawn[0].id] += 1
@@ -106,7 +110,7 @@ def test_parents_are_drawn_by_rank() -> None:
 
 def test_weights_of_the_best_by_either_rank_are_kept() -> None:
     models = [model(f"000-{n:04d}", n / 10, predicted=1 - n / 10) for n in range(1, 8)]
-    assert kept(models, best=2) == {"000-0006", "000-0007", "000-0001", "000-0002"}
+    assert models_to_keep(models, best=2) == {"000-0006", "000-0007", "000-0001", "000-0002"}
 
 
 def tuned_history() -> list[Model]:
@@ -164,13 +168,15 @@ def test_out_of_memory_costs_the_model_or_says_what_to_lower() -> None:
 def test_what_allocators_say_is_known() -> None:
     with pytest.raises(RuntimeError) as refused:
         torch.empty(1 << 50)
-    assert of_memory(refused.value)
-    assert of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
-    assert of_memory(RuntimeError("CUDA error: out of memory"))
-    assert of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
-    assert of_memory(MemoryError())
-    assert not of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    assert not of_memory(ValueError("out of memory"))
+    assert is_out_of_memory(refused.value)
+    assert is_out_of_memory(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    )
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert is_out_of_memory(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_out_of_memory(ValueError("out of memory"))
 
 
 def test_workers_that_share_an_accelerator_are_processes() -> None:
@@ -184,7 +190,7 @@ def test_workers_that_share_an_accelerator_are_processes() -> None:
 def test_without_optuna_a_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(EnvironmentLacksError, match="pip install optuna"):
-        imported_optuna()
+        import_optuna()
 
 
 def line(entry: Any, at: float, *, worker: int = 0, attempt: int = 1) -> Line:
@@ -193,22 +199,22 @@ def line(entry: Any, at: float, *, worker: int = 0, attempt: int = 1) -> Line:
 
 def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
     first, second = candidate("000-0001"), candidate("000-0002", round=2)
-    past = past_of(
+    past = resume_state(
         [
             line(first, 98.0),
-            line(Present("begin"), 100.0),
+            line(Presence("begin"), 100.0),
             line(Work("000-0001", "train", 1, 0, 5, 4.0), 104.0),
             line(Ended("000-0001", "trained"), 110.0),
             line(second, 111.0),
             line(candidate("001-0001"), 500.0, worker=1),
             # Killed there; taken up again much later, and a third time on another clock.
             line(second, 300.0, attempt=2),
-            line(Present("begin"), 304.0, attempt=2),
+            line(Presence("begin"), 304.0, attempt=2),
             line(Work("000-0002", "train", 1, 0, 5, 4.0), 306.0, attempt=2),
             line(second, 18.0, attempt=3),
-            line(Present("begin"), 20.0, attempt=3),
+            line(Presence("begin"), 20.0, attempt=3),
             line(Work("000-0002", "train", 1, 0, 5, 4.0), 25.0, attempt=3),
-            line(Present("end"), 26.0, attempt=3),
+            line(Presence("end"), 26.0, attempt=3),
         ],
         worker=0,
     )
@@ -220,10 +226,10 @@ def test_time_of_all_attempts_counts_and_the_time_between_does_not() -> None:
 
 def test_a_model_that_kills_its_worker_is_given_up() -> None:
     one, work = candidate("000-0002", round=2), Work("000-0002", "train", 1, 0, 5, 4.0)
-    often = [line(one, float(at)) for at in range(MOST_STARTS)]
-    assert past_of(often, worker=0).hopeless("000-0002")
-    assert not past_of(often[1:], worker=0).hopeless("000-0002")
-    assert not past_of([*often, line(work, 9.0)], worker=0).hopeless("000-0002")
+    often = [line(one, float(at)) for at in range(MAX_STARTS)]
+    assert resume_state(often, worker=0).failed_repeatedly("000-0002")
+    assert not resume_state(often[1:], worker=0).failed_repeatedly("000-0002")
+    assert not resume_state([*often, line(work, 9.0)], worker=0).failed_repeatedly("000-0002")
 
 
 def planned(problem_class: str = "smoke", *, device: str = "cpu", **overrides: Any) -> Search:

@@ -133,7 +133,7 @@ def test_nothing_from_a_history_becomes_markup(tmp_path: Path) -> None:
     made: Candidate = candidate(f"000-{evil}", "000-0001", moves=(evil,))
     write_history(run.trial(1).members, 0, trained(made, at=2000, accuracies=[0.3]))
     history = History(run.trial(1).members)
-    history.look()
+    history.refresh()
     assert f"000-{evil}" in history.models
     page = report(run)
     assert "<script>alert" not in page

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ai500.automl.history import EXHAUSTED, Candidate, Present, Unreadable
+from ai500.automl.history import EXHAUSTED, Candidate, Presence, Unreadable
 from ai500.automl.rules import SEARCH_RULES, SearchEvidence, search_evidence
 from ai500.pipeline import scoring
 from ai500.records.findings import Judgement
@@ -123,7 +123,7 @@ V = Violation
 VIOLATIONS: dict[str, Violation] = {
     "least time": V(on_trials(seconds=60.0), "searched for 60.0 s, the least time of the class"),
     "largest error": V(
-        on_trials(ensemble_quality=0.6), "error is 0.6000, the largest of the class 0.4"
+        on_trials(ensemble_quality=0.6), "error is 0.6000, the largest of the class is 0.4"
     ),
     "at least fp16": V(
         told("numerics", "precision", value="fp8"), "trained in fp8",
@@ -135,7 +135,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "network morphism": V(
         candidates(lambda c: replace(c, parent="009-0001"), model="001-0003"),
-        "001-0003's parent 009-0001 is not in any history",
+        "parent 009-0001 of 001-0003 is in no history",
     ),
     "tuned from the fifth round": V(
         candidates(lambda c: replace(c, tuned=False), model="000-0005"),
@@ -176,7 +176,7 @@ def test_each_rule_finds_its_violation_and_no_other_does(clean: Evidence, name: 
 
 def test_a_search_that_had_nothing_left_to_try_is_told_what_to_change(clean: Evidence) -> None:
     lines = searched(clean.trials[0]).lines
-    lines.append(replace(lines[-1], entry=Present("end", EXHAUSTED)))
+    lines.append(replace(lines[-1], entry=Presence("end", EXHAUSTED)))
     ended = on_trials(seconds=60.0)(clean)
     advice = [one.message for one in judge(ended).findings if one.rule == "least time"]
     assert "automl.max_growth" in advice[0]

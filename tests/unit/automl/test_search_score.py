@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.automl.history import Ended, Epoch, History, Present, Work
-from ai500.automl.search_score import (
+from ai500.automl.history import Ended, Epoch, History, Presence, Work
+from ai500.automl.score import (
     Curve,
-    Search,
-    figures_of,
+    SearchTimeline,
     idle,
     mean_of_searches,
     newly_covered,
-    read_search,
+    search_figures,
     search_result,
+    search_timeline,
+    timed_search,
 )
-from ai500.automl.trial_score import clocked
 from ai500.core.errors import JobError
 from tests.support.synthetic_search import (
     BEGAN,
@@ -38,10 +38,10 @@ from tests.support.synthetic_search import (
 ONE_EPOCH = train_operations() + validation_operations()
 
 
-def searched(members: Path) -> tuple[Search, History]:
+def searched(members: Path) -> tuple[SearchTimeline, History]:
     history = History(members)
-    lines = history.look()
-    return read_search(lines, history, lambda line: float(line.event["monotonic"])), history
+    lines = history.refresh()
+    return search_timeline(lines, history, lambda line: float(line.event["monotonic"])), history
 
 
 def test_training_and_validation_are_counted(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_final_score_is_the_highest_of_the_times_that_are_long_enough(tmp_pa
     assert search.curve.highest(least=99) == pytest.approx((search.curve.flops(99), 99))
     # A search shorter than the class's least time has only its end to show.
     assert search.curve.highest(least=3600) == pytest.approx((late, 100))
-    figures = figures_of(search, history, min_seconds=60, target=0.3)
+    figures = search_figures(search, history, min_seconds=60, target=0.3)
     assert figures.at_seconds >= 60
     assert figures.mean_flops == pytest.approx(late)
     # The regulated score may be highest later: the error falls meanwhile.
@@ -160,7 +160,7 @@ def test_improvements_tell_operations_and_time_to_an_error(tmp_path: Path) -> No
 def test_the_window_ends_when_the_last_worker_does(tmp_path: Path) -> None:
     """A model that ended just before the time was up does not make the search too short."""
     lines = trained(candidate("a"), at=0.1, accuracies=[0.5])
-    write_history(tmp_path, 0, [(0, Present("begin")), *lines, (12, Present("end"))])
+    write_history(tmp_path, 0, [(0, Presence("begin")), *lines, (12, Presence("end"))])
     search, _ = searched(tmp_path)
     assert search.seconds == pytest.approx(12)
     assert search.curve.at(12) == search.curve.at(10.1) == pytest.approx(ONE_EPOCH)
@@ -182,7 +182,7 @@ def test_the_best_model_of_a_run_is_that_of_its_best_trial(tmp_path: Path) -> No
     for name, accuracy in (("a", 0.5), ("b", 0.8), ("c", 0.6)):
         write_history(tmp_path / name, 0, trained(candidate(name), at=0, accuracies=[accuracy]))
         search, history = searched(tmp_path / name)
-        scores.append(figures_of(search, history, min_seconds=1, target=0.3))
+        scores.append(search_figures(search, history, min_seconds=1, target=0.3))
     assert mean_of_searches(scores, variation=None).best_model == "b"
 
 
@@ -209,12 +209,12 @@ def test_workers_on_several_hosts_are_put_on_one_clock(tmp_path: Path) -> None:
         }
         for host, offset in (("one", 0.0), ("two", 100.0))
     ]  # fmt: skip
-    found = clocked(History(tmp_path), clocks)
+    found = timed_search(History(tmp_path), clocks)
     assert found.clock == "wall"
     assert found.search.seconds == pytest.approx(12)
     assert found.search.improvements[-1].seconds == pytest.approx(12)
     assert found.clocks.uncertainty(*found.ends) == pytest.approx(0.002, rel=1)
-    assert clocked(History(tmp_path), []).search.seconds == pytest.approx(112)
+    assert timed_search(History(tmp_path), []).search.seconds == pytest.approx(112)
 
 
 def test_the_last_model_is_judged_in_time(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_search_without_a_validated_model_says_so(tmp_path: Path) -> None:
     write_history(tmp_path, 0, [(0, candidate("a")), (5, Work("a", "train", 1, 0, 3, 5.0))])
     search, history = searched(tmp_path)
     with pytest.raises(JobError, match="no model was validated"):
-        figures_of(search, history, min_seconds=1, target=0.3)
+        search_figures(search, history, min_seconds=1, target=0.3)
     with pytest.raises(JobError, match="histories are empty"):
         searched(tmp_path / "nobody")
 
@@ -250,5 +250,5 @@ def test_corrupt_lines_are_in_the_score(tmp_path: Path) -> None:
         file.write("{torn\n")
     write_history(tmp_path, 0, [(11, Epoch("a", 2, None, 0.6))])
     search, history = searched(tmp_path)
-    assert figures_of(search, history, min_seconds=1, target=0.3).unreadable_lines == 1
+    assert search_figures(search, history, min_seconds=1, target=0.3).unreadable_lines == 1
     assert search.improvements[-1].error == pytest.approx(0.4)

@@ -97,13 +97,13 @@ def test_the_trick_of_v2_section_5_4_is_caught_from_the_optimizer_s_groups(
 def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
     with_momentum(clean)
     code, out, _ = ai500("check", clean, "--json", "--level", "free", "--rules", "2026.1")
-    told = json.loads(out)
-    assert (code, told["broken"], told["level"], told["rule_set"]) == (0, False, "free", "2026.1")
-    assert [one["layer"] for one in told["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    data = json.loads(out)
+    assert (code, data["broken"], data["level"], data["rule_set"]) == (0, False, "free", "2026.1")
+    assert [layer["layer"] for layer in data["layers"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    [layer] = [each for each in data["layers"] if each["layer"] == 8]
     assert layer["verdict"] == "allowed"
     assert {"aspect": "momentum", "reference": "0.9", "run": "0.8"} in layer["facts"]
-    assert "fixed hyperparameters" in [one["rule"] for one in told["findings"]]
+    assert "fixed hyperparameters" in [finding["rule"] for finding in data["findings"]]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
     ],
 )
 def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: str) -> None:
-    code, _, err = ai500(*(one.format(run=made) for one in arguments))
+    code, _, err = ai500(*(word.format(run=made) for word in arguments))
     assert code == 2
     assert says in " ".join(err.split())
 
@@ -198,15 +198,15 @@ def test_a_difference_where_a_layer_is_fixed_does_not_compare(
 ) -> None:
     with_momentum(clean)
     code, out, _ = ai500("diff", made, clean, "--json")
-    told = json.loads(out)
-    assert (code, told["comparable"]) == (1, False)
-    [layer] = [one for one in told["layers"] if one["layer"] == 8]
+    data = json.loads(out)
+    assert (code, data["comparable"]) == (1, False)
+    [layer] = [each for each in data["layers"] if each["layer"] == 8]
     [difference] = layer["differences"]
     assert (difference["aspect"], difference["first"], difference["second"]) == (
         "momentum", "0.9", "0.8",
     )  # fmt: skip
     assert difference["allowed"] is False
-    assert told["reasons"][0] == "layer 8 differs where it is fixed: momentum"
+    assert data["reasons"][0] == "layer 8 differs where it is fixed: momentum"
     code, out, _ = ai500("diff", made, clean, "--level", "free")
     assert code == 0
     assert "different, allowed" in out
@@ -235,22 +235,22 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
     change_records(run.path, trick)
     for level, code in (("system", 1), ("free", 0)):
         file = packed(run, tmp_path / f"{level}.ai500", options=replace(OPTIONS, level=level))
-        found, out, _ = ai500("check", file, "--json")
-        told = json.loads(out)
-        assert (found, told["level"], told["problems"]) == (code, level, [])
-        assert told["signature"]
-    found, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
-    told = json.loads(out)
-    assert (found, told["level"], told["comparable"]) == (0, "free", True)
-    assert not any(layer["differences"] for layer in told["layers"])
+        exit_code, out, _ = ai500("check", file, "--json")
+        data = json.loads(out)
+        assert (exit_code, data["level"], data["problems"]) == (code, level, [])
+        assert data["signature"]
+    exit_code, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
+    data = json.loads(out)
+    assert (exit_code, data["level"], data["comparable"]) == (0, "free", True)
+    assert not any(layer["differences"] for layer in data["layers"])
 
 
 def test_a_file_that_contradicts_itself_is_not_judged(ai500: Run, tmp_path: Path) -> None:
     """Its manifest goes with it, and each file by itself keeps the rules."""
     run = submittable_run(tmp_path / "run")
-    told = json.loads(run.trial(1).bootstraps.read_text())
-    told[0]["distinct"] += 1
-    run.trial(1).bootstraps.write_text(json.dumps(told))
+    data = json.loads(run.trial(1).bootstraps.read_text())
+    data[0]["distinct"] += 1
+    run.trial(1).bootstraps.write_text(json.dumps(data))
     code, out, _ = ai500("check", packed(run, tmp_path / "mine.ai500"), "--json")
     assert code == 1
     [problem] = json.loads(out)["problems"]

@@ -166,9 +166,9 @@ def test_exact_backward_equals_the_rule_for_products() -> None:
 
 
 def test_batch_and_dtype() -> None:
-    one = flops_json("counted_models:small", "--input", "3,8,8")
+    single = flops_json("counted_models:small", "--input", "3,8,8")
     four = flops_json("counted_models:small", "--input", "3x8x8", "--batch", "4")
-    assert four["forward"] == 4 * one["forward"]
+    assert four["forward"] == 4 * single["forward"]
     tokens = flops_json("counted_models:tokens", "--input", "5", "--dtype", "int64")
     assert (tokens["total"], tokens["parameters"]) == (0, 40)
 

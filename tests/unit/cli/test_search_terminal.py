@@ -11,8 +11,8 @@ from rich.console import Console
 
 from ai500.automl.history import History, Work
 from ai500.automl.program import SEARCH
-from ai500.automl.progress import Watch, WorkerView, worker_view
-from ai500.automl.trial_score import clocked
+from ai500.automl.progress import ProgressReader, WorkerView, worker_view
+from ai500.automl.score import timed_search
 from ai500.bagging.member_views import Collector, MemberView, show
 from ai500.cli import score_view, terminal
 from ai500.records import Score, run_folder
@@ -33,9 +33,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_synthetic_search(tmp_path_factory.mktemp("search") / "run", shape)
 
 
-def printed(what: object) -> str:
+def printed(renderable: object) -> str:
     out = io.StringIO()
-    Console(file=out, width=80, highlight=False).print(what)
+    Console(file=out, width=80, highlight=False).print(renderable)
     return out.getvalue()
 
 
@@ -46,7 +46,7 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     ).show_all(views)
     text = printed(terminal.members_table(list(views.values())))
     history = History(run.trial(1).members)
-    last = max(name for name in clocked(history, []).history.models if name.startswith("001"))
+    last = max(name for name in timed_search(history, []).history.models if name.startswith("001"))
     assert last in text
     worker = worker_view(views[1])
     assert worker is not None
@@ -54,8 +54,8 @@ def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     assert f"{worker.best_error:.4f}" in text
     assert "0 of 3 workers done" in text
     assert max(map(len, text.splitlines())) <= 80
-    told = terminal._line(views[1])
-    assert f"worker 1  running  round {worker.round}  best error {worker.best_error:.4f}" in told
+    line = terminal._line(views[1])
+    assert f"worker 1  running  round {worker.round}  best error {worker.best_error:.4f}" in line
 
 
 def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
@@ -76,13 +76,13 @@ def test_a_worker_tells_how_much_of_its_time_is_left() -> None:
 
 
 def test_the_live_rate_counts_nothing_twice(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+    watch = ProgressReader(tmp_path)
     write_history(tmp_path, 0, [(0, candidate("a")), (4, Work("a", "train", 1, 0, 4, 4.0))])
-    assert watch.look()[0].flops == pytest.approx(train_operations(4) / 4)
+    assert watch.refresh()[0].flops == pytest.approx(train_operations(4) / 4)
     write_history(tmp_path, 0, [(8, Work("a", "train", 1, 0, 4, 4.0))], attempt=2)
-    assert watch.look()[0].flops == pytest.approx(train_operations(4) / 8)
+    assert watch.refresh()[0].flops == pytest.approx(train_operations(4) / 8)
     write_history(tmp_path, 0, trained(candidate("b", "a"), at=9, accuracies=[0.3]))
-    view = watch.look()[0]
+    view = watch.refresh()[0]
     assert (view.models, view.model, view.epoch, view.best_error) == (2, "b", 1, 0.7)
 
 

@@ -1,4 +1,4 @@
-"""Events of several hosts on one clock: offsets as measured, and what is not measured is None."""
+"""Events of several hosts on one clock; an offset that was not measured is None."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ def clock(wall: float, host: str, offset: float, uncertainty: float, reference: 
 
 
 def test_times_are_corrected_by_the_measurement_nearest_to_them() -> None:
-    told = [
+    events = [
         clock(100.0, "a", 5.0, 0.001),
         event("first_batch", 101.0, "a"),
         event("end", 199.0, "a"),
         clock(200.0, "a", 7.0, 0.002),
         event("first_batch", 95.0, "unmeasured"),
     ]
-    walls = [one["wall"] for one in on_one_clock(told, "wall") if one["event"] != "clock"]
+    corrected = on_one_clock(events, "wall")
+    walls = [event["wall"] for event in corrected if event["event"] != "clock"]
     assert walls == [96.0, 192.0, 95.0]
-    assert on_one_clock(told, "monotonic") == told
+    assert on_one_clock(events, "monotonic") == events
 
 
 def test_the_window_s_uncertainty_is_that_of_both_its_ends() -> None:
@@ -45,7 +46,7 @@ def test_a_clock_may_drift_since_it_was_compared() -> None:
     assert Clocks([clock(0.0, "a", 0.0, 0.0)]).uncertainty(first, last) == 10_000 * MAX_DRIFT
 
 
-def test_an_offset_that_nobody_measured_stays_unknown() -> None:
+def test_an_offset_that_was_not_measured_stays_unknown() -> None:
     first, last = event("first_batch", 10.0, "a"), event("end", 20.0, "b")
     assert Clocks([first, last]).largest_offset() is None
     assert Clocks([clock(9.0, "a", 0.0, 0.1)]).uncertainty(first, last) is None

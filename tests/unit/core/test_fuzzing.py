@@ -58,7 +58,7 @@ def toml(value: Any) -> str:
 def test_any_values_of_known_keys_plan_or_are_explained(
     tmp_path: Path, changes: list[tuple[str, Any]]
 ) -> None:
-    """What loads is planned, too: combinations are refused there."""
+    """A configuration that loads is planned, too: planning rejects combinations."""
     lines = [f"{key} = {toml(value)}" for key, value in dict(changes).items()]
     path = tmp_path / "ai500.toml"
     path.write_text("\n".join(lines), encoding="utf-8", errors="replace")
@@ -117,14 +117,14 @@ def test_changed_events_are_scored_or_explained(
     run: tuple[RunFolder, list[str]], mutations: list[tuple[int, str, Any, bool]]
 ) -> None:
     folder, lines = run
-    told = [json.loads(line) for line in lines]
+    records = [json.loads(line) for line in lines]
     for at, name, value, remove in mutations:
-        event = told[at % len(told)]
+        event = records[at % len(records)]
         if remove:
             event.pop(name, None)
         else:
             event[name] = value
-    judged(folder, "\n".join(map(json.dumps, told)) + "\n")
+    judged(folder, "\n".join(map(json.dumps, records)) + "\n")
 
 
 @FUZZED

@@ -21,43 +21,43 @@ def trial(tmp_path: Path) -> TrialFolder:
     return TrialFolder(tmp_path / "trials" / "01")
 
 
-Come = Callable[[], BarrierClient]
+Connect = Callable[[], BarrierClient]
 
 
 @pytest.fixture
-def come(trial: TrialFolder) -> Iterator[Come]:
-    """Visits the meeting point `a`; hangs up after the test."""
-    visitors: list[BarrierClient] = []
+def connected(trial: TrialFolder) -> Iterator[Connect]:
+    """Connect to the barrier server `a`; disconnect after the test."""
+    clients: list[BarrierClient] = []
 
-    def visitor() -> BarrierClient:
-        found = connect(trial.barrier, name="a", timeout_seconds=5)
-        assert found is not None
-        visitors.append(found)
-        return found
+    def new_client() -> BarrierClient:
+        client = connect(trial.barrier, name="a", timeout_seconds=5)
+        assert client is not None
+        clients.append(client)
+        return client
 
-    yield visitor
-    for one in visitors:
-        one.close()
+    yield new_client
+    for client in clients:
+        client.close()
 
 
 def test_a_clock_s_offset_is_known_to_half_the_quickest_exchange(
-    trial: TrialFolder, come: Come
+    trial: TrialFolder, connected: Connect
 ) -> None:
-    point = BarrierServer(trial, name="a")
-    offset = come().clock()
+    server = BarrierServer(trial, name="a")
+    offset = connected().clock()
     assert offset is not None
     # One host: the true offset is 0, and must lie within what is claimed.
     assert abs(offset.offset_seconds) <= offset.uncertainty_seconds < 0.5
     assert offset.reference == socket.gethostname()
-    point.close()
+    server.close()
 
 
-def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come) -> None:
-    point = BarrierServer(trial, name="a", expected=3, seconds=60)
+def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, connected: Connect) -> None:
+    server = BarrierServer(trial, name="a", expected=3, seconds=60)
     started: dict[int, float] = {}
 
     def arrive(member: int) -> None:
-        assert come().wait() == 0
+        assert connected().wait() == 0
         started[member] = time.monotonic()
 
     threads = [threading.Thread(target=arrive, args=(member,)) for member in (0, 1)]
@@ -71,48 +71,48 @@ def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, come: Come
         thread.join(10)
     assert sorted(started) == [0, 1, 2]
     assert min(started.values()) >= last
-    point.close()
+    server.close()
 
 
 def test_nobody_waits_for_a_member_that_failed_or_comes_in_a_later_wave(
-    trial: TrialFolder, come: Come
+    trial: TrialFolder, connected: Connect
 ) -> None:
-    point = BarrierServer(trial, name="a", expected=2, seconds=60)
-    come().leave()
-    assert come().wait() == 0
-    assert come().wait() == 0
-    point.close()
+    server = BarrierServer(trial, name="a", expected=2, seconds=60)
+    connected().leave()
+    assert connected().wait() == 0
+    assert connected().wait() == 0
+    server.close()
 
 
-def test_the_longest_wait_ends_and_tells_how_many_lack(trial: TrialFolder, come: Come) -> None:
-    point = BarrierServer(trial, name="a", expected=3, seconds=0.2)
-    assert come().wait() == 2
-    point.close()
+def test_the_wait_times_out_and_counts_missing(trial: TrialFolder, connected: Connect) -> None:
+    server = BarrierServer(trial, name="a", expected=3, seconds=0.2)
+    assert connected().wait() == 2
+    server.close()
 
 
-def test_an_older_meeting_point_is_not_mistaken_for_this_one(trial: TrialFolder) -> None:
+def test_an_older_barrier_server_is_ignored(trial: TrialFolder) -> None:
     older = BarrierServer(trial, name="7.0")
     assert connect(trial.barrier, name="7.1", timeout_seconds=0.3) is None
     older.close()
-    point = BarrierServer(trial, name="7.1")
-    visitor = connect(trial.barrier, name="7.1", timeout_seconds=0)
-    assert visitor is not None
-    visitor.close()
-    point.close()
+    server = BarrierServer(trial, name="7.1")
+    client = connect(trial.barrier, name="7.1", timeout_seconds=0)
+    assert client is not None
+    client.close()
+    server.close()
 
 
 @pytest.mark.parametrize(
     "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "request": "wait"}\n']
 )
 def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
-    point = BarrierServer(trial, name="a", expected=1, seconds=60)
+    server = BarrierServer(trial, name="a", expected=1, seconds=60)
     port = json.loads(trial.barrier.read_text())["port"]
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         connection.sendall(line)
         assert connection.recv(100) == b""
     assert trial.barrier.stat().st_mode & 0o077 == 0
-    point.close()
+    server.close()
 
 
-def test_without_a_meeting_point_there_is_nobody_to_visit(trial: TrialFolder) -> None:
+def test_without_a_barrier_server_there_is_no_client(trial: TrialFolder) -> None:
     assert connect(trial.barrier, name=None, timeout_seconds=0) is None

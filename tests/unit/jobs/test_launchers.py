@@ -34,7 +34,7 @@ folders = names.filter(lambda name: name not in (".", "..")).map(lambda name: f"
 
 @pytest.fixture
 def user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ordinary user of two groups, whoever runs the tests."""
+    """Pretend to be an ordinary user of two groups."""
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setattr(os, "getegid", lambda: 100)
     monkeypatch.setattr(os, "getgroups", lambda: [100, 2000])
@@ -207,10 +207,10 @@ def test_pyxis_has_no_program_of_its_own() -> None:
 def test_hostile_names_reach_podman_and_docker_whole(folder: str, words: list[str]) -> None:
     container = replace(CONTAINER, mounts=(folder,), working_directory=folder)
     for launcher in (podman, docker):
-        found = launcher(container)(words)
-        assert found[len(found) - len(words) :] == words
-        assert f"--workdir={folder}" in found
-        [mount] = [word for word in found if word.startswith("--mount=")]
+        command = launcher(container)(words)
+        assert command[len(command) - len(words) :] == words
+        assert f"--workdir={folder}" in command
+        [mount] = [word for word in command if word.startswith("--mount=")]
         [fields] = csv.reader([mount.removeprefix("--mount=")], strict=True)
         assert fields == ["type=bind", f"source={folder}", f"target={folder}"]
 
@@ -236,10 +236,12 @@ def test_all_are_plugins() -> None:
 def test_a_container_as_configured() -> None:
     asked = {"mounts": ["/site:ro"], "environment": ["HOME", "A"], "flags": ["-x"]}
     config = load(overrides={f"container.{key}": value for key, value in asked.items()}).container
-    wanted = {"folders": ["/run"], "accelerators": False, "environment": ["A", "B"]}
-    assert Container.of(config, working_directory="/run", **wanted) is None  # type: ignore[arg-type]
-    found = Container.of(replace(config, image="i"), working_directory="/run", **wanted)  # type: ignore[arg-type]
-    assert found == Container("i", ("/run", "/site:ro"), False, ("A", "B", "HOME"), "/run", ("-x",))
+    options = {"folders": ["/run"], "accelerators": False, "environment": ["A", "B"]}
+    assert Container.of(config, working_directory="/run", **options) is None  # type: ignore[arg-type]
+    container = Container.of(replace(config, image="i"), working_directory="/run", **options)  # type: ignore[arg-type]
+    assert container == Container(
+        "i", ("/run", "/site:ro"), False, ("A", "B", "HOME"), "/run", ("-x",)
+    )
 
 
 @given(mounts=st.lists(names), flags=st.none() | st.lists(names))

@@ -1,4 +1,4 @@
-"""What an ensemble costs its controller as it grows, counted in operations, not in seconds.
+"""The controller's cost as the ensemble grows, counted in operations, not in seconds.
 
 `benchmarks/scheduler.py` measures the same on a real Slurm, and to 100,000 members.
 """
@@ -27,7 +27,7 @@ counting: list[str] | None = None
 
 @pytest.fixture(scope="module")
 def hook() -> None:
-    """Python's own record of opened files; a hook stays for good, so it is told when to listen."""
+    """Install an audit hook that records opened files while `counting` is a list."""
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and counting is not None:
@@ -41,7 +41,7 @@ class Followed:
     """One ensemble, followed to its end."""
 
     run: RunFolder
-    looks: list[int]
+    polls: list[int]
     """Slurm's commands that each look at the queue took."""
     calls: Counter[str]
     opened: list[str]
@@ -60,17 +60,17 @@ def follow(path: Path, members: int) -> Followed:
     run = RunFolder(path)
     slurm = SimulatedSlurm(run.trial(TRIAL), at_once=members // 20)
     job_states = slurm_commands.job_states
-    looks: list[int] = []
+    polls: list[int] = []
 
-    def look(ids: list[str]) -> dict[str, SlurmJob]:
+    def poll(ids: list[str]) -> dict[str, SlurmJob]:
         before = slurm.calls.total()
-        found = job_states(ids)
-        looks.append(slurm.calls.total() - before)
-        return found
+        jobs = job_states(ids)
+        polls.append(slurm.calls.total() - before)
+        return jobs
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slurm_commands, "run_slurm", slurm)
-        patch.setattr(slurm_commands, "job_states", look)
+        patch.setattr(slurm_commands, "job_states", poll)
         slurm_commands._accounting.cache_clear()
         counting = opened = []
         controller = controller_for(path, config, plan)
@@ -78,7 +78,7 @@ def follow(path: Path, members: int) -> Followed:
         assert controller.run(lambda views: None) == []
         counting = None
     slurm_commands._accounting.cache_clear()
-    return Followed(run, looks, slurm.calls, opened)
+    return Followed(run, polls, slurm.calls, opened)
 
 
 def test_an_ensemble_of_twenty_times_the_size_takes_as_many_slurm_commands_a_look(
@@ -86,8 +86,8 @@ def test_an_ensemble_of_twenty_times_the_size_takes_as_many_slurm_commands_a_loo
 ) -> None:
     small, large = followed
     # Twenty waves, each seen once while it runs; who has ended is asked for in a second call.
-    assert len(small.looks) == len(large.looks) == 21
-    assert max(small.looks) == max(large.looks) == 2
+    assert len(small.polls) == len(large.polls) == 21
+    assert max(small.polls) == max(large.polls) == 2
     assert small.calls["squeue"] == large.calls["squeue"]
     assert (small.calls["sbatch"], large.calls["sbatch"]) == (1, 2)  # MaxArraySize is 1,001
 
@@ -97,16 +97,18 @@ def test_files_opened_grow_no_faster_than_the_ensemble_and_no_member_is_lost(
 ) -> None:
     small, large = followed
     assert len(large.opened) / LARGE <= len(small.opened) / SMALL
-    # Of the run's own files the number follows the looks alone.
+    # Of the run's own files the number follows the polls alone.
     shared = [
-        Counter(Path(name).name for name in one.opened if Path(name).parent == one.run.path)
-        for one in (small, large)
+        Counter(
+            Path(name).name for name in ensemble.opened if Path(name).parent == ensemble.run.path
+        )
+        for ensemble in (small, large)
     ]
     assert shared[1]["events.jsonl"] <= shared[0]["events.jsonl"] + 3
-    for one, members in ((small, SMALL), (large, LARGE)):
-        told = Counter((e["event"], e["member"]) for e in events.read(one.run.events))
+    for ensemble, members in ((small, SMALL), (large, LARGE)):
+        counted = Counter((e["event"], e["member"]) for e in events.read(ensemble.run.events))
         kinds = ("job_submitted", "job_started", "job_ended", "start", "first_batch", "end")
-        assert told == {(kind, member): 1 for kind in kinds for member in range(members)}
+        assert counted == {(kind, member): 1 for kind in kinds for member in range(members)}
 
 
 @pytest.mark.parametrize("start", ["array", "gang"])

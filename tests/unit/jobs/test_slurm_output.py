@@ -149,15 +149,15 @@ def test_array_expressions(text: str, ranges: list[tuple[int, int, int]]) -> Non
 @given(st.sets(st.integers(0, 4_000_000)), st.integers(0, 99))
 def test_array_expression_round_trip(tasks: set[int], at_once: int) -> None:
     text = compress_tasks(tasks) + (f"%{at_once}" if at_once else "")
-    found = [task for a, b, step in expand_tasks(text) for task in range(a, b + 1, step)]
-    assert found == sorted(tasks)
+    tasks_read = [task for a, b, step in expand_tasks(text) for task in range(a, b + 1, step)]
+    assert tasks_read == sorted(tasks)
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60), min_size=1))
-def test_jobs_by_id_is_the_intersection(wanted: set[int], pending: set[int]) -> None:
+def test_jobs_by_id_is_the_intersection(requested: set[int], pending: set[int]) -> None:
     rows = read_queue(f"7_[{compress_tasks(pending)}]|PENDING|0|0|None")
-    assert set(jobs_by_id(rows, [f"7_{task}" for task in wanted])) == {
-        f"7_{task}" for task in wanted & pending
+    assert set(jobs_by_id(rows, [f"7_{task}" for task in requested])) == {
+        f"7_{task}" for task in requested & pending
     }
 
 
@@ -171,9 +171,9 @@ def _seconds_to_read(count: int) -> float:
     pending = compress_tasks(range(0, count // 2, 2))  # nothing folds: the worst expression
     rows = "".join(f"9_{task}|COMPLETED|0|0|None\n" for task in range(1, count, 2))
     begin = time.process_time()
-    found = jobs_by_id(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}"), ids)
+    jobs = jobs_by_id(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}"), ids)
     seconds = time.process_time() - begin
-    assert len(found) == count // 4 + count // 2
+    assert len(jobs) == count // 4 + count // 2
     return seconds
 
 

@@ -56,7 +56,7 @@ def options(script: str) -> list[str]:
 
 
 def value_of(script: str, name: str) -> str:
-    """What bash makes of the script's first assignment to `name`."""
+    """Evaluate the script's first assignment to `name` with bash."""
     line = next(line for line in script.splitlines() if line.startswith(f"{name}="))
     shown = subprocess.run(
         ["bash", "-c", f'{line}\nprintf %s "${name}"'], capture_output=True, text=True, timeout=30
@@ -90,16 +90,16 @@ def test_what_the_site_wants_is_in_the_head() -> None:
     )  # fmt: skip
     script = array_script(request(slurm=slurm, at_once=5))
     head = options(script)
-    for wanted in (
+    for option in (
         "--partition=gpu", "--account=us", "--qos=high", "--time=1:00:00", "--constraint=a100",
         "--exclusive", "--reservation=acceptance", "--mail-type=END", "--signal=TERM@77",
         "--requeue", "--array=0-1%5", "--nodes=2", "--cpus-per-task=12", "--gpus-per-node=4",
     ):  # fmt: skip
-        assert wanted in head
+        assert option in head
     assert script.index("module load x") < script.index("srun ")
     step = next(line for line in script.splitlines() if line.startswith("srun "))
-    for wanted in ("--network=no_vni", "--cpu-bind=cores", "--gpus-per-task=4", "--ntasks=2"):
-        assert wanted in step.split()
+    for option in ("--network=no_vni", "--cpu-bind=cores", "--gpus-per-task=4", "--ntasks=2"):
+        assert option in step.split()
 
 
 def test_a_gang_holds_all_members_and_each_has_its_own_nodes() -> None:
@@ -117,7 +117,7 @@ def test_members_that_share_accelerators_may_overlap() -> None:
 
 
 def requeued(tmp_path: Path, *, state: str, **environment: str) -> str:
-    """The end of an array's script, run by bash with stand-ins for Slurm's commands."""
+    """Run the end of an array's script by bash with stand-ins for Slurm's commands."""
     script = array_script(request(cancelled=tmp_path / "cancelled", stages=False))
     end = script[script.index("if [") :]
     (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/asked"\necho {state}\n')

@@ -50,7 +50,7 @@ meter = open_meter(Path("/"))
 if hasattr(meter, "reason"):
     raise SystemExit(meter.reason)
 meter.read()
-print(json.dumps({f"{one.device} {one.quantity}": one.value for one in meter.read()}))
+print(json.dumps({f"{r.device} {r.quantity}": r.value for r in meter.read()}))
 meter.close()
 """
 
@@ -68,18 +68,18 @@ def nvml(folder: Path, driver: str, **environment: str) -> subprocess.CompletedP
     )
 
 
-def test_nvml_tells_what_each_accelerator_can(tmp_path: Path) -> None:
+def test_nvml_reads_what_each_accelerator_supports(tmp_path: Path) -> None:
     done = nvml(tmp_path, STAND_IN)
     assert done.returncode == 0, done.stderr
-    told, closed = done.stdout.splitlines()
+    readings, closed = done.stdout.splitlines()
     assert closed == "shut down"
-    assert '"GPU-0aaa energy_joules": 3.0' in told  # the first was asked when it was opened
-    assert '"GPU-0aaa utilization": 0.93' in told
-    assert '"GPU-0aaa memory_utilization": 0.75' in told
-    assert '"GPU-1aaa watts": 700.001' in told
-    assert '"GPU-1aaa clock_hertz": 1980000000.0' in told
-    assert "GPU-1aaa energy" not in told
-    assert "GPU-1aaa utilization" not in told
+    assert '"GPU-0aaa energy_joules": 3.0' in readings  # opening the meter reads once
+    assert '"GPU-0aaa utilization": 0.93' in readings
+    assert '"GPU-0aaa memory_utilization": 0.75' in readings
+    assert '"GPU-1aaa watts": 700.001' in readings
+    assert '"GPU-1aaa clock_hertz": 1980000000.0' in readings
+    assert "GPU-1aaa energy" not in readings
+    assert "GPU-1aaa utilization" not in readings
 
 
 @pytest.mark.parametrize("visible", ["1", "GPU-1"])
@@ -97,10 +97,10 @@ def test_nvml_meters_the_accelerators_of_the_run(tmp_path: Path, visible: str) -
         ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, False),
     ],
 )
-def test_nvml_meters_all_where_nobody_knows_which_are_meant(
+def test_nvml_meters_all_where_numbers_are_ambiguous(
     tmp_path: Path, environment: dict[str, str], both: bool
 ) -> None:
-    """CUDA counts from the fastest, NVML along the bus: of unlike ones a number says little."""
+    """CUDA numbers from the fastest, NVML along the bus: they differ for different models."""
     unlike = STAND_IN.replace('return b"H200"', 'return f"kind {handle}"')
     done = nvml(tmp_path, unlike, **environment)
     assert "GPU-1aaa watts" in done.stdout

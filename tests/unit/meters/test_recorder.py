@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,8 +15,6 @@ import pytest
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.meters.recorder import Recorder
-from ai500.records import Plan, Score, run_folder
-from ai500.records.run_folder import RunFolder
 from tests.support.commands import SOURCE
 
 RECORD = """
@@ -35,7 +32,7 @@ for line in sys.stdin:
 
 
 class Member:
-    """A process with a recorder, told by its input when to mark and when to end."""
+    """A process with a recorder; its standard input says when to mark and when to end."""
 
     def __init__(self, folder: Path, member: int, *path: Path) -> None:
         self.log = folder / f"here-{member:03d}.jsonl"
@@ -54,7 +51,7 @@ class Member:
         self.process.stdin.flush()
 
     def end(self) -> str:
-        """Its last words."""
+        """End the process and return its standard error."""
         self.say("end")
         _, errors = self.process.communicate(timeout=30)
         return errors
@@ -71,7 +68,7 @@ class Member:
 
 @pytest.fixture
 def killed() -> Iterator[list[Member]]:
-    """Whatever a test leaves running is ended."""
+    """Kill the processes that a test leaves running."""
     members: list[Member] = []
     yield members
     for member in members:
@@ -97,8 +94,8 @@ def test_one_of_two_samples_and_the_other_takes_over(tmp_path: Path, killed: lis
     assert first.end() == ""
     time.sleep(1.0)
     assert second.end() == ""
-    sampled = [one["monotonic"] for one in second.events("sample")]
-    # While the first one samples, the second does so when it begins and at its mark.
+    sampled = [sample["monotonic"] for sample in second.events("sample")]
+    # While the first samples, the second samples only at its start and at its mark.
     assert len([at for at in sampled if at < before]) == 2
     after = [at for at in sampled if at > before]
     assert len(after) >= 3
@@ -148,11 +145,11 @@ def test_a_meter_of_one_file_by_an_entry_point_and_what_it_breaks(
     (stopped,) = member.events("meter_stopped")
     assert (stopped["meter"], stopped["reason"]) == ("wall", "OSError: the wire is cut")
     (log,) = read_meters(tmp_path)
-    told = [
+    watts = [
         next(v for c, v in zip(s.columns, s.values, strict=True) if c.meter == "wall")
         for s in log.samples
     ]
-    assert told[:4] == [401.0, 402.0, 403.0, None]
+    assert watts[:4] == [401.0, 402.0, 403.0, None]
     busy = [
         [v for c, v in zip(s.columns, s.values, strict=True) if c.quantity == "cpu_total_seconds"]
         for s in log.samples
@@ -182,43 +179,3 @@ def test_no_period_no_meters(tmp_path: Path) -> None:
     recorder.mark()
     recorder.close()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_real_run_leaves_load_and_traffic_and_measures_energy_or_says_why(
-    finished_run: Path,
-) -> None:
-    run = RunFolder.open(finished_run)
-    plan, score = run_folder.read(Plan, run.plan), run_folder.read(Score, run.score)
-    for one in score.trials:
-        (log,) = read_meters(run.trial(one.trial).meters)
-        assert {head.member for head in log.heads} == set(range(plan.ensemble_size))
-        quantities = {c.quantity for sample in log.samples for c in sample.columns}
-        assert {"cpu_busy_seconds", "network_sent_bytes", "memory_utilization"} <= quantities
-        assert "lo" in {c.device for sample in log.samples for c in sample.columns}
-        told = [e for e in events.read(run.events) if e.get("trial") == one.trial]
-        first = min(e["monotonic"] for e in told if e["event"] == "first_batch")
-        last = max(e["monotonic"] for e in told if e["event"] == "end")
-        times = sorted(sample.clocks["monotonic"] for sample in log.samples)
-        assert times[0] < first
-        assert times[-1] > last
-        for place, head in enumerate(log.heads):  # at least: begun, first batch, end
-            assert sum(sample.recorder == place for sample in log.samples) >= 3, head
-        metered = any(parts for head in log.heads for parts in head.covers.values())
-        assert (one.energy_joules is not None) == metered
-        assert (one.vflops_per_watt is None) == (one.power_coverage is None) == (not metered)
-    page = run.report.read_text(encoding="utf-8")
-    assert "Hosts over time" in page
-    assert "Network over time" in page
-    if score.energy_joules is None:
-        assert "Energy was not measured: " in page
-        assert "has no power meter (" in page
-
-
-def test_lines_are_as_the_documentation_says(finished_run: Path) -> None:
-    file = next(RunFolder.open(finished_run).trial(1).meters.glob("*.jsonl"))
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [line["event"] for line in lines[:3]] == ["meters", "columns", "sample"]
-    assert len(lines[1]["columns"]) == len(lines[2]["values"])
-    documented = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding="utf-8")
-    for name in ("meters", "columns", "sample", "meter_stopped"):
-        assert f"`{name}`" in documented

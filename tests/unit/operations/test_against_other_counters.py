@@ -33,33 +33,33 @@ def torch_counts(model: nn.Module, example: torch.Tensor) -> tuple[int, int]:
 
 
 def grouped_excess(traced: Trace) -> int:
-    """What torch's counter adds by not dividing a weight gradient by the groups."""
+    """Excess of torch's counter, which does not divide a weight gradient by the groups."""
     excess = 0
     for op in traced.ops:
         if op.kind == "convolution":
             data, weight = op.shapes.inputs
             groups = data[1] // weight[1]
-            one = Trace((op,), parameters=0, batch=1)
-            excess += (groups - 1) * count_trace(one, convention="matmul").forward
+            convolution = Trace((op,), parameters=0, batch=1)
+            excess += (groups - 1) * count_trace(convolution, convention="matmul").forward
     return excess
 
 
 @ALL
 def test_forward_equals_torch(name: str) -> None:
     model, example = on_meta(name)
-    ours = count_trace(trace(model, example), convention="matmul")
-    assert ours.forward == torch_counts(model, example)[0] > 0
-    assert not ours.unknown
+    counted = count_trace(trace(model, example), convention="matmul")
+    assert counted.forward == torch_counts(model, example)[0] > 0
+    assert not counted.unknown
 
 
 @ALL
 def test_forward_and_backward_equal_torch(name: str) -> None:
     model, example = on_meta(name)
     traced = trace(model, example)
-    ours = count_trace(traced, convention="matmul")
+    counted = count_trace(traced, convention="matmul")
     excess = grouped_excess(traced) if name in GROUPED else 0
     assert (excess > 0) == (name in GROUPED)
-    assert ours.total == torch_counts(model, example)[1] - excess
+    assert counted.total == torch_counts(model, example)[1] - excess
 
 
 @ALL
@@ -82,11 +82,11 @@ def test_twice_fvcore(name: str) -> None:
     example = torch.zeros(example.shape, dtype=example.dtype)
     analysis = FlopCountAnalysis(model, example).unsupported_ops_warnings(False)
     operators = analysis.uncalled_modules_warnings(False).by_operator()
-    theirs = sum(operators[key] for key in ("conv", "linear", "matmul", "addmm", "bmm", "einsum"))
-    ours = count_trace(trace(model, example), convention="matmul")
+    fvcore = sum(operators[key] for key in ("conv", "linear", "matmul", "addmm", "bmm", "einsum"))
+    counted = count_trace(trace(model, example), convention="matmul")
     omitted = {
-        "vision_transformer": ours.by_kind.get("matmul"),
-        "gpt": ours.by_kind.get("matmul"),
-        "recurrent": ours.by_module.get("lstm"),
+        "vision_transformer": counted.by_kind.get("matmul"),
+        "gpt": counted.by_kind.get("matmul"),
+        "recurrent": counted.by_module.get("lstm"),
     }.get(name)
-    assert ours.forward == 2 * theirs + (omitted.forward if omitted else 0)
+    assert counted.forward == 2 * fvcore + (omitted.forward if omitted else 0)

@@ -70,7 +70,7 @@ def test_a_bias_added_by_itself_is_the_same_as_inside_the_layer() -> None:
     assert graph_sha256(Trace((inside,), 36, 2)) != graph_sha256(Trace((apart,), 36, 2))
 
 
-def test_operators_that_nobody_knows_count_by_name() -> None:
+def test_operators_without_a_kind_are_hashed_by_name() -> None:
     shapes = Shapes(((2, 4),), ((2, 4),))
-    one, other = (Op("unknown", shapes, operator=name) for name in ("mine::a", "mine::b"))
-    assert graph_sha256(Trace((one,), 0, 2)) != graph_sha256(Trace((other,), 0, 2))
+    first, second = (Op("unknown", shapes, operator=name) for name in ("mine::a", "mine::b"))
+    assert graph_sha256(Trace((first,), 0, 2)) != graph_sha256(Trace((second,), 0, 2))

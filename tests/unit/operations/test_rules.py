@@ -45,9 +45,9 @@ def test_convolution_is_the_loops_counted(
 def test_backward_is_gradients_times_forward_plus_update(gradients: int, updated: int) -> None:
     op = convolution(2, 1, (3, 4), 3, 7, gradients=gradients, updated=updated)
     for convention, per_parameter in ((v3, 0), (aiperf, 2), (matmul, 0)):
-        one = count_op(op, convention)
-        assert one.update == per_parameter * updated
-        assert one.backward == gradients * one.forward + one.update
+        counted = count_op(op, convention)
+        assert counted.update == per_parameter * updated
+        assert counted.backward == gradients * counted.forward + counted.update
 
 
 def test_transposed_convolution_visits_inputs() -> None:

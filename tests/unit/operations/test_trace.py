@@ -129,8 +129,8 @@ def test_a_layer_called_twice_counts_twice_and_is_updated_once() -> None:
 def test_modules_and_kinds_add_up() -> None:
     counted = count(VisionTransformer(), (2, 3, 32, 32))
     for parts in (counted.by_kind, counted.by_module):
-        assert sum(one.forward for one in parts.values()) == counted.forward
-        assert sum(one.backward for one in parts.values()) == counted.backward
+        assert sum(part.forward for part in parts.values()) == counted.forward
+        assert sum(part.backward for part in parts.values()) == counted.backward
     assert counted.by_module["head"].forward == 2 * 2 * 64 * 10
     assert "encoder.layers.0.linear1" in counted.by_module
 
@@ -140,10 +140,10 @@ def test_work_is_linear_in_the_batch(name: str) -> None:
     factory, (_, *sample), _ = ARCHITECTURES[name]
     with torch.device("meta"):
         model = factory()
-    one, seven = count(model, (1, *sample)), count(model, (7, *sample))
-    assert seven.forward_per_image == one.forward
-    assert seven.backward_per_image == one.gradients
-    assert seven.update == one.update
+    single, seven = count(model, (1, *sample)), count(model, (7, *sample))
+    assert seven.forward_per_image == single.forward
+    assert seven.backward_per_image == single.gradients
+    assert seven.update == single.update
 
 
 def test_autocast_changes_no_operation() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ai500.config import load
 from ai500.core.errors import ConfigError
-from ai500.parallel.engines.pipeline import balanced, ended, through
-from ai500.parallel.engines.tensor import _divided
+from ai500.parallel.engines.pipeline import balanced, finish, through
+from ai500.parallel.engines.tensor import _split_channels
 from ai500.parallel.model_parallelism import inside_member
 from ai500.pipeline.planning import make_plan
 from ai500.records import Parallelism, Split
@@ -26,15 +26,15 @@ WEATHER = load_workload("extreme_weather")
 
 
 def planned(degree: int, **settings: Any) -> Parallelism:
-    """As `ai500 plan` does it, on one node that is large enough."""
+    """Plan as `ai500 plan` does, on one node that is large enough."""
     overrides = {f"parallel.{key}": value for key, value in settings.items()}
     system = {"system.nodes": 1, "system.accelerators_per_node": degree}
     config = load(overrides=overrides | system | {"parallel.degree": degree})
     return make_plan(config, MACHINE).parallel
 
 
-def shape(found: Parallelism) -> tuple[int, int, int]:
-    return found.data_degree, found.pipeline_degree, found.tensor_degree
+def shape(parallelism: Parallelism) -> tuple[int, int, int]:
+    return parallelism.data_degree, parallelism.pipeline_degree, parallelism.tensor_degree
 
 
 def test_one_axis_takes_the_whole_degree() -> None:
@@ -56,35 +56,41 @@ def test_a_micro_batch_is_as_large_as_an_accelerators_batch_unless_stated() -> N
     assert planned(4).microbatches == 1
 
 
-REFUSED: list[tuple[int, dict[str, Any], str]] = [
+REFUSED: list[tuple[int, dict[str, Any], str, object]] = [
     (8, {"mode": "mixed", "data_degree": 2, "pipeline_degree": 2, "tensor_degree": 4},
-     "data 2 × pipeline 2 × tensor 4 = 16: the product must be parallel.degree = 8"),
-    (8, {"mode": "mixed", "data_degree": 3},
-     "data 3 = 3: the product must divide parallel.degree = 8"),
-    (8, {"mode": "mixed", "tensor_degree": 2}, "in more than one way"),
-    (4, {"mode": "tensor", "data_degree": 2}, 'Set parallel.mode = "mixed"'),
-    (1, {"mode": "tensor"}, "nobody to share a model with"),
-    (1, {"mode": "pipeline"}, "nobody to share a model with"),
-    (8, {"mode": "pipeline"}, "can be cut into at most 5"),
-    (32, {"mode": "tensor"}, "layer stem.0 of class smoke has 16 channels"),
-    (4, {"mode": "tensor", "sharded": True}, "FSDP2 shards what data-parallel ranks"),
-    (4, {"mode": "sharded"}, "parallel.sharded = true"),
-    (4, {"mode": "pipeline", "microbatches": 7}, "does not divide the 64 images"),
-    (4, {"mode": "pipeline", "microbatches": 2}, "takes at least 4"),
-    (4, {"microbatches": 2}, "only a pipeline has them"),
-    (4, {"mode": "pipelined"}, "did you mean 'pipeline'?"),
-    (4, {"mode": "mixed", "data_degree": 4}, 'that is parallel.mode = "data"'),
-    (1, {"sharded": True}, "nobody to share with"),
-    (2, {"mode": "tensor", "batch_norm": "synchronized"}, "a member is one replica here"),
-    (4, {"pipeline_schedule": "gpipe"}, "there is no pipeline"),
+     "parallel.degree", 8),
+    (8, {"mode": "mixed", "data_degree": 3}, "parallel.degree", 8),
+    (8, {"mode": "mixed", "tensor_degree": 2}, "parallel.pipeline_degree", None),
+    (4, {"mode": "tensor", "data_degree": 2}, "parallel.data_degree", 2),
+    (1, {"mode": "tensor"}, "parallel.mode", "tensor"),
+    (1, {"mode": "pipeline"}, "parallel.mode", "pipeline"),
+    (8, {"mode": "pipeline"}, "parallel.degree", 8),
+    (32, {"mode": "tensor"}, "parallel.degree", 32),
+    (4, {"mode": "tensor", "sharded": True}, "parallel.sharded", True),
+    (4, {"mode": "sharded"}, "parallel.mode", "sharded"),
+    (4, {"mode": "pipeline", "microbatches": 7}, "parallel.microbatches", 7),
+    (4, {"mode": "pipeline", "microbatches": 2}, "parallel.microbatches", 2),
+    (4, {"microbatches": 2}, "parallel.microbatches", 2),
+    (4, {"mode": "mixed", "data_degree": 4}, "parallel.mode", "mixed"),
+    (1, {"sharded": True}, "parallel.sharded", True),
+    (2, {"mode": "tensor", "batch_norm": "synchronized"}, "parallel.batch_norm", "synchronized"),
+    (4, {"pipeline_schedule": "gpipe"}, "parallel.pipeline_schedule", "gpipe"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("degree", "settings", "says"), REFUSED)
-def test_refused_with_the_reason(degree: int, settings: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("degree", "settings", "key", "value"), REFUSED)
+def test_refused_with_the_key_and_its_value(
+    degree: int, settings: dict[str, Any], key: str, value: object
+) -> None:
     with pytest.raises(ConfigError) as error:
         planned(degree, **settings)
-    assert says in str(error.value)
+    assert (error.value.key, error.value.value) == (key, value)
+    assert error.value.remedy or "does not divide" in str(error.value)
+
+
+def test_a_mode_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'pipeline'"):
+        planned(4, mode="pipelined")
 
 
 def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
@@ -106,24 +112,26 @@ def test_a_workload_without_a_plan_has_data_parallelism_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["smoke", "full"])
-@pytest.mark.parametrize("workload", [WORKLOAD, WEATHER], ids=lambda one: one.name)
+@pytest.mark.parametrize("workload", [WORKLOAD, WEATHER], ids=lambda workload: workload.name)
 def test_the_plan_of_a_class_fits_its_model(workload: Workload, name: str) -> None:
     problem_class = workload.problem_classes[name]
     plan = workload.parallel_plan(problem_class)
     assert plan is not None
     with torch.device("meta"):
         model = workload.model(problem_class)
-    split = {n: found for n, _ in model.named_modules() if (found := plan.split_of(n))}
-    for layer, one in split.items():
-        assert _divided(model.get_submodule(layer), one) == one.channels, layer
+    split = {n: division for n, _ in model.named_modules() if (division := plan.split_of(n))}
+    for layer, division in split.items():
+        assert _split_channels(model.get_submodule(layer), division) == division.channels, layer
     # Every pattern means something, and everything but two small predictions is divided.
-    assert {one.layers for one in split.values()} == {one.layers for one in plan.splits}
+    assert {division.layers for division in split.values()} == {
+        division.layers for division in plan.splits
+    }
     heavy = (torch.nn.Conv2d, torch.nn.Linear)
-    whole = {n for n, one in model.named_modules() if isinstance(one, heavy) and n not in split}
+    whole = {n for n, layer in model.named_modules() if isinstance(layer, heavy) and n not in split}
     assert whole == ({"head.classify", "head.locate"} if workload is WEATHER else set())
     units = [model.get_submodule(name) for name in plan.units]
-    held = sum(one.numel() for unit in units for one in unit.parameters())
-    assert not units or held > 0.8 * sum(one.numel() for one in model.parameters())
+    held = sum(parameter.numel() for unit in units for parameter in unit.parameters())
+    assert not units or held > 0.8 * sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_the_detector_is_split_and_cut() -> None:
@@ -148,7 +156,7 @@ def test_the_detectors_units_carry_what_its_pyramid_needs() -> None:
     with torch.no_grad():
         for name in itertools.chain(*plan.stages):
             carried = through(model, name, carried)
-        torch.testing.assert_close(ended(model, carried, None), model(images), rtol=0, atol=0)
+        torch.testing.assert_close(finish(model, carried, None), model(images), rtol=0, atol=0)
 
 
 def test_the_stages_in_a_row_are_the_model() -> None:
@@ -180,8 +188,8 @@ def test_stages_are_balanced_as_well_as_can_be(costs: list[int], parts: int) -> 
     def worst(bounds: tuple[int, ...]) -> int:
         return max(sum(costs[first:last]) for first, last in itertools.pairwise(bounds))
 
-    found = balanced(costs, parts)
-    assert len(found) == parts + 1
-    assert all(first < last for first, last in itertools.pairwise(found))
+    bounds = balanced(costs, parts)
+    assert len(bounds) == parts + 1
+    assert all(first < last for first, last in itertools.pairwise(bounds))
     inner = itertools.combinations(range(1, len(costs)), parts - 1)
-    assert worst(tuple(found)) == min(worst((0, *cuts, len(costs))) for cuts in inner)
+    assert worst(tuple(bounds)) == min(worst((0, *cuts, len(costs))) for cuts in inner)

@@ -7,7 +7,7 @@ import pytest
 from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.inventory import machine as system
-from ai500.parallel.topology import Grid, by_node, near_square, one_line
+from ai500.parallel.topology import Grid, by_node, near_square, single_line
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
 
@@ -38,7 +38,7 @@ def planned(**settings: object) -> Plan:
 )
 def test_grids(nodes: int, ranks: int, hierarchical: Grid, torus: Grid) -> None:
     placed = on_nodes(nodes, ranks)
-    assert one_line(placed) == Grid(nodes * ranks, 1)
+    assert single_line(placed) == Grid(nodes * ranks, 1)
     assert by_node(placed) == hierarchical
     assert near_square(placed) == torus
 
@@ -51,7 +51,7 @@ def test_a_prime_number_of_ranks_is_no_torus(size: int) -> None:
 
 @pytest.mark.parametrize("nodes", [[0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1, 1]])
 def test_nodes_that_are_not_filled_alike_have_no_hierarchy(nodes: list[int]) -> None:
-    with pytest.raises(ConfigError, match="as many ranks on each node"):
+    with pytest.raises(ConfigError, match="equally many consecutive ranks"):
         by_node(nodes)
 
 

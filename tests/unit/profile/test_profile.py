@@ -1,4 +1,4 @@
-"""From traces to a profile: every number of these is known beforehand."""
+"""Profiles of traces whose numbers are known."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MICROSECOND = 1e-6
 
 
 def capture(rank: int = 0, **more: Any) -> RankCapture:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rank": rank, "host": "here", "device": "cuda:0", "device_name": "H200",
         "seconds_per_step": 0.5, "images_per_step": 64, "clock_offset_seconds": 0.0,
         "clock_uncertainty_seconds": 0.0, "operations_per_step": {}, "torch": "2.11",
     }  # fmt: skip
-    return RankCapture(**told | more)
+    return RankCapture(**fields | more)
 
 
 def profile_of(traces: list[RankTrace], **operations: int) -> PrecisionProfile:
@@ -62,12 +62,12 @@ def test_intervals() -> None:
     assert common([(0, 3), (5, 8)], [(2, 6), (7, 20)]) == 1 + 1 + 1
 
 
-def test_spans_are_read_back_and_cost_nothing_unheard() -> None:
-    heard: list[str] = []
+def test_spans_are_parsed_and_cost_nothing_without_a_recorder() -> None:
+    names: list[str] = []
 
     class Recorder:
         def __init__(self, name: str) -> None:
-            heard.append(name)
+            names.append(name)
 
         def __enter__(self) -> None: ...
 
@@ -80,168 +80,171 @@ def test_spans_are_read_back_and_cost_nothing_unheard() -> None:
             pass
     finally:
         spans.record_with(None)
-    assert spans.parse(heard[0]) == spans.Mark("exchange", "bucket 7", (2, 3))
+    assert spans.parse(names[0]) == spans.Mark("exchange", "bucket 7", (2, 3))
     assert spans.parse("aten::mm") is None
 
 
 def test_operators_of_a_cpu_have_their_own_time_only() -> None:
-    made = Builder()
-    made.annotation("ProfilerStep#2", 0, 100)
-    made.operator("autograd::engine::evaluate_function: ConvolutionBackward0", 10, 60)
-    made.operator("aten::convolution_backward", 20, 50)
-    made.operator("aten::empty", 22, 25)
-    made.operator("_AFunctionOfPython", 60, 70)  # it waits for somebody
-    made.operator("mylibrary::mystery", 70, 80)
-    found = profile_of([read(made.events)], convolution=10**6)
-    shares = {one.category: one.seconds_per_step for one in found.categories}
+    trace = Builder()
+    trace.annotation("ProfilerStep#2", 0, 100)
+    trace.operator("autograd::engine::evaluate_function: ConvolutionBackward0", 10, 60)
+    trace.operator("aten::convolution_backward", 20, 50)
+    trace.operator("aten::empty", 22, 25)
+    trace.operator("_AFunctionOfPython", 60, 70)  # a wait
+    trace.operator("mylibrary::mystery", 70, 80)
+    profile = profile_of([read(trace.events)], convolution=10**6)
+    shares = {time.category: time.seconds_per_step for time in profile.categories}
     assert shares["convolution"] == pytest.approx(30 * MICROSECOND)
-    assert found.categories[0].flops == pytest.approx(1e6 / 30e-6)
-    assert found.kernel_seconds_per_step == pytest.approx(40 * MICROSECOND)
-    assert found.unknown_share == pytest.approx(0.25)
-    assert [one.name for one in found.unknown] == ["mylibrary::mystery"]
-    assert found.busy_share == pytest.approx(0.4)
-    assert found.profiled_seconds_per_step == pytest.approx(100 * MICROSECOND)
-    assert {one.name: one.seconds_per_step for one in found.top}["aten::empty"] == pytest.approx(
-        3 * MICROSECOND
-    )
+    assert profile.categories[0].flops == pytest.approx(1e6 / 30e-6)
+    assert profile.kernel_seconds_per_step == pytest.approx(40 * MICROSECOND)
+    assert profile.unknown_share == pytest.approx(0.25)
+    assert [kernel.name for kernel in profile.unknown] == ["mylibrary::mystery"]
+    assert profile.busy_share == pytest.approx(0.4)
+    assert profile.profiled_seconds_per_step == pytest.approx(100 * MICROSECOND)
+    assert {kernel.name: kernel.seconds_per_step for kernel in profile.top}[
+        "aten::empty"
+    ] == pytest.approx(3 * MICROSECOND)
 
 
-def test_gloo_s_own_word_is_not_counted_beside_the_exchange_that_waits_for_it() -> None:
-    made = Builder()
-    made.annotation("ProfilerStep#2", 0, 100)
-    made.annotation("ai500 reduce | bucket 0 | ", 10, 60, thread=2)
-    made.annotation("ai500 exchange |  | 0,1", 20, 60, thread=2)
-    made.annotation("gloo:all_reduce", 25, 59, thread=3)
-    made.annotation("gloo:broadcast", 70, 80, thread=3)
-    found = profile_of([read(made.events)] * 2)
-    shares = {one.category: one.seconds_per_step for one in found.categories}
+def test_gloo_s_events_inside_a_marked_exchange_are_not_counted_twice() -> None:
+    trace = Builder()
+    trace.annotation("ProfilerStep#2", 0, 100)
+    trace.annotation("ai500 reduce | bucket 0 | ", 10, 60, thread=2)
+    trace.annotation("ai500 exchange |  | 0,1", 20, 60, thread=2)
+    trace.annotation("gloo:all_reduce", 25, 59, thread=3)
+    trace.annotation("gloo:broadcast", 70, 80, thread=3)
+    profile = profile_of([read(trace.events)] * 2)
+    shares = {time.category: time.seconds_per_step for time in profile.categories}
     assert shares["all-reduce"] == pytest.approx(50 * MICROSECOND)
 
 
 def test_kernels_of_an_accelerator_belong_to_the_operator_that_launched_them() -> None:
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
-    found = profile_of([trace], convolution=10**9, dense=6 * 10**6)
-    times = {one.category: one for one in found.categories}
+    profile = profile_of([trace], convolution=10**9, dense=6 * 10**6)
+    times = {time.category: time for time in profile.categories}
     assert times["convolution"].seconds_per_step == pytest.approx(100 * MICROSECOND)
     assert times["convolution"].flops == pytest.approx(1e9 / 100e-6)
     assert times["GEMM"].flops == pytest.approx(6e6 / 30e-6)
     assert times["all-reduce"].seconds_per_step == pytest.approx(100 * MICROSECOND)
     assert times["element-wise"].flops is None
-    assert found.products_flops == pytest.approx(1.006e9 / 130e-6)
-    operators = {one.name: one.operator for one in found.top}
+    assert profile.products_flops == pytest.approx(1.006e9 / 130e-6)
+    operators = {kernel.name: kernel.operator for kernel in profile.top}
     assert operators["void cutlass::Kernel2<x>"] == "aten::cudnn_convolution"
     # From 100 to 320, idle between 200 and 210.
-    assert found.profiled_seconds_per_step == pytest.approx(220 * MICROSECOND)
-    assert found.busy_share == pytest.approx(210 / 220)
-    assert found.communication is None
-    assert "one rank" in str(found.communication_missing)
-    assert found.images_per_second == 128
+    assert profile.profiled_seconds_per_step == pytest.approx(220 * MICROSECOND)
+    assert profile.busy_share == pytest.approx(210 / 220)
+    assert profile.communication is None
+    assert "one rank" in str(profile.communication_missing)
+    assert profile.images_per_second == 128
 
 
 def test_table_12_of_an_accelerator() -> None:
-    """Rank 1's gradients are 300 µs later, and it then takes 50 µs more to come to the exchange."""
-    prompt = read(accelerator_step(ready=200, enter=220, all_in=550).events)
-    late = read(accelerator_step(ready=500, enter=550, all_in=550).events)
-    found = communication.table([prompt, late], steps=1, uncertainty=0.0)
-    waits, works = found.ranks
-    assert waits.waiting_for_data == pytest.approx(5 * MICROSECOND)
-    assert waits.queueing == pytest.approx(10 * MICROSECOND)
-    assert waits.copy_in == pytest.approx(10 * MICROSECOND)
-    assert waits.waiting_for_others == pytest.approx((500 - 220) * MICROSECOND)
-    assert waits.negotiation == pytest.approx((550 - 500) * MICROSECOND)
-    assert waits.all_reduce == pytest.approx(100 * MICROSECOND)
-    assert waits.copy_out == 0
-    assert waits.hidden == pytest.approx(30 * MICROSECOND)
-    assert waits.hidden + waits.exposed == pytest.approx((650 - 210) * MICROSECOND)
+    """Rank 1's gradients are 300 µs later, and it enters the exchange 50 µs after that."""
+    early_trace = read(accelerator_step(ready=200, enter=220, all_in=550).events)
+    late_trace = read(accelerator_step(ready=500, enter=550, all_in=550).events)
+    table = communication.table([early_trace, late_trace], steps=1, uncertainty=0.0)
+    early, late = table.ranks
+    assert early.waiting_for_data == pytest.approx(5 * MICROSECOND)
+    assert early.queueing == pytest.approx(10 * MICROSECOND)
+    assert early.copy_in == pytest.approx(10 * MICROSECOND)
+    assert early.waiting_for_others == pytest.approx((500 - 220) * MICROSECOND)
+    assert early.negotiation == pytest.approx((550 - 500) * MICROSECOND)
+    assert early.all_reduce == pytest.approx(100 * MICROSECOND)
+    assert early.copy_out == 0
+    assert early.hidden == pytest.approx(30 * MICROSECOND)
+    assert early.hidden + early.exposed == pytest.approx((650 - 210) * MICROSECOND)
     stages = ("queueing", "copy_in", "waiting_for_others", "negotiation", "all_reduce", "copy_out")
-    whole = sum(getattr(waits, stage) for stage in stages)
-    assert whole == pytest.approx((650 - 200) * MICROSECOND)  # from ready to the end
-    assert works.waiting_for_others == works.negotiation == 0
-    assert works.queueing == pytest.approx(40 * MICROSECOND)
-    assert works.all_reduce == pytest.approx(100 * MICROSECOND)
-    assert found.buffers_per_step == 1
-    assert found.mean.waiting_for_others == pytest.approx(140 * MICROSECOND)
+    total = sum(getattr(early, stage) for stage in stages)
+    assert total == pytest.approx((650 - 200) * MICROSECOND)  # from ready to the end
+    assert late.waiting_for_others == late.negotiation == 0
+    assert late.queueing == pytest.approx(40 * MICROSECOND)
+    assert late.all_reduce == pytest.approx(100 * MICROSECOND)
+    assert table.buffers_per_step == 1
+    assert table.mean.waiting_for_others == pytest.approx(140 * MICROSECOND)
 
 
 def test_clocks_of_two_hosts_are_brought_together() -> None:
-    """The second host's clock is a second ahead; without that, one rank would wait for ever."""
+    """The second host's clock is a second ahead; uncorrected, one rank would wait forever."""
     ahead = accelerator_step(ready=200, enter=220, all_in=220)
     traces = [
         read(accelerator_step(ready=200, enter=220, all_in=220).events),
         read(ahead.events, base=10**9, shift=10**9),
     ]
-    found = communication.table(traces, steps=1, uncertainty=2e-6)
-    assert found.mean.waiting_for_others == found.mean.negotiation == 0
-    assert found.clock_uncertainty_seconds == 2e-6
+    table = communication.table(traces, steps=1, uncertainty=2e-6)
+    assert table.mean.waiting_for_others == table.mean.negotiation == 0
+    assert table.clock_uncertainty_seconds == 2e-6
 
 
-def test_a_mode_that_sends_by_itself_says_so() -> None:
-    made = Builder()
-    made.annotation("ProfilerStep#2", 0, 100)
-    made.operator("aten::mm", 10, 60)
-    traces = [read(made.events)] * 2
+def test_communication_outside_the_traced_collectives_is_not_measured() -> None:
+    trace = Builder()
+    trace.annotation("ProfilerStep#2", 0, 100)
+    trace.operator("aten::mm", 10, 60)
+    traces = [read(trace.events)] * 2
     parallel = Parallelism("tensor", tensor_degree=2)
-    found = precision_profile("fp32", [capture(0), capture(1)], traces, steps=1, parallel=parallel)
-    assert "tensor" in str(found.communication_missing)
+    profile = precision_profile(
+        "fp32", [capture(0), capture(1)], traces, steps=1, parallel=parallel
+    )
+    assert "tensor" in str(profile.communication_missing)
 
 
-def test_products_of_int8_are_not_told_apart() -> None:
+def test_flops_of_int8_are_of_convolutions_and_products_together() -> None:
     """Convolutions run as matrix products there: only both together have a meaning."""
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
-    told = [capture(operations_per_step={"convolution": 10**9})]
-    found = precision_profile("int8", told, [trace], steps=1, parallel=Parallelism("data"))
-    assert all(one.flops is None for one in found.categories)
-    assert found.products_flops == pytest.approx(1e9 / 130e-6)
+    captures = [capture(operations_per_step={"convolution": 10**9})]
+    profile = precision_profile("int8", captures, [trace], steps=1, parallel=Parallelism("data"))
+    assert all(time.flops is None for time in profile.categories)
+    assert profile.products_flops == pytest.approx(1e9 / 130e-6)
 
 
-def test_nor_are_those_of_a_fused_step() -> None:
-    made = accelerator_step(ready=200, enter=220, all_in=220)
-    made.kernel("linear_normal", 80, 300, 302)
-    told = [capture(operations_per_step={"convolution": 10**9})]
-    found = precision_profile(
-        "mixed-bf16", told, [read(made.events)], steps=1, parallel=Parallelism("data")
+def test_so_are_those_of_a_fused_step() -> None:
+    step = accelerator_step(ready=200, enter=220, all_in=220)
+    step.kernel("linear_normal", 80, 300, 302)
+    captures = [capture(operations_per_step={"convolution": 10**9})]
+    profile = precision_profile(
+        "mixed-bf16", captures, [read(step.events)], steps=1, parallel=Parallelism("data")
     )
-    assert all(one.flops is None for one in found.categories)
-    assert found.products_flops == pytest.approx(1e9 / 130e-6)
+    assert all(time.flops is None for time in profile.categories)
+    assert profile.products_flops == pytest.approx(1e9 / 130e-6)
 
 
-@pytest.mark.parametrize(("replayed", "told"), [(20, True), (200, False)])
-def test_nor_are_those_of_a_recorded_step(replayed: int, told: bool) -> None:
+@pytest.mark.parametrize(("replayed", "separate"), [(20, True), (200, False)])
+def test_so_are_those_of_a_replayed_step(replayed: int, separate: bool) -> None:
     """A CUDA graph's kernels have one launch and no operator; names alone would say GEMM."""
-    made = accelerator_step(ready=200, enter=220, all_in=220)
-    made.kernel("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", 80, 400, 400 + replayed)
-    found = profile_of([read(made.events)], convolution=10**9, dense=6 * 10**6)
-    times = {one.category: one for one in found.categories}
+    step = accelerator_step(ready=200, enter=220, all_in=220)
+    step.kernel("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", 80, 400, 400 + replayed)
+    profile = profile_of([read(step.events)], convolution=10**9, dense=6 * 10**6)
+    times = {time.category: time for time in profile.categories}
     assert times["GEMM"].seconds_per_step == pytest.approx((30 + replayed) * MICROSECOND)
-    assert (times["convolution"].flops is not None) == told
-    assert (times["GEMM"].flops is not None) == told
-    assert found.products_flops == pytest.approx(1.006e9 / ((130 + replayed) * MICROSECOND))
+    assert (times["convolution"].flops is not None) == separate
+    assert (times["GEMM"].flops is not None) == separate
+    assert profile.products_flops == pytest.approx(1.006e9 / ((130 + replayed) * MICROSECOND))
 
 
 def test_the_record_is_read_back_as_it_was_written() -> None:
-    found = profile_of([read(accelerator_step(ready=200, enter=220, all_in=220).events)] * 2)
-    plain = json.loads(json.dumps(schema.encode(found)))
-    assert schema.decode(PrecisionProfile, plain) == found
+    profile = profile_of([read(accelerator_step(ready=200, enter=220, all_in=220).events)] * 2)
+    plain = json.loads(json.dumps(schema.encode(profile)))
+    assert schema.decode(PrecisionProfile, plain) == profile
 
 
-def test_a_trace_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     for text in ("", "{}", "[1, 2]", '{"traceEvents": '):
         (tmp_path / "trace.json").write_text(text)
-        with pytest.raises(RunFolderError, match=r"trace\.json"):
+        with pytest.raises(RunFolderError) as error:
             load(tmp_path / "trace.json")
+        assert error.value.path == tmp_path / "trace.json"
 
 
 def test_a_page_of_hostile_names_is_escaped(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     step = accelerator_step(ready=200, enter=220, all_in=220)
     step.kernel(hostile + "x" * 500, 71, 400, 450)
-    found = Profile(
+    profile = Profile(
         format=1, version="0", workload=hostile, problem_class=hostile, run=hostile,
         hosts=("here",), device="cuda", device_name=hostile, torch="2.11", parallel_degree=2,
         parallel=Parallelism("data"), communication=Communication(), global_batch_size=64, steps=1,
         precisions=(profile_of([read(step.events)] * 2),),
     )  # fmt: skip
-    write_page(found, tmp_path / "profile.html")
+    write_page(profile, tmp_path / "profile.html")
     page = (tmp_path / "profile.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -251,11 +254,11 @@ def test_a_page_of_hostile_names_is_escaped(tmp_path: Path) -> None:
 
 
 def check_timeline(path: Path) -> dict[str, Any]:
-    """What Chrome's trace format asks of a file, and of each event by its phase."""
+    """Check a file against Chrome's trace format, each event by its phase."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-    assert isinstance(found["traceEvents"], list)
-    for event in found["traceEvents"]:
+        timeline: dict[str, Any] = json.load(file)
+    assert isinstance(timeline["traceEvents"], list)
+    for event in timeline["traceEvents"]:
         assert event["ph"] in ("X", "M", "s", "t", "f", "i"), event
         assert isinstance(event["name"], str), event
         assert isinstance(event["pid"], int), event
@@ -268,7 +271,7 @@ def check_timeline(path: Path) -> dict[str, Any]:
             assert event["id"], event
         if event["name"] in ("process_name", "thread_name"):
             assert isinstance(event["args"]["name"], str), event
-    return found
+    return timeline
 
 
 def test_a_timeline_has_a_process_for_every_rank_and_accelerator(tmp_path: Path) -> None:
@@ -305,8 +308,8 @@ def test_an_accelerator_is_known_by_its_work_not_by_its_number(tmp_path: Path) -
     ]
     with Timeline(path) as timeline:
         timeline.add(events, process="fp32: rank 0", zero_microseconds=0)
-    found = check_timeline(path)["traceEvents"]
-    names = [e["args"]["name"] for e in found if e["name"] == "process_name"]
+    written = check_timeline(path)["traceEvents"]
+    names = [e["args"]["name"] for e in written if e["name"] == "process_name"]
     assert names == ["fp32: rank 0", "fp32: rank 0, accelerator 300"]
 
 
@@ -338,15 +341,15 @@ def test_counters_are_weighted_by_time() -> None:
     counted = counters.parse(NCU)
     assert len(counted) == 3
     known: dict[str, dict[Category, float]] = {"shared_kernel<float,int>(float*)": {"pooling": 1.0}}
-    found = counters.by_category(counted, known)
-    assert found["convolution"].instructions_per_cycle == pytest.approx(0.6)
-    assert found["convolution"].dram_utilization == pytest.approx(0.35)
-    assert found["pooling"].dram_utilization == pytest.approx(0.8)
+    means = counters.by_category(counted, known)
+    assert means["convolution"].instructions_per_cycle == pytest.approx(0.6)
+    assert means["convolution"].dram_utilization == pytest.approx(0.35)
+    assert means["pooling"].dram_utilization == pytest.approx(0.8)
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
-    shown = with_counters(profile_of([trace]), found)
-    told = {one.category: one.instructions_per_cycle for one in shown.categories}
-    assert told["convolution"] == pytest.approx(0.6)
-    assert told["GEMM"] is None
+    shown = with_counters(profile_of([trace]), means)
+    rates = {time.category: time.instructions_per_cycle for time in shown.categories}
+    assert rates["convolution"] == pytest.approx(0.6)
+    assert rates["GEMM"] is None
     assert shown.counters_missing is None
 
 
@@ -357,23 +360,23 @@ def test_counters_of_a_kernel_in_two_categories_are_split_by_time() -> None:
         "shared": {"GEMM": 3.0, "convolution": 1.0},
         "only": {"convolution": 5.0},
     }
-    found = counters.by_category([slow, other], shares)
-    assert found["GEMM"].instructions_per_cycle == pytest.approx(1.0)
-    assert found["convolution"].instructions_per_cycle == pytest.approx(2.0)  # 100 ns of each
+    means = counters.by_category([slow, other], shares)
+    assert means["GEMM"].instructions_per_cycle == pytest.approx(1.0)
+    assert means["convolution"].instructions_per_cycle == pytest.approx(2.0)  # 100 ns of each
 
 
 def test_idle_is_of_a_step_without_the_profiler() -> None:
     """Kernels take 210 µs of the step, which without the profiler is 250 µs long."""
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
     plain = [capture(seconds_per_step=250 * MICROSECOND)]
-    found = precision_profile("fp32", plain, [trace], steps=1, parallel=Parallelism("data"))
-    assert found.idle_share == pytest.approx(40 / 250)
+    profile = precision_profile("fp32", plain, [trace], steps=1, parallel=Parallelism("data"))
+    assert profile.idle_share == pytest.approx(40 / 250)
     shorter = [capture(seconds_per_step=200 * MICROSECOND)]
-    found = precision_profile("fp32", shorter, [trace], steps=1, parallel=Parallelism("data"))
-    assert found.idle_share == 0
+    profile = precision_profile("fp32", shorter, [trace], steps=1, parallel=Parallelism("data"))
+    assert profile.idle_share == 0
 
 
-def test_counters_that_may_not_be_read_say_why() -> None:
+def test_counters_that_can_not_be_read_have_a_reason() -> None:
     denied = (
         "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU "
         "Performance Counters on the target device 0."

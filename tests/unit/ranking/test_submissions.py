@@ -1,4 +1,4 @@
-"""A folder of submissions becomes a list: what is ranked, and what is rejected for which reason."""
+"""Reading a folder of submissions: ranked entries, and reasons for rejected ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from ai500 import cli
 from ai500.pipeline import scoring
 from ai500.ranking import read
-from ai500.ranking.entries import Ranked, Rejected, reasons_against
+from ai500.ranking.entries import Ranked, Rejected, rejection_reasons
 from ai500.ranking.read import find_submissions, read_submissions
 from ai500.ranking.site import build
 from ai500.records import Plan, Score, run_folder
@@ -30,15 +30,15 @@ pytestmark = pytest.mark.xdist_group("ranking")  # one folder of submissions
 
 
 @pytest.mark.parametrize("vflops", [2e307, 1e-40, 0.0, float("nan")])
-def test_a_score_beyond_all_machines_is_rejected(vflops: float, submitted: Submitted) -> None:
+def test_an_implausible_score_is_rejected(vflops: float, submitted: Submitted) -> None:
     score, judgement = submitted
-    assert reasons_against(score, judgement) == []
-    (reason,) = reasons_against(dataclasses.replace(score, vflops=vflops), judgement)
+    assert rejection_reasons(score, judgement) == []
+    (reason,) = rejection_reasons(dataclasses.replace(score, vflops=vflops), judgement)
     assert reason.startswith("VFLOPS is")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("by nothing")])
-def test_whatever_a_file_causes_it_is_only_rejected(
+def test_any_exception_rejects_the_file_alone(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -46,13 +46,13 @@ def test_whatever_a_file_causes_it_is_only_rejected(
 
     (tmp_path / "x.ai500").touch()
     monkeypatch.setattr(hashlib, "file_digest", fail)
-    (found,) = read_submissions(tmp_path, find_submissions(tmp_path))
-    assert isinstance(found, Rejected)
-    assert "can't be read" in found.reasons[0]
+    (result,) = read_submissions(tmp_path, find_submissions(tmp_path))
+    assert isinstance(result, Rejected)
+    assert "can't be read" in result.reasons[0]
 
 
 def forged(path: Path) -> None:
-    """A submission whose score is better than its events, with a manifest that fits."""
+    """Pack a score that is better than its events, with a matching manifest."""
     with tempfile.TemporaryDirectory() as scratch:
         run = submittable_run(Path(scratch) / "run", host="forger")
         plan = run_folder.read(Plan, run.plan)
@@ -65,12 +65,12 @@ def forged(path: Path) -> None:
 
 
 def disguised(path: Path) -> None:
-    """The run of `slow` under another name, its events written in another way."""
+    """Pack the run of `slow` under another name, with other bytes in its events."""
     with tempfile.TemporaryDirectory() as scratch:
         run = submittable_run(Path(scratch) / "run")
         with run.events.open("a", encoding="utf-8") as file:
             file.write("torn\n")
-        packed(run, path, options=dataclasses.replace(OPTIONS, system_name="Somebody else"))
+        packed(run, path, options=dataclasses.replace(OPTIONS, system_name="Another name"))
 
 
 Submitted = tuple[Score, Judgement]
@@ -84,7 +84,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
 
 @pytest.fixture(scope="module")
 def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four that count, and one of each kind that does not."""
+    """Write four valid submissions, and one of each kind that is rejected."""
     folder = tmp_path_factory.mktemp("submissions")
     (folder / "2026").mkdir()
     submission(folder, "slow", epoch_seconds=2.0, system_name="Slow")
@@ -113,16 +113,17 @@ def test_a_folder_of_submissions_becomes_a_list(
 ) -> None:  # fmt: skip
     site = tmp_path / "site"
     assert command("rank", submissions, "-o", site, "--json", monkeypatch=monkeypatch) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(one["level"], one["rank"], one["system"]) for one in told["entries"]] == [
+    output = json.loads(capsys.readouterr().out)
+    entries = output["entries"]
+    assert [(entry["level"], entry["rank"], entry["system"]) for entry in entries] == [
         ("hardware", 1, "Twice"),
         ("hardware", None, "Twice"),
         ("hardware", 2, "Slow"),
         ("free", 1, "Twice"),
     ]
-    vflops = [one["vflops"] for one in told["entries"]]
+    vflops = [entry["vflops"] for entry in entries]
     assert vflops[0] > vflops[1] > vflops[2]
-    reasons = {one["file"]: "; ".join(one["reasons"]) for one in told["rejected"]}
+    reasons = {each["file"]: "; ".join(each["reasons"]) for each in output["rejected"]}
     assert "the same file as slow again.ai500" in reasons.pop("slow.ai500")
     assert "the same run" in reasons.pop("slow by another name.ai500")
     assert "score.json: vflops is" in reasons["forged.ai500"]
@@ -131,12 +132,12 @@ def test_a_folder_of_submissions_becomes_a_list(
     assert reasons.pop("damaged.ai500")
     assert reasons.pop("empty.ai500")
     assert "No such file" in reasons.pop("gone.ai500")
-    assert "no file" in reasons.pop("pipe.ai500")
+    assert "not a regular file" in reasons.pop("pipe.ai500")
     assert reasons.pop(r"not text \xdcff.ai500")
     assert reasons == {}
     assert command("rank", submissions, "-o", tmp_path / "again", monkeypatch=monkeypatch) == 0
-    shown = capsys.readouterr().out
-    assert all(len(line) <= 80 for line in shown.splitlines() if "open /" not in line)
+    text = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in text.splitlines() if "open /" not in line)
     assert snapshot(site) == snapshot(tmp_path / "again")
     assert str(submissions).encode() not in b"".join(snapshot(site).values())
     assert b"ai500-submission-" not in b"".join(snapshot(site).values())
@@ -147,7 +148,7 @@ def test_worker_processes_give_the_same_list(
 ) -> None:
     paths = find_submissions(submissions)
     alone = list(read_submissions(submissions, paths))
-    monkeypatch.setattr(read, "LEAST_FOR_WORKERS", 2)
+    monkeypatch.setattr(read, "MIN_FOR_WORKERS", 2)
     monkeypatch.setattr(read, "available_cores", lambda: 2)
     assert list(read_submissions(submissions, paths)) == alone
 
@@ -156,23 +157,25 @@ def test_an_entry_shows_all_of_its_submission(submissions: Path, tmp_path: Path)
     built = build(
         read_submissions(submissions, [submissions / "2026" / "new.ai500"]), tmp_path, title=TITLE
     )
-    (one,) = built.entries
-    page = (tmp_path / "entries" / f"{one.id}.html").read_text()
+    (entry,) = built.entries
+    page = (tmp_path / "entries" / f"{entry.id}.html").read_text()
     for heading in ("Score", "Trials", "The nine layers", "Training", "System",
                     "Hyper-parameters", "Members", "Identity"):  # fmt: skip
         assert f">{heading}</h" in page
     assert page.count("<svg") >= 5
     assert "&lt;b&gt;new&lt;/b&gt;" in page
     assert hashlib.sha256((submissions / "2026" / "new.ai500").read_bytes()).hexdigest() in page
-    assert one.vflops_per_watt is None
+    assert entry.vflops_per_watt is None
     assert "not measured" in page
-    layers = (tmp_path / "data" / "entries" / f"{one.id}.js").read_text()
+    layers = (tmp_path / "data" / "entries" / f"{entry.id}.js").read_text()
     data = json.loads(layers.removeprefix("ai500.entry(").removesuffix(");\n"))
     assert sorted(data["layers"]) == [str(layer) for layer in range(1, 10)]
     assert data["layers"]["9"]["epochs"] == "11"
 
 
-def test_only_the_trusted_are_ranked_where_that_is_asked(submissions: Path, tmp_path: Path) -> None:
+def test_with_trusted_keys_only_their_submissions_are_ranked(
+    submissions: Path, tmp_path: Path
+) -> None:
     key = tmp_path / "key.pem"
     signing.make_key(key)
     signed = tmp_path / "signed"
@@ -180,15 +183,15 @@ def test_only_the_trusted_are_ranked_where_that_is_asked(submissions: Path, tmp_
     run = submittable_run(tmp_path / "run")
     packed(run, signed / "signed.ai500", key=key)
     shutil.copy(submissions / "slow.ai500", signed)
-    known = signing.public_path(key)
-    found = list(read_submissions(signed, find_submissions(signed), trusted_keys=known))
-    assert [type(each).__name__ for each in found] == ["Ranked", "Rejected"]
-    assert isinstance(found[0], Ranked)
-    assert found[0].entry.signed
+    public = signing.public_path(key)
+    results = list(read_submissions(signed, find_submissions(signed), trusted_keys=public))
+    assert [type(result) for result in results] == [Ranked, Rejected]
+    assert isinstance(results[0], Ranked)
+    assert results[0].entry.signed
 
 
 def command(*arguments: str | Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of `ai500 …`, in this process."""
+    """Run `ai500 …` in this process; return its exit code."""
     monkeypatch.setattr(sys, "argv", ["ai500", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -206,7 +209,7 @@ def test_a_title_is_plain_text(
 
 
 @pytest.mark.parametrize("name", ["", "missing", "file.txt"])
-def test_a_folder_without_submissions_says_so(
+def test_a_folder_without_submissions_is_an_error(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file.txt").write_text("no submission")

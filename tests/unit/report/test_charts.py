@@ -20,16 +20,18 @@ NUMBERS = st.floats(min_value=-1e15, max_value=1e15, allow_nan=False)
 
 
 def classes(figure: str, tag: str) -> list[str]:
-    """The classes of all elements of a kind."""
+    """Return the classes of all elements of a kind."""
     root = ElementTree.fromstring(figure)
-    return [one.get("class", "") for one in root.iter(f"{{http://www.w3.org/2000/svg}}{tag}")]
+    return [
+        element.get("class", "") for element in root.iter(f"{{http://www.w3.org/2000/svg}}{tag}")
+    ]
 
 
 @given(NUMBERS, NUMBERS, st.integers(3, 9))
-def test_ticks_are_few_and_enclose_the_values(one: float, other: float, most: int) -> None:
-    low, high = sorted((one, other))
+def test_ticks_are_few_and_enclose_the_values(a: float, b: float, most: int) -> None:
+    low, high = sorted((a, b))
     if 0 < high - low < 1e-9 * max(abs(low), abs(high)):
-        return  # closer together than a label could tell
+        return  # closer together than labels can show
     ticks = svg.nice_ticks(low, high, most=most)
     margin = 1e-6 * (ticks.high - ticks.low)
     assert ticks.low <= low + margin and high - margin <= ticks.high
@@ -63,8 +65,8 @@ def test_times_are_labelled_in_human_units(seconds: float, labels: tuple[str, ..
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
-def test_labels_keep_apart_and_inside(wanted: list[float]) -> None:
-    placed = svg.spread(wanted, gap=20, low=0, high=110)
+def test_labels_keep_apart_and_inside(heights: list[float]) -> None:
+    placed = svg.spread(heights, gap=20, low=0, high=110)
     assert all(-1e-9 <= y <= 110 for y in placed)
     ordered = sorted(placed)
     assert all(b - a >= 20 - 1e-9 for a, b in pairwise(ordered))

@@ -37,12 +37,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ClimateStore:
 
 
 def rows(*frames: list[tuple[float, ...]], width: int) -> Floats:
-    """Frames of rows, padded with −1."""
-    found = np.full((len(frames), 4, width), -1.0)
+    """Return frames of rows, padded with −1."""
+    padded = np.full((len(frames), 4, width), -1.0)
     for frame, several in enumerate(frames):
         for row, values in enumerate(several):
-            found[frame, row] = values
-    return found
+            padded[frame, row] = values
+    return padded
 
 
 def drawn(run: RunFolder) -> Illustrations:
@@ -57,8 +57,8 @@ def page_of(run: RunFolder) -> Words:
 def test_boxes_are_shown_from_the_score_of_the_best_f1() -> None:
     """Right, right, wrong, right of three: F1 is 2/4, 4/5, 4/6, 6/7; the last is the best."""
     labels = rows([(*BOX, 0), (*OTHER, 1), (*FAR, 2)], width=5)
-    found = rows([(*BOX, 0.9, 0), (*OTHER, 0.8, 1), (*BOX, 0.7, 3), (*FAR, 0.6, 2)], width=6)
-    assert apply_threshold(found, labels).threshold == 0.6
+    boxes = rows([(*BOX, 0.9, 0), (*OTHER, 0.8, 1), (*BOX, 0.7, 3), (*FAR, 0.6, 2)], width=6)
+    assert apply_threshold(boxes, labels).threshold == 0.6
     without_the_last = rows([(*BOX, 0.9, 0), (*OTHER, 0.8, 1), (*BOX, 0.7, 3)], width=6)
     best = apply_threshold(without_the_last, labels)
     assert best.threshold == 0.8
@@ -140,8 +140,8 @@ def test_a_trial_leaves_pictures_curves_and_areas(store: ClimateStore, tmp_path:
         frame = int(picture.file[6:11])
         true = [box for box in picture.boxes if box.role == "truth"]
         assert len(true) == np.sum(samples.labels[frame, :, 4] >= 0)
-        who = {box.tip.partition(":")[0] for box in picture.boxes}
-        assert who <= {"true", "ensemble", "member 0", "member 2", "member 3"}
+        sources = {box.tip.partition(":")[0] for box in picture.boxes}
+        assert sources <= {"true", "ensemble", "member 0", "member 2", "member 3"}
     qualities = [
         mean_average_precision(
             np.load(run.trial(1).member(m).validation), samples.labels, classes=4
@@ -161,7 +161,7 @@ def test_the_report_shows_them_without_the_data(store: ClimateStore, tmp_path: P
     page = page_of(run)
     images = [attributes for tag, attributes in page.tags if tag == "image"]
     assert len(images) == 6  # each picture, and its shades
-    assert all((one["href"] or "").startswith("data:image/png;base64,") for one in images)
+    assert all((image["href"] or "").startswith("data:image/png;base64,") for image in images)
     for words in (
         "Detections of the ensemble",
         "Most events: frame",
@@ -172,7 +172,7 @@ def test_the_report_shows_them_without_the_data(store: ClimateStore, tmp_path: P
     assert all(name in page.text for row in drawn(run).rows for name in row)
     assert run.report.stat().st_size < 2_000_000
     named = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert all(one.get("aria-label") for one in named)
+    assert all(attributes.get("aria-label") for attributes in named)
 
 
 def test_drawing_again_changes_nothing_and_leaves_nothing(
@@ -214,7 +214,7 @@ def test_hostile_texts_stay_texts(store: ClimateStore, tmp_path: Path) -> None:
             kept = ("file", "role")
             return {k: v if k in kept else spoiled(v) for k, v in value.items()}
         if isinstance(value, list):
-            return [spoiled(one) for one in value]
+            return [spoiled(item) for item in value]
         return HOSTILE + '"' + HOSTILE if isinstance(value, str) else value
 
     path = run.trial(1).pictures_record
@@ -241,7 +241,7 @@ def test_only_pngs_of_the_folder_are_shown(store: ClimateStore, tmp_path: Path, 
     assert f"Not shown: no picture in {name}." in page.text
 
 
-def test_a_spoiled_record_is_told_and_the_report_stands(
+def test_a_damaged_record_is_named_and_the_report_is_written(
     store: ClimateStore, tmp_path: Path
 ) -> None:
     run = write_illustrated_run(tmp_path / "run", store, Shape())

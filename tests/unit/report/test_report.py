@@ -17,10 +17,10 @@ from ai500.core.units import human_si
 from ai500.pipeline.reporting import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
-from ai500.report.templating import ROWS_SHOWN
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script>"
@@ -32,15 +32,15 @@ class Words(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self.feed(page)
-        self.text = " ".join(" ".join(self._said).split())
+        self.text = " ".join(" ".join(self._texts).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self._said.append(data)
+        self._texts.append(data)
 
 
 def report(path: Path, shape: Shape) -> tuple[RunFolder, Words]:
@@ -109,7 +109,7 @@ def test_the_members_own_rates_sum_to_the_score_s(tmp_path: Path) -> None:
     assert [row[-1] for row in table.rows] == ["1", "1", "2", "1"]  # attempts
 
 
-def test_every_trial_is_shown_raw(tmp_path: Path) -> None:
+def test_every_trial_is_listed(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape(trials=3))
     for trial in run_folder.read(Score, run.score).trials:
         dropped = "" if trial.trial == 2 else ", dropped"
@@ -174,7 +174,7 @@ def test_nothing_from_disk_becomes_markup(tmp_path: Path) -> None:
     assert f"# {HOSTILE}" in page.text  # verbatim, as text
 
 
-def test_the_page_asks_nobody_for_anything(tmp_path: Path) -> None:
+def test_the_page_requests_nothing(tmp_path: Path) -> None:
     run, page = report(tmp_path / "run", Shape())
     for tag, attributes in page.tags:
         assert tag not in ("script", "iframe", "img", "object")
@@ -184,7 +184,7 @@ def test_the_page_asks_nobody_for_anything(tmp_path: Path) -> None:
     assert not re.search(r"https?://|url\(|@import", text)
 
 
-def test_strange_events_are_passed_over(tmp_path: Path) -> None:
+def test_damaged_events_are_skipped(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     common = {"trial": 1, "member": 0, "attempt": 1, "host": "host"}
     strange = [

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from ai500.core.errors import InputError
 from ai500.pipeline import scoring
+from ai500.records import ProblemClass
 from ai500.records.findings import Finding, Judgement
 from ai500.rules.evidence import Evidence, Fact, TrialEvidence
 from ai500.rules.judgement import judge as judge_by
 from ai500.rules.judgement import rules_of
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
+from ai500.rules.record_rules import UNCOMPARED_FIELDS
 from ai500.rules.registry import COMMON_RULES, ENSEMBLE_RULES
 from ai500.rules.rule import VERSIONS, Observation, Rule
 from tests.support.rule_violations import (
@@ -269,6 +271,10 @@ def test_every_aspect_has_a_rule_and_every_layer_a_fact(clean: Evidence) -> None
         set(ASPECTS) - stated_only - of_a_search
     )
     assert {fact.layer for fact in clean.facts} == set(LAYERS)
+
+
+def test_fields_that_no_rule_compares_directly_are_fields_of_a_class() -> None:
+    assert {field.name for field in fields(ProblemClass)} >= UNCOMPARED_FIELDS
 
 
 def test_facts_are_read_once_for_a_judgement(clean: Evidence) -> None:

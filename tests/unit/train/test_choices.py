@@ -22,28 +22,32 @@ def planned(**train: Any) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("train", "says"),
+    ("train", "key"),
     [
-        ({"momentum": 0.5, "optimizer": "adam"}, 'no effect with train.optimizer = "adam"'),
-        ({"trust_coefficient": 0.01}, "it belongs to lars"),
-        ({"betas": [0.9, 0.99], "optimizer": "lars"}, "it belongs to adam and lamb"),
-        ({"epsilon": 1e-3}, "it belongs to adam and adagrad and lamb"),
-        ({"decay_power": 3.0}, "it belongs to polynomial"),
-        ({"decay_epochs": [3]}, "it belongs to step"),
-        ({"schedule": "step"}, "needs train.decay_epochs"),
-        ({"schedule": "step", "decay_epochs": [3, 11]}, "less than train.epochs = 11"),
-        ({"schedule": "step", "decay_epochs": [5, 3]}, "in rising order"),
-        ({"schedule": "step", "decay_epochs": [0]}, "each at least 1"),
-        ({"warmup_epochs": 12}, "never reach its peak"),
-        ({"optimizer": "lamb", "betas": [0.9, 1.0]}, "less than 1"),
-        ({"accumulation": 1000}, "train.batch_size × parallel.degree × train.accumulation"),
+        ({"momentum": 0.5, "optimizer": "adam"}, "momentum"),
+        ({"trust_coefficient": 0.01}, "trust_coefficient"),
+        ({"betas": [0.9, 0.99], "optimizer": "lars"}, "betas"),
+        ({"epsilon": 1e-3}, "epsilon"),
+        ({"decay_power": 3.0}, "decay_power"),
+        ({"decay_epochs": [3]}, "decay_epochs"),
+        ({"schedule": "step"}, "decay_epochs"),
+        ({"schedule": "step", "decay_epochs": [3, 11]}, "decay_epochs"),
+        ({"schedule": "step", "decay_epochs": [5, 3]}, "decay_epochs"),
+        ({"schedule": "step", "decay_epochs": [0]}, "decay_epochs"),
+        ({"warmup_epochs": 12}, "warmup_epochs"),
+        ({"optimizer": "lamb", "betas": [0.9, 1.0]}, "betas"),
     ],
 )
-def test_what_makes_no_sense_is_refused(train: dict[str, Any], says: str) -> None:
+def test_an_invalid_combination_is_refused(train: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as error:
         planned(**train)
-    assert says in str(error.value).replace("\n", " ")
+    assert error.value.key == f"train.{key}"
     assert error.value.exit_code == 2
+
+
+def test_a_step_larger_than_the_data_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"train\.accumulation"):
+        planned(accumulation=1000)
 
 
 @pytest.mark.parametrize(

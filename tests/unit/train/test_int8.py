@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ai500.operations import count
 from ai500.train import precision
 from ai500.train.precision import int8
-from ai500.train.precision.int8 import integer_product, quantized, quantized_without_bias
-from ai500.train.precision.rerouted import Shape
+from ai500.train.precision.custom_products import Shape
+from ai500.train.precision.int8 import integer_product, quantize, quantize_stochastically
 from ai500.workloads.models.resnet import small_resnet
 
 CPU = torch.device("cpu")
@@ -36,8 +36,8 @@ def test_sums_are_numpys_int32(size: tuple[int, int, int]) -> None:
     draw = np.random.default_rng(0)
     a = draw.integers(-127, 128, (m, k), dtype=np.int8)
     b = draw.integers(-127, 128, (k, n), dtype=np.int8)
-    found = integer_product(torch.from_numpy(a), torch.from_numpy(b))
-    assert np.array_equal(found.numpy(), a.astype(np.int32) @ b.astype(np.int32))
+    product = integer_product(torch.from_numpy(a), torch.from_numpy(b))
+    assert np.array_equal(product.numpy(), a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -51,14 +51,14 @@ def test_sums_do_not_depend_on_the_layout(transposed: bool) -> None:
 
 def test_a_sum_too_long_for_int32() -> None:
     length = 2**31 // 127**2 + 100
-    ones = torch.full((1, length), 127, dtype=torch.int8)
-    found = integer_product(ones, ones.t())
-    assert found.item() == length * 127**2
+    largest = torch.full((1, length), 127, dtype=torch.int8)
+    product = integer_product(largest, largest.t())
+    assert product.item() == length * 127**2
 
 
 def test_rounding_to_nearest_is_within_half_a_step() -> None:
     values = drawn(4, 3, 5, 5)
-    integers, scale = quantized(values, scale_for=0)
+    integers, scale = quantize(values, scale_for=0)
     assert integers.abs().amax((1, 2, 3)).tolist() == [127] * 4  # the whole range is used
     back = integers * scale[:, None, None, None]
     assert ((back - values).abs() <= scale[:, None, None, None] * 0.5001).all()
@@ -71,7 +71,7 @@ def test_stochastic_rounding_has_no_bias() -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(draws):
         noise = torch.rand(values.shape, generator=generator)
-        integers, scale = quantized_without_bias(values, scale_for=0, noise=noise)
+        integers, scale = quantize_stochastically(values, scale_for=0, noise=noise)
         total += integers * scale[:, None]
     # A Bernoulli of one step has a deviation of at most half a step.
     bound = 5 * 0.5 * scale[:, None] / draws**0.5
@@ -80,7 +80,7 @@ def test_stochastic_rounding_has_no_bias() -> None:
 
 def test_stochastic_rounding_never_leaves_the_range() -> None:
     values = drawn(1, 10_000)
-    integers, _ = quantized_without_bias(
+    integers, _ = quantize_stochastically(
         values, scale_for=0, noise=torch.full_like(values, 1 - 2**-24)
     )
     assert (integers.min(), integers.max()) >= (-127, -127)
@@ -88,7 +88,7 @@ def test_stochastic_rounding_never_leaves_the_range() -> None:
 
 
 def test_zeros_stay_zeros() -> None:
-    integers, scale = quantized(torch.zeros(2, 3), scale_for=0)
+    integers, scale = quantize(torch.zeros(2, 3), scale_for=0)
     assert not integers.any()
     assert torch.isfinite(scale).all()
 
@@ -108,9 +108,9 @@ def test_products_are_those_of_the_rounded_operands(
 
     monkeypatch.setattr(torch, "rand_like", remembered)
     ours_x, ours_w = x.clone().requires_grad_(), weight.clone().requires_grad_()
-    found = int8.Int8Products().convolution(ours_x, ours_w, shape)
-    gradient = drawn(*found.shape, seed=3)
-    found.backward(gradient)
+    result = int8.Int8Products().convolution(ours_x, ours_w, shape)
+    gradient = drawn(*result.shape, seed=3)
+    result.backward(gradient)
 
     def back(pair: tuple[Tensor, Tensor], dim: int) -> Tensor:
         view = [1, 1, 1, 1]
@@ -118,25 +118,25 @@ def test_products_are_those_of_the_rounded_operands(
         return pair[0].double() * pair[1].double().view(view)
 
     def rounded_gradient(dim: int) -> Tensor:
-        pair = quantized_without_bias(gradient, scale_for=dim, noise=noise_of[0])
+        pair = quantize_stochastically(gradient, scale_for=dim, noise=noise_of[0])
         return back(pair, dim)
 
     forward = F.conv2d(
-        back(quantized(x, scale_for=0), 0),
-        back(quantized(weight, scale_for=0), 0),
+        back(quantize(x, scale_for=0), 0),
+        back(quantize(weight, scale_for=0), 0),
         stride=shape.stride,
         padding=shape.padding,
     )
-    torch.testing.assert_close(found.detach().double(), forward, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(result.detach().double(), forward, rtol=1e-5, atol=1e-5)
     dx = torch.nn.grad.conv2d_input(
         list(x_shape),
-        back(quantized(weight, scale_for=1), 1),
+        back(quantize(weight, scale_for=1), 1),
         rounded_gradient(0),
         stride=shape.stride,
         padding=shape.padding,
     )
     dweight = torch.nn.grad.conv2d_weight(
-        back(quantized(x, scale_for=1), 1),
+        back(quantize(x, scale_for=1), 1),
         list(w_shape),
         rounded_gradient(1),
         stride=shape.stride,
@@ -169,7 +169,7 @@ def test_gradients_are_close_to_those_of_fp32() -> None:
     """Within 2 % of the norm for weights, 6 % for a bias, whose sum cancels, layer by layer."""
     layers = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.Flatten(), nn.Linear(16 * 64, 10))
     images, labels = drawn(32, 3, 8, 8), torch.arange(32) % 10
-    found = {}
+    results = {}
     for name in ("fp32", "int8"):
         numerics = precision.make(name, device=CPU)
         layers.zero_grad()
@@ -177,8 +177,8 @@ def test_gradients_are_close_to_those_of_fp32() -> None:
         with numerics.forward():
             loss = F.cross_entropy(layers(images), labels)
         loss.backward()
-        found[name] = [p.grad.clone() for p in layers.parameters() if p.grad is not None]
-    for exact, rounded in zip(found["fp32"], found["int8"], strict=True):
+        results[name] = [p.grad.clone() for p in layers.parameters() if p.grad is not None]
+    for exact, rounded in zip(results["fp32"], results["int8"], strict=True):
         assert 0 < (exact - rounded).norm() / exact.norm() < (0.02 if exact.dim() > 1 else 0.06)
 
 
@@ -211,8 +211,8 @@ def test_the_record_names_the_layers_and_nothing_else_changes() -> None:
     numerics = precision.make("int8", device=CPU)
     assert numerics.model(model) is model
     assert {name: id(value) for name, value in model.named_parameters()} == before
-    told = numerics.describe()
-    assert (told["own_products"], told["other_products"]) == (["1"], ["0"])
+    description = numerics.describe()
+    assert (description["own_products"], description["other_products"]) == (["1"], ["0"])
 
 
 def test_a_convolution_with_groups_stays_in_fp32() -> None:

@@ -323,7 +323,7 @@ def _read_exits(path: Path, job: str) -> dict[str, int]:
 
 
 def _gang_nodes(jobs: Sequence[JobSpec]) -> dict[str, int]:
-    """Number the planned nodes of these members: node i of the gang's allocation is the i-th."""
+    """Map the planned nodes of these members to indices in the gang's allocation."""
     names = dict.fromkeys(share.node for job in jobs for share in job.shares)
     return {name: number for number, name in enumerate(names)}
 

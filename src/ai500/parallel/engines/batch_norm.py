@@ -1,7 +1,7 @@
 """Synchronized batch norm: statistics of the whole batch, over all data-parallel ranks.
 
-Torch's own SyncBatchNorm has no CPU kernel. This one is plain torch around one exchange, exact to
-rounding: mean first, then the squared distances from it.
+Torch's own SyncBatchNorm has no CPU kernel. This one is plain torch around two all-reduces,
+exact to rounding: the mean first, then the squared distances from it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from ai500.parallel.engines.mesh import Axis
 
 
 def synchronize(module: nn.Module, axis: Axis) -> None:
-    """Replace every batch norm inside `module`; names, parameters and buffers stay.
-
-    A process group of its own: gradients may be on their way at the same time.
-    """
+    """Replace every batch norm inside `module`; names, parameters and buffers stay."""
+    # A process group of its own: gradients may be in flight at the same time.
     ranks = dist.get_process_group_ranks(axis.group)
     group = dist.new_group(ranks, use_local_synchronization=True)
     axis = replace(axis, group=group)
@@ -36,19 +34,22 @@ def synchronize(module: nn.Module, axis: Axis) -> None:
 
 
 class SynchronizedBatchNorm(nn.Module):
-    """Batch norm whose training statistics are those of all ranks' samples together."""
+    """Batch norm with training statistics over the samples of all ranks."""
 
-    def __init__(self, of: _BatchNorm, axis: Axis) -> None:
+    def __init__(self, norm: _BatchNorm, axis: Axis) -> None:
         super().__init__()
-        if of.momentum is None or not of.affine or not of.track_running_stats:
+        if norm.momentum is None or not norm.affine or not norm.track_running_stats:
             raise AI500Error(
                 "batch norm without γ and β, without running statistics or with a cumulative "
-                'average can\'t be synchronized. Set parallel.batch_norm = "replica".'
+                "average can't be synchronized.",
+                key="parallel.batch_norm",
+                value="synchronized",
+                remedy='Set parallel.batch_norm = "replica".',
             )
-        self.weight, self.bias = of.weight, of.bias
-        self.momentum, self.eps = of.momentum, of.eps
+        self.weight, self.bias = norm.weight, norm.bias
+        self.momentum, self.eps = norm.momentum, norm.eps
         for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(of, name))
+            self.register_buffer(name, getattr(norm, name))
         self._axis = axis
 
     running_mean: Tensor
@@ -63,9 +64,9 @@ class SynchronizedBatchNorm(nn.Module):
         exact = x.to(torch.promote_types(x.dtype, self.running_mean.dtype))
         samples = x.numel() // x.shape[1] * self._axis.size
         over = [d for d in range(x.dim()) if d != 1]
-        mean = _sum_of_all(exact.sum(over), self._axis) / samples
+        mean = _all_reduce(exact.sum(over), self._axis) / samples
         centred = exact - _per_channel(mean, x)
-        variance = _sum_of_all(centred.square().sum(over), self._axis) / samples
+        variance = _all_reduce(centred.square().sum(over), self._axis) / samples
         self._track(mean.detach(), variance.detach(), samples)
         scale = self.weight * (variance + self.eps).rsqrt()
         return (centred * _per_channel(scale, x) + _per_channel(self.bias, x)).to(x.dtype)
@@ -82,12 +83,12 @@ def _per_channel(value: Tensor, x: Tensor) -> Tensor:
     return value.view(1, -1, *[1] * (x.dim() - 2))
 
 
-def _sum_of_all(x: Tensor, axis: Axis) -> Tensor:
-    return _SumOfAll.apply(x, axis)  # type: ignore[no-any-return]
+def _all_reduce(x: Tensor, axis: Axis) -> Tensor:
+    return _AllReduce.apply(x, axis)  # type: ignore[no-any-return]
 
 
-class _SumOfAll(Function):
-    """Each rank's own value in, the sum out: every rank's loss depends on every rank's value."""
+class _AllReduce(Function):
+    """Sum over ranks; its gradient is summed too: every rank's loss depends on every value."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:

@@ -1,8 +1,8 @@
-"""Channels among tensor-parallel ranks: four exchanges, each the other's derivative.
+"""Collectives of tensor parallelism over channels, with their derivatives.
 
-A tensor is `whole` (the same on every rank), `split` (each rank has its channels) or `partial`
-(the sum over the ranks is meant). A gradient of a whole tensor is whole too. Written by hand:
-DTensor's convolution gives wrong numbers for split channels (docs/model-parallelism.md).
+A tensor is replicated (the same on every rank), split (each rank has its channels) or partial (its
+value is the sum over the ranks). The gradient of a replicated tensor is replicated too. Written by
+hand: DTensor's convolution gives wrong numbers for split channels (docs/model-parallelism.md).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from torch.autograd.function import once_differentiable
 from ai500.parallel.engines.mesh import Axis
 
 CHANNELS = 1
-"""The dimension of features in N×C and N×C×H×W."""
+"""Dimension of the features in N×C and N×C×H×W."""
 
 
-def enter(x: Tensor, axis: Axis) -> Tensor:
-    """A whole tensor into a layer with split outputs: its gradient is the sum of all ranks'."""
-    return _Enter.apply(x, axis)  # type: ignore[no-any-return]
+def replicate(x: Tensor, axis: Axis) -> Tensor:
+    """Pass a replicated tensor to a layer with split outputs; sum its gradient over ranks."""
+    return _Replicate.apply(x, axis)  # type: ignore[no-any-return]
 
 
-def summed(x: Tensor, axis: Axis) -> Tensor:
-    """A partial tensor to a whole one."""
-    return _Sum.apply(x, axis)  # type: ignore[no-any-return]
+def reduce(x: Tensor, axis: Axis) -> Tensor:
+    """Turn a partial tensor into a replicated one."""
+    return _Reduce.apply(x, axis)  # type: ignore[no-any-return]
 
 
-def gathered(x: Tensor, axis: Axis) -> Tensor:
-    """A split tensor to a whole one."""
+def gather(x: Tensor, axis: Axis) -> Tensor:
+    """Turn a split tensor into a replicated one."""
     return _Gather.apply(x, axis)  # type: ignore[no-any-return]
 
 
-def own(x: Tensor, axis: Axis) -> Tensor:
-    """This rank's channels of a whole tensor."""
-    return _Own.apply(x, axis)  # type: ignore[no-any-return]
+def scatter(x: Tensor, axis: Axis) -> Tensor:
+    """Return this rank's channels of a replicated tensor."""
+    return _Scatter.apply(x, axis)  # type: ignore[no-any-return]
 
 
-class _Enter(Function):
+class _Replicate(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
@@ -50,13 +50,13 @@ class _Enter(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _all_reduced(gradient, ctx.axis), None
+        return _all_reduce(gradient, ctx.axis), None
 
 
-class _Sum(Function):
+class _Reduce(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        return _all_reduced(x, axis)
+        return _all_reduce(x, axis)
 
     @staticmethod
     @once_differentiable
@@ -68,7 +68,7 @@ class _Gather(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
-        return _all_gathered(x, axis)
+        return _all_gather(x, axis)
 
     @staticmethod
     @once_differentiable
@@ -76,7 +76,7 @@ class _Gather(Function):
         return _own_channels(gradient, ctx.axis), None
 
 
-class _Own(Function):
+class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
         ctx.axis = axis
@@ -85,32 +85,34 @@ class _Own(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _all_gathered(gradient, ctx.axis), None
+        return _all_gather(gradient, ctx.axis), None
 
 
-def _all_reduced(x: Tensor, axis: Axis) -> Tensor:
+def _all_reduce(x: Tensor, axis: Axis) -> Tensor:
     total = x.clone(memory_format=_memory_format(x))
-    dist.all_reduce(_as_it_lies(total), group=axis.group)
+    dist.all_reduce(_in_memory_order(total), group=axis.group)
     return total
 
 
-def _all_gathered(x: Tensor, axis: Axis) -> Tensor:
-    mine = x.contiguous(memory_format=_memory_format(x))
-    parts = [torch.empty_like(mine) for _ in range(axis.size)]
-    dist.all_gather([_as_it_lies(part) for part in parts], _as_it_lies(mine), group=axis.group)
+def _all_gather(x: Tensor, axis: Axis) -> Tensor:
+    own = x.contiguous(memory_format=_memory_format(x))
+    parts = [torch.empty_like(own) for _ in range(axis.size)]
+    dist.all_gather(
+        [_in_memory_order(part) for part in parts], _in_memory_order(own), group=axis.group
+    )
     return torch.cat(parts, CHANNELS)
 
 
 def _own_channels(x: Tensor, axis: Axis) -> Tensor:
-    # A copy: a view of part of a tensor that others change in place would change with it.
+    # A copy: a view would change with the tensor if that is modified in place.
     return x.chunk(axis.size, CHANNELS)[axis.rank].clone()
 
 
 def _memory_format(x: Tensor) -> torch.memory_format:
-    """Images have their channels last in memory, as the models keep them."""
+    """Return channels-last for images, the format in which models keep them."""
     return torch.channels_last if x.dim() == 4 else torch.contiguous_format
 
 
-def _as_it_lies(x: Tensor) -> Tensor:
-    """The same memory as a contiguous tensor, which is what can be sent."""
+def _in_memory_order(x: Tensor) -> Tensor:
+    """View the same memory as a contiguous tensor, which collectives require."""
     return x.movedim(CHANNELS, -1) if x.dim() == 4 else x

@@ -1,7 +1,7 @@
 """The ranks of one member on three axes: data × pipeline × tensor.
 
-Tensor-parallel ranks are neighbours (they talk most, and neighbours share a node), then the stages
-of a pipeline; rank = (data × pipeline degree + stage) × tensor degree + tensor rank.
+Tensor-parallel ranks are neighbours (they communicate most, and neighbours share a node), then the
+stages of a pipeline; rank = (data × pipeline degree + stage) × tensor degree + tensor rank.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AXES = ("data", "pipeline", "tensor")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """This rank's place among the ranks that differ from it on one axis only."""
+    """This rank's position among the ranks that differ from it on one axis only."""
 
     rank: int = 0
     size: int = 1
@@ -29,13 +29,13 @@ class Axis:
     """None: a member of one process."""
 
     def global_rank(self, rank: int) -> int:
-        """The member's rank of that place on the axis."""
+        """Return the member's rank at a position of the axis."""
         return 0 if self.group is None else dist.get_global_rank(self.group, rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """This rank on every axis."""
+    """This rank's position on every axis."""
 
     rank: int
     size: int
@@ -43,22 +43,25 @@ class Mesh:
     pipeline: Axis
     tensor: Axis
     devices: DeviceMesh | None
-    """Torch's own view of the same; None for a member of one process."""
+    """Torch's device mesh; None for a member of one process."""
 
     @property
     def ranks_per_node(self) -> int:
-        """How many ranks of the member share this rank's node."""
+        """Number of the member's ranks on this node."""
         return int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
 
 
 def make_mesh(parallel: Parallelism, *, device: torch.device) -> Mesh:
-    """The mesh of this process's group; all its ranks call this."""
+    """Make the mesh of this process group; all ranks call this."""
     size = dist.get_world_size() if dist.is_initialized() else 1
     shape = (parallel.data_degree, parallel.pipeline_degree, parallel.tensor_degree)
     if size != parallel.degree:
         raise AI500Error(
             f"this member runs as {size} processes; its plan says data {shape[0]} × pipeline "
-            f"{shape[1]} × tensor {shape[2]} = {parallel.degree}. Start it through `ai500 run`."
+            f"{shape[1]} × tensor {shape[2]} = {parallel.degree}.",
+            key="parallel.degree",
+            value=size,
+            remedy="Start it through `ai500 run`.",
         )
     if size == 1:
         return Mesh(rank=0, size=1, data=Axis(), pipeline=Axis(), tensor=Axis(), devices=None)

@@ -1,7 +1,7 @@
-"""Data × pipeline × tensor parallelism on one mesh; pure tensor and pipeline are its edges.
+"""Data × pipeline × tensor parallelism on one mesh; pure tensor and pipeline are special cases.
 
-Each layer is first split over the tensor axis, then the model is cut into stages, then gradients
-are averaged over the data axis once the backward passes are through.
+Layers are split over the tensor axis, then the model is cut into stages; gradients are averaged
+over the data axis after all backward passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ai500.parallel.engines.pipeline import (
     Unit,
     boundaries,
     cut,
-    ended,
+    finish,
     keep_only,
 )
 from ai500.parallel.engines.replicas import (
@@ -41,22 +41,22 @@ from ai500.records import ParallelPlan
 
 
 class MixedParallel:
-    """Mathematically what one process computes, but for batch norm's view of the batch: per
-    replica unless synchronized, and per micro-batch where there is a pipeline."""
+    """Mathematically equal to one process, except for batch norm's statistics: per replica unless
+    synchronized, and per micro-batch in a pipeline."""
 
     def __init__(self, setting: Setting) -> None:
         self.mesh = setting.mesh
         self.module = setting.module
         self._setting = setting
         self._plan = _plan_of(setting)
-        self._whole = without_weights(setting.module)
+        self._unsharded = without_weights(setting.module)
         self._losses: list[Tensor] = []
         self._stages = self._cut()
-        mine = self._stages[self.mesh.pipeline.rank]
+        own_units = self._stages[self.mesh.pipeline.rank]
         splits: dict[str, int] = {}
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
-        keep_only(self.module, self._plan.stages, mine)
+        keep_only(self.module, self._plan.stages, own_units)
         if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
             synchronize(self.module, self.mesh.data)
         self.layout = Layout(
@@ -65,7 +65,7 @@ class MixedParallel:
             replica=self.mesh.data.rank,
             scattered=self.mesh.pipeline.size * self.mesh.tensor.size > 1,
         )
-        self._pipeline = self._make_pipeline(mine) if self.mesh.pipeline.size > 1 else None
+        self._pipeline = self._make_pipeline(own_units) if self.mesh.pipeline.size > 1 else None
 
     def _cut(self) -> list[list[Unit]]:
         units = self._plan.stages
@@ -78,35 +78,38 @@ class MixedParallel:
             input_shape=self._setting.input_shape,
         )
 
-    def _make_pipeline(self, mine: list[Unit]) -> Pipeline:
+    def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
-
         axis, device = self.mesh.pipeline, self._setting.device
 
         @cache
-        def wires(shape: torch.Size, dtype: torch.dtype, training: bool) -> list[Carried]:
+        def boundary_tensors(
+            shape: torch.Size, dtype: torch.dtype, training: bool
+        ) -> list[Carried]:
             like = torch.empty(shape, dtype=dtype, device="meta")
             return boundaries(
-                self._whole, self._stages, numerics, like, device=device, training=training
+                self._unsharded, self._stages, numerics, like, device=device, training=training
             )
 
         return Pipeline(
-            Stage(self.module, mine, numerics, last=axis.rank == axis.size - 1),
+            Stage(self.module, own_units, numerics, last=axis.rank == axis.size - 1),
             axis=axis,
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
-            loss=self._loss_of_carried,
-            boundaries=lambda inputs, training: wires(inputs.shape, inputs.dtype, training),
+            loss=self._last_stage_loss,
+            boundaries=lambda inputs, training: boundary_tensors(
+                inputs.shape, inputs.dtype, training
+            ),
         )
 
-    def _loss_of_carried(self, carried: Any, labels: Tensor) -> Tensor:
-        """On the last stage, of what its units leave."""
+    def _last_stage_loss(self, carried: Any, labels: Tensor) -> Tensor:
+        """Compute the loss on the last stage, from what its units output."""
         with self._setting.numerics.forward():
-            outputs = ended(self.module, carried, labels)
+            outputs = finish(self.module, carried, labels)
         return self._scaled_loss(outputs, labels)
 
     def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
-        """A micro-batch's part of the mean loss, for its backward pass; its value is kept."""
+        """Return a micro-batch's part of the mean loss for its backward pass; store its value."""
         setting = self._setting
         with setting.numerics.forward():
             loss = setting.loss(outputs, labels)
@@ -114,11 +117,11 @@ class MixedParallel:
         return setting.numerics.scale(loss / (setting.accumulation * setting.parallel.microbatches))
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """All micro-steps, then the mean over the data axis."""
+        """Run all micro-steps, then average gradients over the data axis."""
         steps = self._setting.accumulation
         self._losses.clear()
-        for some, theirs in zip(inputs.chunk(steps), labels.chunk(steps), strict=True):
-            self._micro_step(some, theirs)
+        for micro_batch in zip(inputs.chunk(steps), labels.chunk(steps), strict=True):
+            self._micro_step(*micro_batch)
         self._average_gradients()
         return self._mean_loss()
 
@@ -134,14 +137,14 @@ class MixedParallel:
         collective = self._setting.collective
         if collective is None or self.mesh.data.size == 1:
             return
-        # What tensor ranks hold alike goes by itself: beside a rank's own part, compression would
-        # round it differently on each of them.
-        alike: dict[str, list[Tensor]] = {}
+        # Parameters that tensor ranks replicate go in a buffer of their own: beside a rank's own
+        # part, compression would round them differently on each rank.
+        buffers: dict[str, list[Tensor]] = {}
         for name, parameter in self.module.named_parameters():
             if parameter.grad is not None:
                 part = "split" if name in self.layout.splits else "whole"
-                alike.setdefault(f"{parameter.grad.dtype} {part}", []).append(parameter.grad)
-        for key, gradients in alike.items():
+                buffers.setdefault(f"{parameter.grad.dtype} {part}", []).append(parameter.grad)
+        for key, gradients in buffers.items():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             averaged = collective.all_reduce_mean(flat, key=key)
             parts = averaged.split([gradient.numel() for gradient in gradients])
@@ -149,7 +152,7 @@ class MixedParallel:
                 gradient.copy_(part.view(gradient.shape))
 
     def _mean_loss(self) -> Tensor:
-        """Known on the last stage, told to the others."""
+        """Return the mean loss, broadcast from the last stage."""
         axis = self.mesh.pipeline
         last = axis.rank == axis.size - 1
         device = self._setting.device
@@ -159,14 +162,14 @@ class MixedParallel:
         return loss
 
     def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
-        """Nothing: cuts, splits and shapes are fixed from the start."""
+        """Do nothing: cuts, splits and shapes are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Those of this rank's stage, each this rank's part."""
+        """Return this rank's part of the parameters of its stage."""
         return self.module.parameters()
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Norms of split parameters are summed over the tensor axis."""
+        """Let LARS and LAMB sum the norms of split parameters over the tensor axis."""
         if hasattr(optimizer, "norms") and self.layout.splits:
             split = {
                 id(parameter)
@@ -176,47 +179,53 @@ class MixedParallel:
             optimizer.norms = partial(split_norms, split=split, axis=self.mesh.tensor)
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Evaluation mode, with the running statistics of the first data-parallel rank."""
+        """Enter evaluation mode, with the running statistics of data-parallel rank 0."""
         return evaluating(self.module, self.mesh.data)
 
     def predict(self, inputs: Tensor) -> Any:
-        """Through all stages, or through the model's own forward pass where there are none."""
+        """Return the outputs, through all stages or the model's own forward pass."""
         if self._pipeline is not None:
             return self._pipeline.predict(inputs)
         with self._setting.numerics.forward():
             return self.module(inputs)
 
     def agree(self, action: CheckpointAction) -> CheckpointAction:
-        """Every rank has a part of what is saved."""
+        """Return rank 0's action: every rank saves its part."""
         return broadcast_action(action, self.mesh)
 
     def unsharded(self) -> nn.Module:
-        """The model before it was split and cut."""
-        return in_single_precision(self._whole)
+        """Return the model before it was split and cut."""
+        return in_single_precision(self._unsharded)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the collective keeps from step to step."""
+        """Return the collective's state."""
         collective = self._setting.collective
         return {} if collective is None else collective.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Give it back to the collective."""
+        """Restore the collective's state."""
         if self._setting.collective is not None and state:
             self._setting.collective.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
-        """What really runs."""
-        told = describe(self._setting.parallel, self.mesh, self.module)
+        """Describe parallelism, pipeline and communication."""
+        description = describe(self._setting.parallel, self.mesh, self.module)
         if self._pipeline is not None:
-            told["pipeline_schedule"] = self._setting.parallel.pipeline_schedule
-            told["microbatches"] = self._setting.parallel.microbatches
-            told["stages"] = [[name for unit in units for name in unit] for units in self._stages]
+            description["pipeline_schedule"] = self._setting.parallel.pipeline_schedule
+            description["microbatches"] = self._setting.parallel.microbatches
+            description["stages"] = [
+                [name for unit in units for name in unit] for units in self._stages
+            ]
         if self._setting.collective is not None:
-            told["communication"] = self._setting.collective.describe()
-        return told
+            description["communication"] = self._setting.collective.describe()
+        return description
 
 
 def _plan_of(setting: Setting) -> ParallelPlan:
     if setting.plan is None:
-        raise AI500Error("the workload has no parallel plan: only data parallelism is possible.")
+        raise AI500Error(
+            "the workload has no parallel plan: only data parallelism is possible.",
+            key="parallel.mode",
+            value=setting.parallel.mode,
+        )
     return setting.plan

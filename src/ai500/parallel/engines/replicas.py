@@ -1,4 +1,4 @@
-"""What engines share: evaluation mode, agreement with rank 0, models without weights."""
+"""Shared by all engines: evaluation mode, agreement with rank 0, models without weights."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class ShardedDataParallel:
     def __init__(self, setting: Setting) -> None:
         self.mesh = setting.mesh
         self._setting = setting
-        self._whole = without_weights(setting.module)
-        # FSDP2 takes dense tensors in the usual order only.
+        self._unsharded = without_weights(setting.module)
+        # FSDP2 supports contiguous tensors only.
         self.module = setting.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         names = [name for name, _ in self.module.named_parameters()]
         self.layout = Layout(
@@ -46,9 +46,9 @@ class ShardedDataParallel:
             self._shard()
 
     def _shard(self) -> None:
-        """Unit by unit, so that only one unit's weights are whole at a time."""
+        """Shard unit by unit, so that only one unit's weights are gathered at a time."""
         assert self.mesh.devices is not None
-        # Torch 2.13 warns of outputs that are views, lest they be changed in place: none is.
+        # Torch 2.13 warns of outputs that are views, in case they are modified in place: none is.
         warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")
         devices = self.mesh.devices["data"]
         plan = self._setting.plan
@@ -60,56 +60,56 @@ class ShardedDataParallel:
         fully_shard(self.module, mesh=devices)
 
     def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean loss over the micro-steps; gradients are reduced in the last one."""
+        """Return the mean loss over the micro-steps; the last one reduces gradients."""
         setting = self._setting
         steps = setting.accumulation
         losses = []
-        micro = zip(inputs.chunk(steps), labels.chunk(steps), strict=True)
-        for number, (some, theirs) in enumerate(micro, start=1):
+        micro_batches = zip(inputs.chunk(steps), labels.chunk(steps), strict=True)
+        for number, (images, targets) in enumerate(micro_batches, start=1):
             if self.mesh.size > 1:
                 self.module.set_requires_gradient_sync(number == steps)
             with setting.numerics.forward():
-                loss = setting.loss(setting.forward(self.module, some, theirs), theirs)
+                loss = setting.loss(setting.forward(self.module, images, targets), targets)
             setting.numerics.scale(loss / steps).backward()
             losses.append(loss.detach())
         return torch.stack(losses).mean()
 
     def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
-        """Nothing: the shards are fixed from the start."""
+        """Do nothing: the shards are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """This rank's shards."""
+        """Return this rank's shards."""
         return iter(self.module.parameters())
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Nothing: torch's own sharded tensors know their norms."""
+        """Do nothing: DTensor computes unsharded norms."""
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Evaluation mode, with rank 0's running statistics."""
+        """Enter evaluation mode, with rank 0's running statistics."""
         return evaluating(self.module, self.mesh.data)
 
     def predict(self, inputs: Tensor) -> Any:
-        """Each rank its own inputs; the weights come from all."""
+        """Return the outputs for this rank's inputs; weights are gathered from all ranks."""
         with self._setting.numerics.forward():
             return self.module(inputs)
 
     def agree(self, action: CheckpointAction) -> CheckpointAction:
-        """Every rank has a part of what is saved."""
+        """Return rank 0's action: every rank saves its part."""
         return broadcast_action(action, self.mesh)
 
     def unsharded(self) -> nn.Module:
-        """The model before it was sharded."""
-        return in_single_precision(self._whole)
+        """Return the model before it was sharded."""
+        return in_single_precision(self._unsharded)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing besides the weights."""
+        """Return nothing: there is no state besides the weights."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to go on from."""
+        """Do nothing: there is no state besides the weights."""
 
     def describe(self) -> dict[str, Any]:
-        """What really runs."""
+        """Describe parallelism and communication; FSDP2 does not report its bytes."""
         communication = {"mode": "all_reduce", "precision": "fp32", "bytes": "not counted"}
         return describe(self._setting.parallel, self.mesh, self.module) | {
             "communication": communication

@@ -1,8 +1,7 @@
-"""Parts of a model and of its optimizer's state, put together on rank 0 and taken apart again.
+"""Weights and optimizer state, gathered from all ranks on rank 0 and sharded again.
 
-A whole state has the names and shapes of the whole model, whoever held its parts: a checkpoint
-does not depend on the parallel mode. Nothing is computed on the way, so what is taken apart again
-is bit by bit what was put together.
+A gathered state has the names and shapes of the unsharded model, so a checkpoint does not depend on
+the parallel mode. Nothing is computed on the way: gathering and sharding keep every bit.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from ai500.parallel.engines.mesh import Axis
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which part of the whole model this rank holds."""
+    """This rank's part of the whole model."""
 
     axis: Axis = field(default_factory=Axis)
-    """The ranks among which split tensors are split."""
+    """Axis over which split tensors are split."""
     splits: Mapping[str, int] = field(default_factory=dict)
-    """Parameter or buffer → the dimension it is split along; the others are whole."""
+    """Parameter or buffer → the dimension it is split along; all others are whole."""
     replica: int = 0
-    """Of several ranks with the same part, the state of replica 0 is the one that counts."""
+    """Number of this copy among ranks with the same part; the state is replica 0's."""
     scattered: bool = False
-    """Whether any other rank holds something that rank 0 does not."""
+    """True if some rank holds a part that rank 0 does not."""
 
     def part(self, name: str, whole: Tensor) -> Tensor:
-        """This rank's part of a whole tensor."""
+        """Return this rank's part of a whole tensor."""
         if name not in self.splits:
             return whole
         dimension = self.splits[name]
@@ -43,91 +42,94 @@ class Layout:
         return whole.narrow(dimension, 0, 0)  # fewer rows than ranks
 
     def holds(self, name: str) -> bool:
-        """Whether this rank's copy goes into the whole."""
+        """Return whether this rank's copy goes into the gathered state."""
         return self.replica == 0 and (name in self.splits or self.axis.rank == 0)
 
 
 def gather_weights(module: nn.Module, layout: Layout) -> dict[str, Tensor] | None:
-    """All parameters and buffers on rank 0, None on the others; every rank takes part."""
-    mine = {name: _local(value) for name, value in module.state_dict().items()}
-    return gather_tensors(mine, layout, {name: name for name in mine})
+    """Gather all parameters and buffers on rank 0 (None on the others); every rank calls this."""
+    parts = {name: _local(value) for name, value in module.state_dict().items()}
+    return gather_tensors(parts, layout, {name: name for name in parts})
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], layout: Layout) -> None:
-    """Take this rank's part of whole weights over."""
+    """Load this rank's part of gathered weights."""
     for name, value in module.state_dict().items():
-        mine, part = _local(value), layout.part(name, weights[name])
-        if mine.shape != part.shape:
-            raise ValueError(f"{name} is {tuple(part.shape)}, the model has {tuple(mine.shape)}")
-        mine.copy_(part)
+        local, part = _local(value), layout.part(name, weights[name])
+        if local.shape != part.shape:
+            raise ValueError(f"{name} is {tuple(part.shape)}, the model has {tuple(local.shape)}")
+        local.copy_(part)
 
 
 def gather_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, layout: Layout
 ) -> dict[str, Any] | None:
-    """The optimizer's state by parameter name on rank 0, None on the others."""
+    """Gather the optimizer's state by parameter name on rank 0; None on the others."""
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    mine: dict[str, Tensor] = {}
+    parts: dict[str, Tensor] = {}
     owners: dict[str, str] = {}
     for parameter, state in optimizer.state.items():
         name = names[id(parameter)]
         for key, value in state.items():
             if value is not None:
                 tensor = torch.as_tensor(value)
-                mine[f"{name}/{key}"] = _local(tensor)
-                # What has not the parameter's shape, such as a step count, is not split with it.
+                parts[f"{name}/{key}"] = _local(tensor)
+                # State of another shape, such as a step count, is not split with its parameter.
                 owners[f"{name}/{key}"] = name if tensor.shape == parameter.shape else ""
-    whole = gather_tensors(mine, layout, owners)
-    return None if whole is None else {"state": whole, "groups": _options(optimizer)}
+    state = gather_tensors(parts, layout, owners)
+    return None if state is None else {"state": state, "groups": _options(optimizer)}
 
 
 def load_optimizer(
-    optimizer: torch.optim.Optimizer, module: nn.Module, whole: Mapping[str, Any], layout: Layout
+    optimizer: torch.optim.Optimizer, module: nn.Module, gathered: Mapping[str, Any], layout: Layout
 ) -> None:
-    """Take this rank's part of a whole optimizer state over."""
+    """Load this rank's part of a gathered optimizer state."""
     named = dict(module.named_parameters())
     optimizer.state.clear()
-    for path, value in whole["state"].items():
+    for path, value in gathered["state"].items():
         name, _, key = path.rpartition("/")
         if name in named:
             optimizer.state[named[name]][key] = _part_like(named[name], name, value, layout)
-    for group, options in zip(optimizer.param_groups, whole["groups"], strict=True):
+    for group, options in zip(optimizer.param_groups, gathered["groups"], strict=True):
         group.update(options)
 
 
-def gather_objects(mine: Any, *, size: int) -> list[Any] | None:
-    """Every rank's object on rank 0, None on the others."""
+def gather_objects(value: Any, *, size: int) -> list[Any] | None:
+    """Gather every rank's object on rank 0; None on the others."""
     if size == 1:
-        return [mine]
-    everyone: list[Any] | None = [None] * size if dist.get_rank() == 0 else None
-    dist.gather_object(mine, everyone, dst=0)
-    return everyone
+        return [value]
+    objects: list[Any] | None = [None] * size if dist.get_rank() == 0 else None
+    dist.gather_object(value, objects, dst=0)
+    return objects
 
 
 def gather_tensors(
-    mine: Mapping[str, Tensor], layout: Layout, owners: Mapping[str, str]
+    local: Mapping[str, Tensor], layout: Layout, owners: Mapping[str, str]
 ) -> dict[str, Tensor] | None:
-    """Copies of all ranks' parts, put together in the order of the ranks."""
+    """Concatenate copies of all ranks' parts, in the order of the ranks.
+
+    `owners` maps each tensor to the parameter or buffer that it is split like.
+    """
     kept = {
         key: value.detach().to("cpu", copy=True)
-        for key, value in mine.items()
+        for key, value in local.items()
         if layout.holds(owners[key])
     }
     dimensions = {key: layout.splits[owners[key]] for key in kept if owners[key] in layout.splits}
     if not layout.scattered:
         return kept if _is_first() else None
-    everyone = gather_objects((kept, dimensions), size=dist.get_world_size())
-    if everyone is None:
+    ranks = gather_objects((kept, dimensions), size=dist.get_world_size())
+    if ranks is None:
         return None
     parts: dict[str, list[Tensor]] = {}
     along: dict[str, int] = {}
-    for tensors, split in everyone:
+    for tensors, split in ranks:
         along |= split
         for key, value in tensors.items():
             parts.setdefault(key, []).append(value)
     return {
-        key: torch.cat(found, along[key]) if key in along else found[0]
-        for key, found in parts.items()
+        key: torch.cat(tensors, along[key]) if key in along else tensors[0]
+        for key, tensors in parts.items()
     }
 
 
@@ -140,7 +142,7 @@ def _local(value: Tensor) -> Tensor:
 
 
 def _part_like(parameter: Tensor, name: str, whole: Tensor, layout: Layout) -> Tensor:
-    """A part in the parameter's own layout; a step count stays where the optimizer keeps it."""
+    """Return the part in the parameter's own format; a step count stays as it is."""
     if whole.shape != _whole_shape(parameter, name, layout):
         return whole.clone()
     local = torch.empty_like(_local(parameter).detach(), dtype=whole.dtype)

@@ -12,14 +12,14 @@ const ai500 = (() => {
   const byId = id => document.getElementById(id);
 
   function element(name, properties = {}, ...children) {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
+    const node = Object.assign(document.createElement(name), properties);
+    node.append(...children);
+    return node;
   }
 
-  // Numbers as ai500.units writes them.
+  // Numbers as ai500.core.units formats them.
   const PREFIXES = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
-  // What lies exactly between two goes to the even one, as in Python; toFixed takes the larger.
+  // Ties round to even, as in Python; toFixed rounds them up.
   function fixed(value, decimals) {
     const text = value.toFixed(decimals);
     const rest = value.toFixed(60).split(".")[1]?.slice(decimals) ?? "";
@@ -77,14 +77,14 @@ const ai500 = (() => {
     if (byId("result")) startComparison();
   }
 
-  function entry(told) {
-    layers.set(told.id, told.layers);
-    waiting.get(told.id)?.();
+  function entry(data) {
+    layers.set(data.id, data.layers);
+    waiting.get(data.id)?.();
   }
 
-  const listName = one => one.list.replaceAll("_", " ");
+  const listName = entry => entry.list.replaceAll("_", " ");
   const words = text => text.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = (one, wanted) => wanted.every(word => one.text.includes(word));
+  const matches = (entry, terms) => terms.every(term => entry.text.includes(term));
 
   function searchBySlash() {
     document.addEventListener("keydown", event => {
@@ -105,53 +105,54 @@ const ai500 = (() => {
   let writing;
   const orders = new Map();
 
-  // The longest list stands first: it is what a visitor sees without choosing.
+  // The longest list comes first: it is the initial view.
   function initial() {
     const [first] = entries;
-    return { q: "", sort: "place", dir: "up", page: 1, every: false, pick: [],
+    return { q: "", sort: "rank", dir: "up", page: 1, every: false, pick: [],
       workload: first.workload, problem_class: first.problem_class, level: first.level,
       edition: "*", organization: "*", accelerator: "*" };
   }
 
   function readHash() {
-    const told = new URLSearchParams(location.hash.slice(1));
+    const parameters = new URLSearchParams(location.hash.slice(1));
     const next = initial();
-    for (const name of ["q", "sort", ...FILTERS]) if (told.has(name)) next[name] = told.get(name);
-    if (!headers.some(header => header.dataset.key === next.sort)) next.sort = "place";
-    next.dir = told.get("dir") === "down" ? "down" : "up";
-    next.page = Math.max(1, Number.parseInt(told.get("page"), 10) || 1);
-    next.every = told.get("every") === "1";
-    next.pick = (told.get("pick") ?? "").split(",").filter(id => entryById.has(id)).slice(0, 2);
+    for (const name of ["q", "sort", ...FILTERS])
+      if (parameters.has(name)) next[name] = parameters.get(name);
+    if (!headers.some(header => header.dataset.key === next.sort)) next.sort = "rank";
+    next.dir = parameters.get("dir") === "down" ? "down" : "up";
+    next.page = Math.max(1, Number.parseInt(parameters.get("page"), 10) || 1);
+    next.every = parameters.get("every") === "1";
+    next.pick = (parameters.get("pick") ?? "").split(",").filter(id => entryById.has(id)).slice(0, 2);
     return next;
   }
 
-  // Only what differs from the first view is in the link.
+  // The link contains only what differs from the initial view.
   function writeHash() {
-    const plain = initial();
-    const told = new URLSearchParams();
+    const defaults = initial();
+    const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(state)) {
       const text = name === "pick" ? value.join(",") : name === "every" ? (value ? "1" : "") : value;
-      const usual = name === "pick" || name === "every" ? "" : plain[name];
-      if (String(text) !== String(usual)) told.set(name, text);
+      const usual = name === "pick" || name === "every" ? "" : defaults[name];
+      if (String(text) !== String(usual)) parameters.set(name, text);
     }
-    history.replaceState(null, "", `#${told}`);
+    history.replaceState(null, "", `#${parameters}`);
   }
 
-  const placeOf = one => (state.edition === "*" ? one.place : one.edition_place);
+  const rankOf = entry => (state.edition === "*" ? entry.rank : entry.edition_rank);
 
-  function value(one, key) {
-    if (key === "place") return placeOf(one);
-    const found = one[key];
-    return typeof found === "string" ? found.toLowerCase() : found;
+  function value(entry, key) {
+    if (key === "rank") return rankOf(entry);
+    const raw = entry[key];
+    return typeof raw === "string" ? raw.toLowerCase() : raw;
   }
 
-  // All entries in the wanted order, kept: a key press then only filters.
+  // All entries in the chosen order, cached: a key press then only filters.
   function ordered() {
-    const key = `${state.sort} ${state.dir} ${state.sort === "place" && state.edition !== "*"}`;
+    const key = `${state.sort} ${state.dir} ${state.sort === "rank" && state.edition !== "*"}`;
     if (!orders.has(key)) {
       const sign = state.dir === "up" ? 1 : -1;
-      const values = new Map(entries.map(one => [one, value(one, state.sort)]));
-      // What was not measured stands last in either direction; equal ones keep the list's order.
+      const values = new Map(entries.map(entry => [entry, value(entry, state.sort)]));
+      // Missing values sort last in either direction; equal values keep the order of the list.
       orders.set(key, [...entries].sort((a, b) => {
         const [x, y] = [values.get(a), values.get(b)];
         if (x === null || y === null) return (x === null) - (y === null);
@@ -162,16 +163,16 @@ const ai500 = (() => {
   }
 
   function filtered() {
-    const wanted = words(state.q);
+    const terms = words(state.q);
     const chosen = FILTERS.filter(name => state[name] !== "*");
-    return ordered().filter(one => chosen.every(name => one[name] === state[name])
-      && (state.every || placeOf(one) !== null) && matches(one, wanted));
+    return ordered().filter(entry => chosen.every(name => entry[name] === state[name])
+      && (state.every || rankOf(entry) !== null) && matches(entry, terms));
   }
 
   function update(change) {
     Object.assign(state, "page" in change ? {} : { page: 1 }, change);
     show();
-    // Browsers limit how often an address may change; nobody copies it while typing.
+    // Browsers limit how often an address may change; typing changes it only at the end.
     clearTimeout(writing);
     writing = setTimeout(writeHash, LINK_AFTER_MILLISECONDS);
   }
@@ -181,7 +182,7 @@ const ai500 = (() => {
     const pages = Math.max(1, Math.ceil(shown.length / PAGE_ROWS));
     state.page = Math.min(state.page, pages);
     const first = (state.page - 1) * PAGE_ROWS;
-    const lists = new Set(shown.map(one => one.list));
+    const lists = new Set(shown.map(entry => entry.list));
     for (const header of headers) {
       header.removeAttribute("aria-sort");
       if (header.dataset.key === state.sort)
@@ -201,12 +202,12 @@ const ai500 = (() => {
     showControls();
   }
 
-  // A row that was there before is kept: most key presses change few of them, or none.
+  // Rows are reused: most key presses change few of them, or none.
   function draw(page, naming) {
     const kind = `${naming} ${state.edition !== "*"}`;
-    const rows = new Map(page.map(one => {
-      const key = `${one.id} ${kind}`;
-      return [key, drawn.get(key) ?? tableRow(one, naming)];
+    const rows = new Map(page.map(entry => {
+      const key = `${entry.id} ${kind}`;
+      return [key, drawn.get(key) ?? tableRow(entry, naming)];
     }));
     if ([...rows.keys()].join() !== [...drawn.keys()].join() || !rows.size)
       byId("list").tBodies[0].replaceChildren(...rows.values());
@@ -215,7 +216,7 @@ const ai500 = (() => {
       row.querySelector("input").checked = state.pick.includes(key.split(" ")[0]);
   }
 
-  function tableRow(one, naming) {
+  function tableRow(entry, naming) {
     const row = element("tr");
     row.setAttribute("role", "row");
     for (const header of headers) {
@@ -223,47 +224,47 @@ const ai500 = (() => {
       cell.dataset.label = header.textContent.trim();
       if (header.dataset.kind === "system" || header.dataset.kind === "text")
         cell.classList.add("wide");
-      cell.append(...content(one, header.dataset));
+      cell.append(...content(entry, header.dataset));
       row.append(cell);
     }
-    if (naming) row.querySelector("small").after(element("small", {}, listName(one)));
+    if (naming) row.querySelector("small").after(element("small", {}, listName(entry)));
     const box = element("input", { type: "checkbox" });
-    box.setAttribute("aria-label", `compare ${one.system}, ${one.edition}`);
-    box.addEventListener("change", () => pick(one.id, box.checked));
+    box.setAttribute("aria-label", `compare ${entry.system}, ${entry.edition}`);
+    box.addEventListener("change", () => pick(entry.id, box.checked));
     const cell = element("td", { className: "pick" }, box);
     cell.dataset.label = "Compare";
     row.append(cell);
-    for (const made of row.cells) made.setAttribute("role", "cell");
+    for (const tableCell of row.cells) tableCell.setAttribute("role", "cell");
     return row;
   }
 
-  function content(one, { key, kind }) {
-    if (key === "place") return [placeOf(one)?.toLocaleString("en") ?? "—"];
+  function content(entry, { key, kind }) {
+    if (key === "rank") return [rankOf(entry)?.toLocaleString("en") ?? "—"];
     if (kind === "system")
-      return [element("a", { href: `entries/${one.id}.html` }, one.system || "(no name)"),
-        element("small", {}, one.organization)];
-    if (kind === "quality") return [quality(one)];
-    if (one[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
-    const figure = KINDS[kind](one[key]);
-    return kind === "per_watt" ? [figure, element("small", {}, one.power_coverage)] : [figure];
+      return [element("a", { href: `entries/${entry.id}.html` }, entry.system || "(no name)"),
+        element("small", {}, entry.organization)];
+    if (kind === "quality") return [quality(entry)];
+    if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
+    const figure = KINDS[kind](entry[key]);
+    return kind === "per_watt" ? [figure, element("small", {}, entry.power_coverage)] : [figure];
   }
 
-  function quality(one) {
-    const met = one.quality_ratio >= 1;
-    const title = `${one.quality_name}; target ${met ? "met" : "missed"}`;
+  function quality(entry) {
+    const met = entry.quality_ratio >= 1;
+    const title = `${entry.quality_name}; target ${met ? "met" : "missed"}`;
     return element("span", { className: met ? "met" : "missed", title },
-      `${fixed(one.quality, 4)} / ${one.target_quality} ${met ? "✓" : "✗"}`);
+      `${fixed(entry.quality, 4)} / ${entry.target_quality} ${met ? "✓" : "✗"}`);
   }
 
-  function pick(id, wanted) {
+  function pick(id, checked) {
     const pick = state.pick.filter(other => other !== id);
-    update({ pick: wanted ? [...pick, id].slice(-2) : pick, page: state.page });
+    update({ pick: checked ? [...pick, id].slice(-2) : pick, page: state.page });
   }
 
   function showPicked() {
     byId("picked").hidden = state.pick.length === 0;
     const names = state.pick.map(id => entryById.get(id))
-      .map(one => `${one.system} (${one.edition})`);
+      .map(entry => `${entry.system} (${entry.edition})`);
     byId("picked-names").textContent = names.join(" and ")
       + (names.length === 1 ? ": choose a second one" : "");
     const [a, b = ""] = state.pick;
@@ -280,10 +281,10 @@ const ai500 = (() => {
   function fillFilters() {
     for (const select of document.querySelectorAll("[data-filter]")) {
       const name = select.dataset.filter;
-      const found = [...new Set(entries.map(one => one[name]))].sort();
-      if (name === "edition") found.reverse();
-      for (const one of found)
-        select.append(element("option", { value: one }, one.replaceAll("_", " ") || "(none)"));
+      const values = [...new Set(entries.map(entry => entry[name]))].sort();
+      if (name === "edition") values.reverse();
+      for (const value of values)
+        select.append(element("option", { value }, value.replaceAll("_", " ") || "(none)"));
       select.addEventListener("change", () => update({ [name]: select.value }));
     }
   }
@@ -329,11 +330,11 @@ const ai500 = (() => {
 
   function asCsv() {
     const names = Object.keys(plainRow(entries[0]));
-    const lines = [names, ...shown.map(one => names.map(name => one[name]))];
+    const lines = [names, ...shown.map(entry => names.map(name => entry[name]))];
     return lines.map(line => line.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }
 
-  // A stranger's text that begins like a formula must stay text in a spreadsheet.
+  // Untrusted text that begins like a formula must stay text in a spreadsheet.
   function csvCell(value) {
     if (value === null) return "";
     if (typeof value !== "string") return String(value);
@@ -379,21 +380,21 @@ const ai500 = (() => {
   }
 
   function readSides() {
-    const told = new URLSearchParams(location.hash.slice(1));
-    for (const side of ["a", "b"]) sides[side] = entryById.get(told.get(side)) ?? null;
+    const parameters = new URLSearchParams(location.hash.slice(1));
+    for (const side of ["a", "b"]) sides[side] = entryById.get(parameters.get(side)) ?? null;
     compare();
   }
 
   function offer(side, text) {
-    const wanted = words(text);
-    const found = [];
-    for (const one of entries) {
-      if (matches(one, wanted)) found.push(one);
-      if (found.length === 6) break;
+    const terms = words(text);
+    const offered = [];
+    for (const entry of entries) {
+      if (matches(entry, terms)) offered.push(entry);
+      if (offered.length === 6) break;
     }
-    const buttons = found.map(one => {
-      const button = element("button", { type: "button" }, describe(one));
-      button.addEventListener("click", () => choose({ ...sides, [side]: one }));
+    const buttons = offered.map(entry => {
+      const button = element("button", { type: "button" }, describe(entry));
+      button.addEventListener("click", () => choose({ ...sides, [side]: entry }));
       return element("li", {}, button);
     });
     const none = element("li", {}, "No entry matches.");
@@ -401,20 +402,21 @@ const ai500 = (() => {
       .replaceChildren(...(buttons.length ? buttons : [none]));
   }
 
-  const describe = one => `${one.system}, ${one.organization}, ${one.edition}: `
-    + `${KINDS.flops(one.vflops)} (${listName(one)})`;
+  const describe = entry => `${entry.system}, ${entry.organization}, ${entry.edition}: `
+    + `${KINDS.flops(entry.vflops)} (${listName(entry)})`;
 
   function choose(next) {
     Object.assign(sides, next);
-    const told = Object.entries(sides).filter(([, one]) => one).map(([side, one]) => [side, one.id]);
-    history.replaceState(null, "", `#${new URLSearchParams(told)}`);
-    for (const found of document.querySelectorAll(".found")) found.replaceChildren();
+    const chosen = Object.entries(sides).filter(([, entry]) => entry);
+    const parameters = new URLSearchParams(chosen.map(([side, entry]) => [side, entry.id]));
+    history.replaceState(null, "", `#${parameters}`);
+    for (const matched of document.querySelectorAll(".found")) matched.replaceChildren();
     compare();
   }
 
   function load(id) {
     if (!loading.has(id)) {
-      // What failed may be tried again.
+      // A failed load may be tried again.
       const failed = reject => error => { loading.delete(id); reject(error); };
       loading.set(id, new Promise((resolve, reject) => {
         waiting.set(id, resolve);
@@ -427,9 +429,9 @@ const ai500 = (() => {
 
   async function compare() {
     for (const side of ["a", "b"]) {
-      const place = document.querySelector(`[data-side="${side}"] .chosen`);
-      const one = sides[side];
-      place.replaceChildren(one ? element("a", { href: `entries/${one.id}.html` }, describe(one))
+      const target = document.querySelector(`[data-side="${side}"] .chosen`);
+      const entry = sides[side];
+      target.replaceChildren(entry ? element("a", { href: `entries/${entry.id}.html` }, describe(entry))
         : "None chosen: search above.");
     }
     const { a, b } = sides;
@@ -451,7 +453,7 @@ const ai500 = (() => {
       sections.unshift(element("p", { className: "verdict invalid" }, note));
     }
     LAYERS.forEach((name, index) => {
-      const [x, y] = [a, b].map(one => layers.get(one.id)[index + 1]);
+      const [x, y] = [a, b].map(entry => layers.get(entry.id)[index + 1]);
       const names = [...new Set([...Object.keys(x), ...Object.keys(y)])];
       const rows = names.map(key => comparedRow(key, [x[key] ?? "—", y[key] ?? "—"], -1));
       sections.push(...section(`Layer ${index + 1}: ${name}`, rows, a, b));
@@ -461,9 +463,9 @@ const ai500 = (() => {
 
   function measured(a, b, [name, key, kind, sign]) {
     const none = key === "time_to_target_seconds" ? "not reached" : NOT_MEASURED;
-    const texts = [a, b].map(one => (one[key] === null ? none
-      : kind === "quality" ? `${fixed(one.quality, 4)}, target ${one.target_quality}`
-        : KINDS[kind](one[key]) + (kind === "per_watt" ? ` of ${one.power_coverage}` : "")));
+    const texts = [a, b].map(entry => (entry[key] === null ? none
+      : kind === "quality" ? `${fixed(entry.quality, 4)}, target ${entry.target_quality}`
+        : KINDS[kind](entry[key]) + (kind === "per_watt" ? ` of ${entry.power_coverage}` : "")));
     const comparable = sign && a.list === b.list && a[key] !== null && b[key] !== null
       && (kind !== "per_watt" || a.power_coverage === b.power_coverage);
     const better = !comparable || a[key] === b[key] ? -1 : Number(sign * (b[key] - a[key]) > 0);
@@ -486,7 +488,7 @@ const ai500 = (() => {
       element("span", { className: "layer-count" }, `· ${count}`));
     if (!shownRows.length) return [heading];
     const head = element("tr", {}, element("th", { scope: "col" }, ""),
-      ...[a, b].map(one => element("th", { scope: "col" }, `${one.system}, ${one.edition}`)));
+      ...[a, b].map(entry => element("th", { scope: "col" }, `${entry.system}, ${entry.edition}`)));
     return [heading, element("table", { className: "comparison" },
       element("thead", {}, head), element("tbody", {}, ...shownRows))];
   }

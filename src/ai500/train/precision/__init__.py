@@ -1,4 +1,4 @@
-"""Training precision by name (V3 Table 2). FP32 is the reference; the others are chosen.
+"""Training precision by name (V3 Table 2). FP32 is the reference; the others are options.
 
 | name       | products (convolution, linear)             | activations | weights | loss scaling |
 |------------|--------------------------------------------|-------------|---------|--------------|
@@ -14,7 +14,7 @@ Weights are what the optimizer updates: FP32 master copies, rounded when a layer
 norm's parameters and statistics are FP32 in every precision. mixed-fp16 leaves to autocast what is
 safe in FP16 (it keeps softmax, losses, layer norm and sums in FP32), fp16 keeps nothing.
 
-This file and `capability.py` import no torch: planning asks them where torch is not installed.
+This file imports no torch at module level: planning uses it where torch is not installed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["PRECISIONS", "check", "check_name", "make"]
 
 
 def make(name: str, *, device: torch.device) -> Numerics:
-    """The numerics of that name on this device, or an EnvironmentLacksError with the reason.
+    """Make the numerics of that name on this device, or raise EnvironmentLacksError.
 
-    Sets what torch keeps per process (TF32 on or off); call it before the first layer runs.
+    Sets torch's process-wide TF32 switch; call it before the first layer runs.
     """
     from ai500.train.precision.modes import make as make_on_node
 

@@ -3,10 +3,10 @@
 Each operand is rounded to 8 bits with a scale that is constant along the contraction, so that it
 factors out of the sum: per sample and per output channel in the forward product, per sample and
 per input channel in the input gradient, per output and per input channel in the weight gradient.
-Weights are kept, gradients summed and everything else is computed in FP32.
+Weights are stored, gradients summed and everything else is computed in FP32.
 
 Values and weights round to nearest. Gradients round stochastically (without bias), with torch's own
-generator, which the loop seeds at each step. A convolution is a product with a matrix of its
+generator, which is seeded at each step. A convolution is a product with a matrix of its
 patches (im2col, in INT8). Integer sums are exact: no result depends on their order.
 """
 
@@ -18,20 +18,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ai500.train.precision.rerouted import Pair, Products, Shape
+from ai500.train.precision.custom_products import Pair, Products, Shape
 
 LARGEST = 127
+# Longest contraction whose sum fits INT32 for any operands.
 _LONGEST_SUM = (2**31 - 1) // LARGEST**2
-"""So many products certainly fit INT32."""
-_VECTOR = 16
-_TINY = torch.finfo(torch.float32).tiny
+_VECTOR = 16  # bytes that cuBLASLt loads at once
+_TINY = torch.finfo(torch.float32).tiny  # scale of a tensor of zeros
 
 
 class Int8Products(Products):
-    """Linear layers, and convolutions without groups or dilation."""
+    """Products of linear layers, and of convolutions without groups or dilation."""
 
     def covers(self, kernel: Pair, shape: Shape) -> bool:
-        """The others stay in FP32."""
+        """Cover all but groups, dilation and padding beyond the kernel; those stay in FP32."""
         return (
             shape.groups == 1
             and shape.dilation == (1, 1)
@@ -39,7 +39,7 @@ class Int8Products(Products):
         )
 
     def convolution(self, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-        """Differentiable, once."""
+        """Convolve in INT8; differentiable once."""
         result: Tensor = _Convolution.apply(x, weight, shape)
         return result
 
@@ -63,28 +63,28 @@ class _Convolution(torch.autograd.Function):
         return dx, dweight, None
 
 
-def quantized(values: Tensor, *, scale_for: int) -> tuple[Tensor, Tensor]:
-    """INT8 and its scales, one for each index of dimension `scale_for`; nearest, ties to even."""
+def quantize(values: Tensor, *, scale_for: int) -> tuple[Tensor, Tensor]:
+    """Round to INT8, ties to even, with a scale for each index of dimension `scale_for`."""
     scale = _scale(values, scale_for)
     return (values / scale).round_().to(torch.int8), scale.flatten()
 
 
-def quantized_without_bias(
+def quantize_stochastically(
     values: Tensor, *, scale_for: int, noise: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same, rounded up with the probability of the fraction; `noise` is uniform in [0, 1)."""
+    """Round to INT8, up with the probability of the fraction; `noise` is uniform in [0, 1)."""
     scale = _scale(values, scale_for)
     rounded = (values / scale).add_(noise).floor_().clamp_(-LARGEST, LARGEST)
     return rounded.to(torch.int8), scale.flatten()
 
 
 def _scale(values: Tensor, scale_for: int) -> Tensor:
-    others = [dim for dim in range(values.dim()) if dim != scale_for]
-    return values.abs().amax(others, keepdim=True).div_(LARGEST).clamp_(min=_TINY)
+    reduced = [dim for dim in range(values.dim()) if dim != scale_for]
+    return values.abs().amax(reduced, keepdim=True).div_(LARGEST).clamp_(min=_TINY)
 
 
 def integer_product(a: Tensor, b: Tensor) -> Tensor:
-    """INT8 [m, k] × INT8 [k, n] → INT32, or INT64 where a sum is too long for that: exactly."""
+    """Multiply INT8 [m, k] × INT8 [k, n] exactly, to INT32 or, for long sums, INT64."""
     if a.shape[1] > _LONGEST_SUM:
         parts = zip(a.split(_LONGEST_SUM, dim=1), b.split(_LONGEST_SUM), strict=True)
         total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.int64, device=a.device)
@@ -93,8 +93,8 @@ def integer_product(a: Tensor, b: Tensor) -> Tensor:
         return total
     if a.device.type == "cpu":
         return torch._int_mm(a, b)
-    # cuBLASLt wants more than 16 rows, whole vectors of 16 bytes (zeros change no sum), the first
-    # matrix row by row and the second column by column.
+    # cuBLASLt needs more than 16 rows, whole vectors of 16 bytes (zeros change no sum), the first
+    # matrix in row-major and the second in column-major order.
     m, k, n = a.shape[0], a.shape[1], b.shape[1]
     a = F.pad(a, (0, -k % _VECTOR, 0, max(0, 2 * _VECTOR - m))).contiguous()
     b = F.pad(b.t(), (0, -k % _VECTOR, 0, -n % _VECTOR)).contiguous().t()
@@ -102,8 +102,8 @@ def integer_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _forward(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-    qx, scale_x = quantized(x, scale_for=0)
-    qw, scale_w = quantized(weight, scale_for=0)
+    qx, scale_x = quantize(x, scale_for=0)
+    qw, scale_w = quantize(weight, scale_for=0)
     patches, (height, width) = _patches(
         _pixels_first(qx), qw.shape[2:], shape.stride, shape.padding
     )
@@ -114,21 +114,21 @@ def _forward(x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
 def _input_gradient(
     gradient: Tensor, weight: Tensor, shape: Shape, x_shape: torch.Size, noise: Tensor
 ) -> Tensor:
-    """A convolution of the spread-out gradient with the turned kernel."""
-    qg, scale_g = quantized_without_bias(gradient, scale_for=0, noise=noise)
-    qw, scale_w = quantized(weight, scale_for=1)
-    spread = _spread(_pixels_first(qg), weight.shape[2:], shape, x_shape[2:])
-    patches, size = _patches(spread, weight.shape[2:], (1, 1), (0, 0))
-    turned = qw.flip(2, 3).permute(1, 2, 3, 0).flatten(1)
-    product = integer_product(patches, turned.t())
+    """Convolve the dilated gradient with the flipped kernel."""
+    qg, scale_g = quantize_stochastically(gradient, scale_for=0, noise=noise)
+    qw, scale_w = quantize(weight, scale_for=1)
+    dilated = _dilate(_pixels_first(qg), weight.shape[2:], shape, x_shape[2:])
+    patches, size = _patches(dilated, weight.shape[2:], (1, 1), (0, 0))
+    flipped = qw.flip(2, 3).permute(1, 2, 3, 0).flatten(1)
+    product = integer_product(patches, flipped.t())
     return _images(product, (len(gradient), *size), rows=scale_g, columns=scale_w)
 
 
 def _weight_gradient(
     gradient: Tensor, x: Tensor, weight_shape: torch.Size, shape: Shape, noise: Tensor
 ) -> Tensor:
-    qg, scale_g = quantized_without_bias(gradient, scale_for=1, noise=noise)
-    qx, scale_x = quantized(x, scale_for=1)
+    qg, scale_g = quantize_stochastically(gradient, scale_for=1, noise=noise)
+    qx, scale_x = quantize(x, scale_for=1)
     patches, _ = _patches(_pixels_first(qx), weight_shape[2:], shape.stride, shape.padding)
     rows = _pixels_first(qg).reshape(-1, weight_shape[0])
     product = integer_product(rows.t(), patches).float()
@@ -138,29 +138,29 @@ def _weight_gradient(
 
 
 def _pixels_first(values: Tensor) -> Tensor:
-    """N×C×H×W to N×H×W×C, contiguous: no copy where memory is channels-last."""
+    """Permute N×C×H×W to contiguous N×H×W×C; no copy if memory is channels-last."""
     return values.permute(0, 2, 3, 1).contiguous()
 
 
-def _spread(gradient: Tensor, kernel: torch.Size, shape: Shape, size: torch.Size) -> Tensor:
-    """Zeros between the pixels of a strided convolution's gradient, and around them."""
+def _dilate(gradient: Tensor, kernel: torch.Size, shape: Shape, size: torch.Size) -> Tensor:
+    """Put zeros between and around the pixels of a strided convolution's gradient."""
     n, height, width, channels = gradient.shape
     tops = [k - 1 - p for k, p in zip(kernel, shape.padding, strict=True)]
     full = [s + k - 1 for s, k in zip(size, kernel, strict=True)]
-    spread = gradient.new_zeros(n, full[0], full[1], channels)
+    dilated = gradient.new_zeros(n, full[0], full[1], channels)
     (down, right) = shape.stride
-    spread[
+    dilated[
         :,
         tops[0] : tops[0] + (height - 1) * down + 1 : down,
         tops[1] : tops[1] + (width - 1) * right + 1 : right,
     ] = gradient
-    return spread
+    return dilated
 
 
 def _patches(
     pixels: Tensor, kernel: torch.Size, stride: Pair, padding: Pair
 ) -> tuple[Tensor, Pair]:
-    """A row for each output pixel: what the kernel sees there, channels last (im2col)."""
+    """Return a row per output pixel with the kernel's inputs, channels last (im2col)."""
     if padding != (0, 0):
         pixels = F.pad(pixels, (0, 0, padding[1], padding[1], padding[0], padding[0]))
     n, height, width, channels = pixels.shape
@@ -176,6 +176,6 @@ def _patches(
 def _images(
     product: Tensor, size: tuple[int, int, int], *, rows: Tensor, columns: Tensor
 ) -> Tensor:
-    """Integer sums to FP32 images, each sample and channel by its scales; channels-last memory."""
+    """Scale integer sums to FP32 images by sample and channel; channels-last memory."""
     images = product.view(*size, -1) * (rows[:, None, None, None] * columns)
     return images.permute(0, 3, 1, 2)

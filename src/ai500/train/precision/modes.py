@@ -1,4 +1,4 @@
-"""The precisions by name: each a few parts put together, each tried on the device first."""
+"""Precisions by name; each is tried on the device before training."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from torch.overrides import TorchFunctionMode
 
 from ai500.core.errors import EnvironmentLacksError
 from ai500.records.precision import PRECISIONS
+from ai500.train.precision.custom_products import ProductMode, Products
 from ai500.train.precision.fp8 import FP8Products
 from ai500.train.precision.int8 import Int8Products
 from ai500.train.precision.loss_scaling import LossScaling
 from ai500.train.precision.numerics import Numerics
-from ai500.train.precision.rerouted import Products, Rerouted
 
 
 def make(name: str, *, device: torch.device) -> Numerics:
-    """The numerics of that name; an EnvironmentLacksError if this device can't."""
+    """Make the numerics of that name, or raise EnvironmentLacksError with the reason."""
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r} is not known")
     if device.type == "cpu" and name in ("mixed-bf16", "mixed-fp16", "fp16"):
         _avoid_amx()
     _set_tf32(on=name == "tf32")
-    reason = _what_is_missing(name, device)
+    reason = _unsupported_reason(name, device)
     if reason:
-        raise EnvironmentLacksError(f'train.precision = "{name}" on {device}: {reason}.')
+        raise EnvironmentLacksError(
+            f'train.precision = "{name}" on {device}: {reason}.', key="train.precision", value=name
+        )
     return _MAKERS[name](device)
 
 
@@ -65,7 +67,7 @@ def _fp16(device: torch.device) -> Numerics:
         "FP16, and every other operation of the model as well",
         device,
         context=_AllInFP16,
-        # The loss itself is FP16: a larger scale than its largest number would always overflow.
+        # The loss itself is FP16: a scale above FP16's largest number would always overflow.
         loss_scaling=LossScaling(scale=32768.0, largest=32768.0),
     )
 
@@ -76,7 +78,7 @@ def _fp8(device: torch.device) -> Numerics:
         "fp8",
         "FP8 e4m3, gradients e5m2, in linear and 1×1 convolution; others BF16 by autocast",
         device,
-        context=_both(_autocast(device, torch.bfloat16), _rerouted(products)),
+        context=_both(_autocast(device, torch.bfloat16), _with_products(products)),
         has_own_products=products.has_own,
     )
 
@@ -87,7 +89,7 @@ def _int8(device: torch.device) -> Numerics:
         "int8",
         "INT8 × INT8 → INT32 forward and backward; others FP32",
         device,
-        context=_rerouted(products),
+        context=_with_products(products),
         has_own_products=products.has_own,
     )
 
@@ -109,21 +111,21 @@ def _autocast(device: torch.device, dtype: torch.dtype) -> Context:
     return partial(torch.autocast, device.type, dtype=dtype)
 
 
-def _rerouted(products: Products) -> Context:
-    return partial(Rerouted, products)
+def _with_products(products: Products) -> Context:
+    return partial(ProductMode, products)
 
 
 def _both(outer: Context, inner: Context) -> Context:
     @contextmanager
-    def entered() -> Any:
+    def context() -> Any:
         with outer(), inner():
             yield
 
-    return entered
+    return context
 
 
 class _AllInFP16(TorchFunctionMode):
-    """Layers with weights take and give FP16, so all that lies between them is FP16, too.
+    """Layers with weights take and return FP16, hence all operations between them are FP16.
 
     Weights are rounded from their FP32 master copies, which the optimizer updates (Micikevicius
     et al. 2018). Without master copies ResNet-50 hardly learns: docs/performance.md.
@@ -133,60 +135,62 @@ class _AllInFP16(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in (F.conv2d, F.linear, F.conv_transpose2d):
-            kwargs = {name: _halved(value) for name, value in (kwargs or {}).items()}
-            return func(*(_halved(value) for value in args), **kwargs)
+            kwargs = {name: _to_half(value) for name, value in (kwargs or {}).items()}
+            return func(*(_to_half(value) for value in args), **kwargs)
         return func(*args, **(kwargs or {}))
 
 
-def _halved(value: Any) -> Any:
+def _to_half(value: Any) -> Any:
     return value.half() if isinstance(value, Tensor) else value
 
 
 def _set_tf32(*, on: bool) -> None:
-    """FP32 is meant: torch's own default lets convolutions round to TF32 where hardware can."""
-    chosen = "tf32" if on else "ieee"
-    torch.backends.cuda.matmul.fp32_precision = chosen
-    torch.backends.cudnn.conv.fp32_precision = chosen  # type: ignore[attr-defined]
-    torch.backends.cudnn.rnn.fp32_precision = chosen  # type: ignore[attr-defined]
+    """Switch TF32: by default torch lets convolutions round FP32 to TF32."""
+    value = "tf32" if on else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = value
+    torch.backends.cudnn.conv.fp32_precision = value  # type: ignore[attr-defined]
+    torch.backends.cudnn.rnn.fp32_precision = value  # type: ignore[attr-defined]
 
 
 def _avoid_amx() -> None:
-    """oneDNN 3.12 dies of an illegal instruction in the AMX gradient of a strided BF16 convolution.
+    """Disable oneDNN's AMX kernels, before oneDNN first runs.
 
-    And its FP16 gradients are ten times slower than torch's own. Read by oneDNN when it first runs.
+    oneDNN 3.12 crashes with an illegal instruction in the AMX gradient of a strided BF16
+    convolution, and its FP16 gradients are ten times slower than torch's own.
     """
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
-def _what_is_missing(name: str, device: torch.device) -> str:
-    """Why this device can't, or nothing: asked of its properties, then tried."""
+def _unsupported_reason(name: str, device: torch.device) -> str:
+    """Return why the device does not support a precision, by its properties and by a trial; empty
+    if it does."""
     if name in _TENSOR_CORES_ONLY and (device.type != "cuda" or torch.version.hip is not None):
-        return "that arithmetic is known here on NVIDIA's tensor cores only"
+        return "that arithmetic is supported on NVIDIA's tensor cores only"
     if name in _LEAST_CAPABILITY and device.type == "cuda" and torch.version.hip is None:
-        least, found = _LEAST_CAPABILITY[name], torch.cuda.get_device_capability(device)
-        if found < least:
+        least, actual = _LEAST_CAPABILITY[name], torch.cuda.get_device_capability(device)
+        if actual < least:
             return (
                 f"it needs compute capability {least[0]}.{least[1]}, "
-                f"{torch.cuda.get_device_name(device)} has {found[0]}.{found[1]}"
+                f"{torch.cuda.get_device_name(device)} has {actual[0]}.{actual[1]}"
             )
     try:
         _try_out(_MAKERS[name](device))
     except (RuntimeError, NotImplementedError) as error:
-        return f"torch {torch.__version__} can't there: {str(error).splitlines()[0]}"
+        return f"torch {torch.__version__} does not support it: {str(error).splitlines()[0]}"
     return ""
 
 
 _TENSOR_CORES_ONLY = ("tf32", "fp8")
+# Compute capability of NVIDIA's chips; older ones emulate BF16, if they support it at all.
 _LEAST_CAPABILITY = {"tf32": (8, 0), "mixed-bf16": (8, 0), "fp8": (8, 9)}
-"""Of NVIDIA's; older chips compute BF16 by emulation, if at all."""
 
 
 def _try_out(numerics: Numerics) -> None:
-    """A convolution and a linear layer, forward and backward, once; random numbers stay unused."""
+    """Run a convolution and a linear layer, forward and backward; the generator's state stays."""
     device = numerics.device
     with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
         layers = nn.Sequential(nn.Conv2d(4, 16, 1), nn.Flatten(), nn.Linear(16 * 16, 8))
-        tried = numerics.model(layers.to(device))
+        model = numerics.model(layers.to(device))
         with numerics.forward():
-            loss = tried(torch.ones(2, 4, 4, 4, device=device)).float().mean()
+            loss = model(torch.ones(2, 4, 4, 4, device=device)).float().mean()
         numerics.scale(loss).backward()

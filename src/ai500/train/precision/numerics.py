@@ -1,4 +1,4 @@
-"""What the training loop sees of a precision: six methods, put together from small parts."""
+"""The training loop's view of a precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ai500.train.precision.loss_scaling import LossScaling
 
 
 def no_layer(layer: nn.Module) -> bool:
-    """No layer has products of its own."""
+    """Return False: no layer has products of its own."""
     return False
 
 
@@ -24,17 +24,17 @@ class Numerics:
 
     name: str
     products: str
-    """Arithmetic of convolutions and linear layers, in words."""
+    """Arithmetic of convolutions and linear layers, for the record."""
     device: torch.device
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
     has_own_products: Callable[[nn.Module], bool] = no_layer
-    """Whether a layer is computed in the format the precision is named after."""
+    """Predicate: a layer is computed in the format the precision is named after."""
     loss_scaling: LossScaling | None = None
     _layers: dict[str, bool] = field(default_factory=dict)
     _dtypes: set[str] = field(default_factory=set)
 
     def model(self, module: nn.Module) -> nn.Module:
-        """The model as the precision needs it: so far each leaves it as it is, and takes note."""
+        """Prepare a model for the precision; none changes it yet, but its layers are recorded."""
         self._layers |= {
             name: self.has_own_products(layer)
             for name, layer in module.named_modules()
@@ -44,16 +44,16 @@ class Numerics:
         return module
 
     def forward(self) -> AbstractContextManager[Any]:
-        """Around every forward pass, in training and in evaluation."""
+        """Return the context of a forward pass, in training and in evaluation."""
         return self.context()
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss that `backward` is called on."""
+        """Return the loss for the backward pass."""
         scaling = self.loss_scaling
         return loss if scaling is None else loss.float() * scaling.factor(self.device)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """One optimizer step; False when it was skipped because a gradient overflowed."""
+        """Take an optimizer step; return False if it was skipped because of an overflow."""
         if self.loss_scaling is None:
             optimizer.step()
             return True
@@ -70,32 +70,33 @@ class Numerics:
         return finite
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """Return the state that the next step depends on."""
         return {} if self.loss_scaling is None else self.loss_scaling.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
+        """Restore that state."""
         if self.loss_scaling is not None:
             self.loss_scaling.load_state_dict(state)
 
     def describe(self) -> dict[str, Any]:
-        """What ran, for the record that the rules read."""
-        told: dict[str, Any] = {
+        """Describe what ran, for the record that the rules read."""
+        description: dict[str, Any] = {
             "precision": self.name,
             "products": self.products,
             "parameter_dtypes": sorted(self._dtypes),
             "tf32": _tf32(self.device),
         }
         if self.has_own_products is not no_layer:
-            told["own_products"] = sorted(name for name, own in self._layers.items() if own)
-            told["other_products"] = sorted(name for name, own in self._layers.items() if not own)
+            layers = self._layers.items()
+            description["own_products"] = sorted(name for name, own in layers if own)
+            description["other_products"] = sorted(name for name, own in layers if not own)
         if self.loss_scaling is not None:
-            told["loss_scaling"] = self.loss_scaling.state_dict()
-        return told
+            description["loss_scaling"] = self.loss_scaling.state_dict()
+        return description
 
 
 def _tf32(device: torch.device) -> bool | None:
-    """Whether torch may round FP32 products to TF32; None where there is no such thing."""
+    """Return whether torch may round FP32 products to TF32; None on devices without TF32."""
     if device.type != "cuda":
         return None
     return "tf32" in (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ai500.core import schema
-from ai500.records import Initial
+from ai500.records import InitialNetwork
 
 LayerKind = Literal[
     "input", "convolution", "batch_norm", "relu", "max_pool", "global_pool", "add", "concat",
@@ -213,7 +213,9 @@ def _classifier(builder: Builder, last: int, classes: int) -> Architecture:
     return builder.architecture()
 
 
-def initial_architecture(initial: Initial, *, classes: int, input_channels: int) -> Architecture:
+def initial_architecture(
+    initial: InitialNetwork, *, classes: int, input_channels: int
+) -> Architecture:
     """Build the layers a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50."""
     factory = bottleneck_resnet if initial.kind == "bottleneck" else basic_resnet
     return factory(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ai500.automl.history import Ended, Epoch, History, Line, Model, Present, Reader, Work, Writer
+from ai500.automl.history import Ended, Epoch, History, Line, Model, Presence, Reader, Work, Writer
 from tests.support.synthetic_search import candidate, trained, write_history
 
 
@@ -20,7 +20,7 @@ def written(members: Path, worker: int = 0) -> Path:
     folder = members / f"{worker:03d}"
     folder.mkdir(parents=True)
     writer = Writer(folder, worker=worker, attempt=1)
-    writer.write(Present("begin"))
+    writer.write(Presence("begin"))
     writer.write(candidate(f"{worker:03d}-0001", moves=("deeper",)))
     writer.write(Work(f"{worker:03d}-0001", "train", 1, 0, 10, 1.5))
     writer.write(Epoch(f"{worker:03d}-0001", 1, 2.3, 0.4, 0.7))
@@ -32,9 +32,9 @@ def test_what_is_written_is_read_by_everybody(tmp_path: Path) -> None:
     written(tmp_path, 0)
     written(tmp_path, 12)
     history = History(tmp_path)
-    lines = history.look()
+    lines = history.refresh()
     assert [(line.worker, type(line.entry)) for line in lines[:2]] == [
-        (0, Present),
+        (0, Presence),
         (0, type(candidate(""))),
     ]
     assert set(history.models) == {"000-0001", "012-0001"}
@@ -47,13 +47,13 @@ def test_what_is_written_is_read_by_everybody(tmp_path: Path) -> None:
 
 def test_only_what_is_new_is_read_and_late_workers_are_found(tmp_path: Path) -> None:
     history = History(tmp_path)
-    assert history.look() == []
+    assert history.refresh() == []
     write_history(tmp_path, 0, trained(candidate("a"), at=0, accuracies=[0.1]))
-    assert len(history.look()) == 6
-    assert history.look() == []
+    assert len(history.refresh()) == 6
+    assert history.refresh() == []
     write_history(tmp_path, 0, [(30, Epoch("a", 2, None, 0.3))])
     write_history(tmp_path, 1, trained(candidate("b", "a"), at=20, accuracies=[0.2]))
-    assert len(history.look()) == 7
+    assert len(history.refresh()) == 7
     assert history.models["a"].accuracy == 0.3
     assert history.models["b"].worker == 1
 
@@ -63,9 +63,9 @@ def test_a_line_that_is_still_being_written_is_waited_for(tmp_path: Path) -> Non
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     history = History(tmp_path)
-    assert len(history.look()) == 4
+    assert len(history.refresh()) == 4
     path.write_bytes(whole)
-    assert [type(line.entry) for line in history.look()] == [Ended]
+    assert [type(line.entry) for line in history.refresh()] == [Ended]
 
 
 def test_a_torn_line_spoils_itself_alone(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ def test_a_torn_line_spoils_itself_alone(tmp_path: Path) -> None:
     writer = Writer(path.parent, worker=0, attempt=2)
     writer.write(Epoch("000-0001", 2, None, 0.6))
     history = History(tmp_path)
-    lines = history.look()
+    lines = history.refresh()
     assert [line.attempt for line in lines] == [1, 1, 1, 1, 2]
     assert lines[-1].event["sequence"] == 5
     assert history.models["000-0001"].accuracy == 0.6
-    assert [str(one) for one in history.unreadable] == [
+    assert [str(line) for line in history.unreadable] == [
         "worker 0: line 5 of history.jsonl is skipped: no JSON"
     ]
 
@@ -105,7 +105,7 @@ def test_lines_that_say_nonsense_are_skipped_and_reported(
     lines[3] = json.dumps(change(json.loads(lines[3])))  # type: ignore[operator]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     history = History(tmp_path)
-    assert len(history.look()) == 4
+    assert len(history.refresh()) == 4
     (skipped,) = history.unreadable
     assert skipped.line == 4
     assert why in str(skipped)
@@ -117,8 +117,8 @@ def test_bytes_of_anything_are_skipped(tmp_path: Path, spoiled: bytes) -> None:
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*whole[:2], spoiled, *whole[2:]]))
     history = History(tmp_path)
-    assert len(history.look()) == 5
-    assert [one.line for one in history.unreadable] == [3]
+    assert len(history.refresh()) == 5
+    assert [line.line for line in history.unreadable] == [3]
 
 
 @given(damage=st.lists(st.tuples(st.floats(0, 0.999), st.binary(max_size=4)), max_size=6))
@@ -132,7 +132,7 @@ def test_whatever_happens_to_the_file_it_can_be_read(damage: list[tuple[float, b
             data = data[:at] + other + data[at + len(other) :]
         path.write_bytes(data)
         history = History(Path(folder))
-        read = len(history.look())
+        read = len(history.refresh())
         assert read + len(history.unreadable) == data.count(b"\n")
 
 
@@ -141,9 +141,9 @@ def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) 
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], "{torn", *lines[2:], ""]), encoding="utf-8")
     history = History(tmp_path)
-    assert [type(line.entry) for line in history.look()] == [Present]
-    assert [one.line for one in history.unreadable] == [2, 3, 4, 5]
-    assert "'000-0001' was not taken up before" in str(history.unreadable[1])
+    assert [type(line.entry) for line in history.refresh()] == [Presence]
+    assert [line.line for line in history.unreadable] == [2, 3, 4, 5]
+    assert "'000-0001' has no candidate before" in str(history.unreadable[1])
     assert history.orphans(0) == {"000-0001"}
     assert not history.orphans(1)
     assert not history.models
@@ -177,7 +177,7 @@ def test_a_model_belongs_to_the_worker_that_took_it_up(tmp_path: Path) -> None:
     write_history(tmp_path, 0, trained(candidate("a"), at=0, accuracies=[0.1]))
     write_history(tmp_path, 1, [(1, Epoch("a", 2, None, 0.9)), (2, Ended("a", "lost"))])
     history = History(tmp_path)
-    history.look()
+    history.refresh()
     assert history.models["a"].accuracy == 0.1
     assert history.models["a"].state == "trained"
 
@@ -198,8 +198,8 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     while not done.is_set():
-        seen += reader.new()
+        seen += reader.new_lines()
     thread.join()
-    seen += reader.new()
+    seen += reader.new_lines()
     assert [line.entry.first for line in seen if isinstance(line.entry, Work)] == [*range(1, 101)]
     assert not reader.unreadable

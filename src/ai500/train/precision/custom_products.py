@@ -1,7 +1,7 @@
-"""Products by another arithmetic: inside the context, convolutions and linear layers are rerouted.
+"""Convolutions and linear layers in another arithmetic, inside a context.
 
-The model itself is not touched: its parameters keep names and identity, its counted operations stay
-the same, and layers that an engine has split are rerouted like whole ones.
+The model itself does not change: its parameters keep names and identity, its counted operations
+stay the same, and layers that an engine has split are covered like whole ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A convolution's geometry; a linear layer is a 1×1 convolution of one pixel."""
+    """Geometry of a convolution; a linear layer is a 1×1 convolution of one pixel."""
 
     stride: Pair = (1, 1)
     padding: Pair = (0, 0)
@@ -28,18 +28,18 @@ class Shape:
 
 
 class Products:
-    """An arithmetic for convolutions; `covers` says for which."""
+    """An arithmetic for those convolutions that it covers."""
 
     def covers(self, kernel: Pair, shape: Shape) -> bool:
-        """Whether such a convolution can be computed in this arithmetic."""
+        """Return whether this arithmetic computes such a convolution."""
         raise NotImplementedError
 
     def convolution(self, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
-        """N×C×H×W by O×C×h×w, without a bias; differentiable."""
+        """Convolve N×C×H×W by O×C×h×w, without a bias; differentiable."""
         raise NotImplementedError
 
     def has_own(self, layer: nn.Module) -> bool:
-        """The same question about a layer of a model."""
+        """Return whether this arithmetic computes a layer of a model."""
         if isinstance(layer, nn.Linear):
             return self.covers((1, 1), Shape())
         if isinstance(layer, nn.Conv2d) and layer.padding_mode == "zeros":
@@ -48,8 +48,8 @@ class Products:
         return False
 
 
-class Rerouted(TorchFunctionMode):
-    """Torch's own hook on its functions; it sees the calls that layers make themselves."""
+class ProductMode(TorchFunctionMode):
+    """Hook on torch's functions that replaces the covered convolutions and linear layers."""
 
     def __init__(self, products: Products) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Rerouted(TorchFunctionMode):
 
 
 def _shape(stride: Any, padding: Any, dilation: Any, groups: int) -> Shape | None:
-    """None for a padding by name ("same"), which no layer of ours has."""
+    """Return the geometry; None for a padding by name ("same"), which no built-in layer has."""
     if isinstance(padding, str):
         return None
     return Shape(_pair(stride), _pair(padding), _pair(dilation), groups)
