@@ -159,13 +159,13 @@ def planned_search(
     return search
 
 
-def _changes(wanted: AutomlConfig) -> dict[str, Any]:
-    stated = {one.name: getattr(wanted, one.name) for one in dataclasses.fields(wanted)}
-    return {name: value for name, value in stated.items() if value is not None}
+def _changes(settings: AutomlConfig) -> dict[str, Any]:
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_sizes(search: Search) -> None:
-    """Every size can be used, and there is at least one."""
+    """Check the sizes that TPE chooses from, and the growth."""
     if not search.batch_sizes or min(search.batch_sizes) < 1:
         raise ConfigError(
             f"automl.batch_sizes = {list(search.batch_sizes)}: state at least one, each at least "
@@ -195,11 +195,13 @@ def _check_sizes(search: Search) -> None:
 
 
 def _check_training(config: Config, hyper: Hyperparameters) -> None:
-    """Models come and go: what divides a model among accelerators would have to follow them."""
+    """Check the training settings: a worker's models change, so only data parallelism works."""
     if config.parallel.mode != "data" or config.parallel.sharded:
-        what = "sharded = true" if config.parallel.sharded else f'mode = "{config.parallel.mode}"'
+        setting = (
+            "sharded = true" if config.parallel.sharded else f'mode = "{config.parallel.mode}"'
+        )
         raise ConfigError(
-            f"parallel.{what}: the accelerators of a worker share the batch of each model "
+            f"parallel.{setting}: the accelerators of a worker share the batch of each model "
             '(AIPerf Table IV: synchronous all-reduce). Leave it at parallel.mode = "data".'
         )
     if config.ensemble.sampler not in ("bootstrap", "whole"):
