@@ -1,11 +1,11 @@
-"""How a search grows with its workers, and how long accelerators wait between two trainings.
+"""Scaling of a search with its workers, and idle time of accelerators between two trainings.
 
     python benchmarks/automl.py [--class smoke] [--workers 1 2] [--minutes 1] [--repeats 1]
 
-Searches with so many workers at once, for the same time: of `smoke` with one core each, of the
-other classes with one accelerator each. Judged by operations in that time, counted once however
-they were done: two workers should do about twice what one does, where the machine has the cores
-(it says how many there are, and their load). Beside it the idle share between trainings.
+Runs searches of equal duration with each number of workers: `smoke` with one core each, other
+classes with one accelerator each. Compared: operations in that time, by one counting convention.
+Two workers should do about twice the operations of one, if the machine has the cores (their number
+and load are printed). Also printed: the idle share between trainings.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 
 
-def searched(problem_class: str, workers: int, *, minutes: float, seed: int, folder: Path) -> Score:
-    """One search to its end, as a user starts it."""
+def run_search(
+    problem_class: str, workers: int, *, minutes: float, seed: int, folder: Path
+) -> Score:
+    """Run one search to its end with the command line."""
     settings: dict[str, object] = {
         "workload": "automl",
         "problem_class": problem_class,
@@ -34,9 +36,11 @@ def searched(problem_class: str, workers: int, *, minutes: float, seed: int, fol
     }
     if problem_class == "smoke":
         settings |= {"system.accelerators_per_node": workers, "system.cores_per_slot": 1}
-    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    arguments = [
+        argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")
+    ]
     run = folder / f"{workers}-{seed}"
-    command = [sys.executable, "-m", "ai500", "run", "--out", str(run), *words]
+    command = [sys.executable, "-m", "ai500", "run", "--out", str(run), *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return run_folder.read(Score, RunFolder(run).score)
 
@@ -47,30 +51,30 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--repeats", type=int, default=1)
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    print(f"{wanted.problem_class}: {cores} cores, load {load:.1f}; {wanted.minutes:g} min each")
+    print(f"{options.problem_class}: {cores} cores, load {load:.1f}; {options.minutes:g} min each")
     print(f"{'workers':>7}  {'operations':>12}  {'ratio':>6}  {'models':>6}  {'idle':>6}  error")
     first: float | None = None
     with tempfile.TemporaryDirectory(prefix="ai500-automl-") as folder:
-        for workers in wanted.workers:
+        for workers in options.workers:
             scores = [
-                searched(
-                    wanted.problem_class,
+                run_search(
+                    options.problem_class,
                     workers,
-                    minutes=wanted.minutes,
+                    minutes=options.minutes,
                     seed=seed,
                     folder=Path(folder),
                 )
-                for seed in range(1, wanted.repeats + 1)
+                for seed in range(1, options.repeats + 1)
             ]
-            done = fmean(score.operations + score.validation_operations for score in scores)
-            first = first or done
-            told = [score.search for score in scores if score.search is not None]
+            operations = fmean(score.operations + score.validation_operations for score in scores)
+            first = first or operations
+            searches = [score.search for score in scores if score.search is not None]
             print(
-                f"{workers:>7}  {done:>12.4g}  {done / first:>6.2f}  "
-                f"{fmean(one.models for one in told):>6.1f}  "
-                f"{fmean(one.idle_between_trainings for one in told):>6.2%}  "
+                f"{workers:>7}  {operations:>12.4g}  {operations / first:>6.2f}  "
+                f"{fmean(search.models for search in searches):>6.1f}  "
+                f"{fmean(search.idle_between_trainings for search in searches):>6.2%}  "
                 f"{fmean(score.ensemble_quality for score in scores):.3f}",
                 flush=True,
             )

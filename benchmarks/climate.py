@@ -1,8 +1,8 @@
-"""Climate: frames made a second and by which part; reading against h5py's own `dataset[i]`.
+"""Climate data: frames generated per second and by part; reading against h5py's own `dataset[i]`.
 
 Run: python benchmarks/climate.py [--frames 24] [--folder DIR]
-Reading is measured on one set of files in one run, ours and h5py's in alternation; the files are in
-the page cache, so it is the software that is measured, not the disk.
+Reading is measured on one set of files in one run, ours and h5py's alternating; the files are in
+the page cache, so the software is measured, not the disk.
 """
 
 from __future__ import annotations
@@ -39,66 +39,70 @@ LAYOUTS = {
 }
 
 
-def seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """On the clock, and of all cores together."""
+def time_call(call: Callable[[], object]) -> tuple[float, float]:
+    """Return wall time and CPU time of all cores."""
     start, cores = time.perf_counter(), time.process_time()
-    work()
+    call()
     return time.perf_counter() - start, time.process_time() - cores
 
 
-class Laps:
+class PartTimer:
     """CPU seconds of one thread, by part."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
+        self.seconds_by_part: dict[str, float] = {}
         self._last = time.thread_time()
 
     def lap(self, part: str) -> None:
         now = time.thread_time()
-        self.spent[part] = self.spent.get(part, 0.0) + now - self._last
+        self.seconds_by_part[part] = self.seconds_by_part.get(part, 0.0) + now - self._last
         self._last = now
 
 
-def parts(name: str, recipe: ClimateRecipe, *, frames: int) -> None:
-    """CPU milliseconds a frame, one thread."""
+def time_parts(name: str, recipe: ClimateRecipe, *, frames: int) -> None:
+    """Print CPU milliseconds per frame of one thread, by part."""
     device = torch.device("cpu")
     size = {"height": recipe.height, "width": recipe.width}
     torch.set_num_threads(1)
     draw(recipe, "train", 0, 1, device="cpu")
-    laps = Laps()
+    timer = PartTimer()
     for number in range(frames):
         key = (recipe.seed, 0, number)
         coarse, texture = background(Draws(*key, 2), summer=0.5, device=device)
-        laps.lap("background")
+        timer.lap("background")
         fields = torch.stack([magnified(field, **size) for field in coarse])
         canvas = Canvas(fields, magnified(texture, **size))
-        laps.lap("interpolation")
+        timer.lap("interpolation")
         draw_events(canvas, Draws(*key, 1), recipe, summer=0.5)
-        laps.lap("events")
+        timer.lap("events")
         add_grain(fields, Draws(*key, 3), amount=1.0)
-        laps.lap("noise")
+        timer.lap("noise")
         frame = fields.numpy()
         digest_of(frame, np.zeros((15, 5), np.float32))
-        laps.lap("digest")
+        timer.lap("digest")
         moments_of(frame[None])
-        laps.lap("statistics")
-    total = sum(laps.spent.values()) / frames
-    told = ", ".join(f"{part} {1000 * value / frames:.1f}" for part, value in laps.spent.items())
-    print(f"{name:<12} {1000 * total:7.1f} ms of CPU a frame: {told}")
+        timer.lap("statistics")
+    total = sum(timer.seconds_by_part.values()) / frames
+    parts = ", ".join(
+        f"{part} {1000 * value / frames:.1f}" for part, value in timer.seconds_by_part.items()
+    )
+    print(f"{name:<12} {1000 * total:7.1f} ms of CPU per frame: {parts}")
 
 
-def making(name: str, recipe: ClimateRecipe, *, folder: Path, workers: tuple[int, ...]) -> None:
-    """Wall-clock frames a second, files written, hashed and synced."""
+def time_generation(
+    name: str, recipe: ClimateRecipe, *, folder: Path, workers: tuple[int, ...]
+) -> None:
+    """Print frames per second, with files written, hashed and synced."""
     count = recipe.train + recipe.validation
     for number in workers:
         path = folder / f"{name}-{number}"
-        spent, _ = seconds(partial(generate_years, path, recipe, workers=number))
+        elapsed, _ = time_call(partial(generate_years, path, recipe, workers=number))
         shutil.rmtree(path)
-        print(f"{name:<12} {number} processes: {count / spent:7.2f} frames/s, start-up included")
+        print(f"{name:<12} {number} processes: {count / elapsed:7.2f} frames/s, start-up included")
 
 
-def reading(folder: Path, *, frames: int) -> None:
-    """MB/s of random batches, against `dataset[i]` one by one."""
+def time_reading(folder: Path, *, frames: int) -> None:
+    """Print MB/s of random batches, against `dataset[i]` one by one."""
     recipe = replace(WORKSTATION, train=frames, validation=1)
     source = generate_years(folder / "source", recipe)
     values, boxes = source.splits["train"].rows(np.arange(frames))
@@ -112,25 +116,27 @@ def reading(folder: Path, *, frames: int) -> None:
                 file.create_dataset("images", data=values[:count], **layout)
                 file.create_dataset("boxes", data=boxes[:count])
         split = ClimateStore.open(path).splits["train"]
-        ours, theirs = [], []
+        split_times, h5py_times = [], []
         for _ in range(REPEATS):
-            ours.append(seconds(partial(_ours, split, batches)))
-            theirs.append(seconds(partial(_plain, path / "climo_1979.h5", batches)))
+            split_times.append(time_call(partial(_read_split, split, batches)))
+            h5py_times.append(time_call(partial(_read_h5py, path / "climo_1979.h5", batches)))
         size = values.nbytes / 1e6
-        (our, our_cpu), (their, their_cpu) = np.min(ours, axis=0), np.min(theirs, axis=0)
+        split_wall, split_cpu = np.min(split_times, axis=0)
+        h5py_wall, h5py_cpu = np.min(h5py_times, axis=0)
         print(
-            f"{name:<22} {size / our:6.0f} MB/s, h5py {size / their:6.0f}: {their / our:.2f} ×; "
-            f"of CPU {1e3 * our_cpu / size:.2f} and {1e3 * their_cpu / size:.2f} s/GB"
+            f"{name:<22} {size / split_wall:6.0f} MB/s, h5py {size / h5py_wall:6.0f}: "
+            f"{h5py_wall / split_wall:.2f} ×; "
+            f"CPU {1e3 * split_cpu / size:.2f} and {1e3 * h5py_cpu / size:.2f} s/GB"
         )
         shutil.rmtree(path)
 
 
-def _ours(split: ClimateSplit, batches: list[NDArray[np.int64]]) -> None:
+def _read_split(split: ClimateSplit, batches: list[NDArray[np.int64]]) -> None:
     for batch in batches:
         split.rows(batch)
 
 
-def _plain(path: Path, batches: list[NDArray[np.int64]]) -> None:
+def _read_h5py(path: Path, batches: list[NDArray[np.int64]]) -> None:
     with h5py.File(path) as file:
         images = file["images"]
         for batch in batches:
@@ -141,12 +147,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=24, help="of 768×1152 in the reading part")
     parser.add_argument("--folder", type=Path, default=None, help="where files are made")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with torch.inference_mode():
-        parts("smoke", SMOKE, frames=10)
-        parts("workstation", WORKSTATION, frames=4)
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as made:
-        making("smoke", replace(SMOKE, train=96, validation=32), folder=Path(made), workers=(1, 2))
+        time_parts("smoke", SMOKE, frames=10)
+        time_parts("workstation", WORKSTATION, frames=4)
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        time_generation(
+            "smoke", replace(SMOKE, train=96, validation=32), folder=Path(scratch), workers=(1, 2)
+        )
         few = replace(WORKSTATION, train=12, validation=4)
-        making("workstation", few, folder=Path(made), workers=(1, 2))
-        reading(Path(made), frames=chosen.frames)
+        time_generation("workstation", few, folder=Path(scratch), workers=(1, 2))
+        time_reading(Path(scratch), frames=options.frames)

@@ -313,15 +313,17 @@ PLANNED: dict[str, Reader] = {
     ),
     "definition": numbers(
         PLANS, *(f".definition.{name}" for name in (
-            "ensemble_size", "target_quality", "penalty_exponent", "required_runs", "input_shape",
+            "ensemble_size", "target_quality", "penalty_exponent", "input_shape",
             "classes", "train_samples", "validation_samples", "out_of_bag_samples",
         )),
+        ".definition.least_runs|.definition.required_runs",
     ),
     "search": numbers(
         PLANS, *(f".search.{name}" for name in (
             "minutes", "initial.blocks", "initial.width", "patience", "batch_sizes",
-            "kernel_sizes", "warmup_rounds", "most_growth", "kept_models",
+            "kernel_sizes", "warmup_rounds", "kept_models",
         )),
+        ".search.most_growth|.search.max_growth",
     ),
 }  # fmt: skip
 SCORE = (
@@ -336,7 +338,10 @@ SCORED: dict[str, Reader] = {
         "**/score.json", *SCORE, "energy_joules", "watts", "flops_per_watt", "vflops_per_watt",
         "kept_trials", "score_variation", "epochs_to_target",
     ),
-    "scores of studies, as stored": numbers("**/study.json", *SCORE),
+    # Anchored: a search's improvements have seconds and operations, too, once or twice a point.
+    "scores of studies, as stored": numbers(
+        "**/study.json", *(f"score.{name}|trials.{name}" for name in SCORE)
+    ),
     "findings": findings("**/check.json"),
 }  # fmt: skip
 QUANTITIES = {

@@ -1,4 +1,4 @@
-"""How fast the learnable images are made, against NumPy's random bytes, and how the cost grows.
+"""Speed of generating the learnable images, against NumPy's random bytes, and its growth.
 
 Run: python benchmarks/learnable_images.py
 """
@@ -15,27 +15,28 @@ from ai500.workloads.learnable_images import SMOKE, WORKSTATION, LearnableImages
 REPEATS = 5
 
 
-def seconds(work: Callable[[], object]) -> float:
+def time_call(call: Callable[[], object]) -> float:
     start = time.perf_counter()
-    work()
+    call()
     return time.perf_counter() - start
 
 
 def compare(name: str, generator: LearnableImages, *, counts: tuple[int, ...]) -> None:
-    """Least time of several turns, ours and the reference in alternation."""
+    """Print the minimum time of several, ours and the reference alternating."""
     random = np.random.default_rng(0)
     shape = (generator.height, generator.width, 3)
     generator.draw("train", 0, counts[0])
     for count in counts:
-        ours, reference = [], []
+        generated, random_bytes = [], []
         for _ in range(REPEATS):
-            ours.append(seconds(lambda n=count: generator.draw("train", 0, n)))
-            reference.append(
-                seconds(lambda n=count: random.integers(0, 256, (n, *shape), dtype=np.uint8))
+            generated.append(time_call(lambda n=count: generator.draw("train", 0, n)))
+            random_bytes.append(
+                time_call(lambda n=count: random.integers(0, 256, (n, *shape), dtype=np.uint8))
             )
+        least = min(generated)
         print(
-            f"{name:<12} {count:>6} images {min(ours):8.3f} s {count / min(ours):9.0f} images/s  "
-            f"{min(ours) / count * 1e6:8.1f} µs/image  {min(ours) / min(reference):6.1f} × "
+            f"{name:<12} {count:>6} images {least:8.3f} s {count / least:9.0f} images/s  "
+            f"{least / count * 1e6:8.1f} µs/image  {least / min(random_bytes):6.1f} × "
             "the time of random bytes"
         )
 

@@ -1,9 +1,9 @@
-"""What counting costs: time beside fvcore's on the same model, and growth with depth.
+"""Cost of counting operations: time beside fvcore's on the same model, and growth with depth.
 
     python benchmarks/operations.py
 
-fvcore runs the model for real on the CPU; the tracer runs nothing. Both are timed in this one
-run, warm, the best of several. Goals: ratio at most 3.0, and time linear in the operators.
+fvcore executes the model on the CPU; the tracer executes nothing. Both are timed in one process,
+warm, the best of several. Goals: ratio at most 3.0, and time linear in the operators.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def resnet(depth: int) -> nn.Module:
 
 
 def best_seconds(run: Callable[[], object]) -> float:
-    """The best of several, after one that warms caches and imports."""
+    """Return the best of several timings after one warm-up call."""
     run()
     times = []
     for _ in range(REPEATS):
@@ -59,9 +59,9 @@ def fvcore_seconds(model: nn.Module) -> float:
 
 
 def main() -> None:
-    ours = best_seconds(lambda: count_trace(trace(resnet(50), SHAPE), convention="aiperf"))
-    theirs = fvcore_seconds(resnet(50))
-    print(f"ResNet-50: ours {ours:.3f} s, fvcore {theirs:.3f} s, ratio {ours / theirs:.2f}")
+    tracer = best_seconds(lambda: count_trace(trace(resnet(50), SHAPE), convention="aiperf"))
+    fvcore = fvcore_seconds(resnet(50))
+    print(f"ResNet-50: ai500 {tracer:.3f} s, fvcore {fvcore:.3f} s, ratio {tracer / fvcore:.2f}")
     per_operator = {}
     for depth in DEPTHS:
         model = resnet(depth)

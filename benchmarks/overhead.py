@@ -1,9 +1,9 @@
-"""What `ai500` costs a member: its training loop against a bare PyTorch loop, in one process.
+"""Overhead of `ai500` for a member: its training loop against a bare PyTorch loop, in one process.
 
-Both train the same model from the same weights on the same store. They take turns step by step:
-before each of its batches the real loop lets the bare one do a step, whose time is taken out. So a
-noisy machine disturbs both alike. The bare loop is what a careful user would write: gather rows
-from the memory map, normalize, flip, forward, backward, SGD, and nothing else (no events, no
+Both train the same model from the same weights on the same store. They alternate step by step:
+before each of its batches the real loop lets the bare one do a step, whose time is subtracted, so
+that a noisy machine affects both alike. The bare loop is what a careful user would write: gather
+rows from the memory map, normalize, flip, forward, backward, SGD, and nothing else (no events, no
 checkpoints, no schedule, no seeds). Printed: throughput inside ai500 / bare, ≥ 0.98.
 
     python benchmarks/overhead.py [--epochs 10] [--threads 1]
@@ -53,12 +53,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder) / "store")
         feed, epoch = inside_ai500(Path(folder), store, bare=bare_steps(store.splits["train"]))
-        epoch()  # warms both up
+        epoch()  # warm-up of both
         feed.bare_seconds = 0.0
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(options.epochs):
             epoch()
-        total = time.perf_counter() - began
+        total = time.perf_counter() - start
     images = options.epochs * TRAIN
     inside = total - feed.bare_seconds
     print(f"ai500  {images / inside:8.1f} images/s")
@@ -80,7 +80,7 @@ class Interleaved:
         return getattr(self._feed, name)
 
     def epoch(self, *arguments: object, **named: object) -> Iterator[Batch]:
-        """The feed's own epoch; the bare loop's time is kept apart."""
+        """Yield the feed's own epoch; the bare loop's time is kept apart."""
         for batch in self._feed.epoch(*arguments, **named):  # type: ignore[arg-type]
             began = time.perf_counter()
             next(self._bare)
@@ -89,7 +89,7 @@ class Interleaved:
 
 
 def make_store(path: Path) -> ImageStore:
-    """A small store of smoke-like images."""
+    """Generate a small store of smoke-like images."""
     return generate(
         path,
         SMOKE,
@@ -137,7 +137,7 @@ def inside_ai500(
 
 
 def bare_steps(split: ImageSplit) -> Iterator[None]:
-    """Plain PyTorch on the same data, a step at a time; neither loop evaluates."""
+    """Train in plain PyTorch on the same data, yielding after each step; neither loop evaluates."""
     torch.manual_seed(1)
     model = WORKLOAD.model(CLASS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=5e-4)

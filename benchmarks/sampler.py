@@ -2,9 +2,9 @@
 
     python benchmarks/sampler.py
 
-Each ensemble runs in a process of its own, so that its peak memory is its own. Members are drawn,
-written as manifests to a temporary folder and overwritten. Growth is judged by processor time:
-the clock also sees what else runs on the machine.
+Each ensemble runs in a process of its own for its peak memory. Members are drawn, written as
+manifests to a temporary folder and overwritten. Growth is judged by processor time, which other
+processes do not affect.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def peak_memory_bytes() -> int:
 def measure(algorithm: str, members: int) -> Cost:
     """Draw and save the bootstraps of one ensemble."""
     before_bytes = peak_memory_bytes()
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     draw_cpu_seconds = save_cpu_seconds = 0.0
     manifest_bytes = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def measure(algorithm: str, members: int) -> Cost:
             manifest_bytes += file.stat().st_size
     return Cost(
         members=members,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - start_time,
         draw_cpu_seconds=draw_cpu_seconds,
         save_cpu_seconds=save_cpu_seconds,
         memory_growth_bytes=peak_memory_bytes() - before_bytes,
@@ -71,7 +71,7 @@ def measure(algorithm: str, members: int) -> Cost:
 
 
 def measure_order() -> float:
-    """Seconds for the order of one epoch of one member."""
+    """Return the seconds for the order of one epoch of one member."""
     counts = SAMPLERS["bootstrap"].draw(SAMPLES, seed=0, member=0)
     start = time.perf_counter()
     epoch_order(counts, seed=0, member=0, epoch=0)
@@ -113,13 +113,13 @@ def show(algorithm: str, costs: list[Cost], console: Console) -> None:
 
 def main() -> None:
     console = Console(width=120)
-    # A process measures one ensemble and ends: peak memory never goes down again in a process.
+    # One process per ensemble: the peak memory of a process never decreases.
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for algorithm in SAMPLERS:
             pool.apply(measure, (algorithm, 10))
             costs = [pool.apply(measure, (algorithm, members)) for members in ENSEMBLES]
             show(algorithm, costs, console)
-        console.print(f"order of one epoch: {pool.apply(measure_order) * 1e3:.0f} ms a member")
+        console.print(f"order of one epoch: {pool.apply(measure_order) * 1e3:.0f} ms per member")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""What an ensemble costs its controller as it grows: on a real Slurm, and at 100,000 members.
+"""Cost of an ensemble for its controller as it grows: on a real Slurm, and at 100,000 members.
 
     python benchmarks/scheduler.py [--nodes 50] [--part slurm|simulated]
 
-`slurm`: ensembles of 10, 100 and 1,000 short members, submitted, followed and collected by the
-real job controller on a real Slurm of virtual nodes (tests/support/slurm/cluster.py). A small
-shell script stands in for the training alone. Judged: Slurm's commands per look at the queue,
-processor time of the controller's own process per member, and that each member ran once.
+`slurm`: ensembles of 10, 100 and 1,000 short members, submitted, polled and collected by the real
+job controller on a real Slurm of virtual nodes (tests/support/slurm/cluster.py). Only the training
+is replaced, by a small shell script. Judged: Slurm commands per poll, processor time of the
+controller's own process per member, and that each member ran once.
 
-`simulated`: 1,000, 10,000 and 100,000 members planned and followed by the same code, with texts in
-place of Slurm's answers. 2 % of the members run at a time: all sizes are looked at equally often.
+`simulated`: 1,000, 10,000 and 100,000 members planned and polled by the same code, with texts in
+place of Slurm's answers. 2 % of the members run at a time, so all sizes are polled equally often.
 
-Growth is judged by processor time: the clock also sees what else runs on the machine.
+Growth is judged by processor time, which other processes do not affect.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from ai500.pipeline import stages as pipeline
 from ai500.records.run_folder import RunFolder
 
 SIZES = (10, 100, 1_000)
+# Repetitions of the ensembles of 1, 10 and 100; medians are compared.
 ROUNDS = 3
-"""Times the ensembles of 1, 10 and 100 are repeated; their medians count."""
 SIMULATED_SIZES, WAVES = (1_000, 10_000, 100_000), 50
+# Growth of the cost per member that counts as none, and as linear: a hidden M² makes it 10 or more.
 NOISE, GROWTH = 1.1, 1.3
-"""Cost per member that counts as the same, and as linear: a hidden M² would make it 10 and more."""
 CPUS_PER_NODE = 2
 STAND_IN = """\
 #!/bin/sh
-# In place of `python -m ai500.jobs.node_agent TRIAL`: tells what a member tells, trains nothing.
+# Stands in for `python -m ai500.jobs.node_agent TRIAL`: logs a member's events, trains nothing.
 folder=$3/members/$(printf %03d "$AI500_MEMBER")
 read -r boot </proc/sys/kernel/random/boot_id
 number=0
-tell() {
+log() {
   number=$((number + 1))
   read -r monotonic rest </proc/uptime
   printf '{"event": "%s", "wall": %s, "monotonic": %s, "host": "%s", "boot": "%s", ' \\
@@ -68,10 +68,10 @@ tell() {
   printf '"sequence": %d, "trial": 1, "member": %d, "attempt": %d%s}\\n' \\
     "$number" "$AI500_MEMBER" "$AI500_ATTEMPT" "$2"
 } >>"$folder/events.jsonl"
-tell start ", \\"pid\\": $$, \\"world_size\\": 1, \\"device\\": \\"cpu\\""
-tell first_batch
+log start ", \\"pid\\": $$, \\"world_size\\": 1, \\"device\\": \\"cpu\\""
+log first_batch
 sleep 1
-tell end ', "epoch": 1'
+log end ', "epoch": 1'
 echo '{}' >"$folder/record.tmp" && mv "$folder/record.tmp" "$folder/record.json"
 """
 
@@ -80,20 +80,20 @@ console = Console(width=120, highlight=False)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one ensemble on the real Slurm."""
+    """Cost of one ensemble on the real Slurm."""
 
     members: int
     seconds: float
     cpu_seconds: float
-    looks: int
-    most_calls_per_look: int
+    polls: int
+    most_calls_per_poll: int
     calls: int
     lost: int
     repeated: int
 
 
 def main() -> int:
-    """Both parts; 1 when a claim does not hold."""
+    """Run both parts; return 1 when a claim does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=50, help="virtual nodes of the real Slurm")
     parser.add_argument("--part", choices=("slurm", "simulated"), help="left out: both")
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def on_slurm(nodes: int) -> list[tuple[str, bool]]:
-    """Ensembles of all sizes, in turn, on one cluster."""
+    """Run ensembles of all sizes, in turn, on one cluster."""
     folder = Path(tempfile.mkdtemp(prefix="ai500-scale-", dir="/var/tmp"))
     try:
         with Cluster(folder / "cluster", nodes=nodes, cpus=CPUS_PER_NODE) as cluster:
@@ -118,11 +118,11 @@ def on_slurm(nodes: int) -> list[tuple[str, bool]]:
             costs = [run_ensemble(folder, size, nodes=nodes) for size in _order()]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return judge(costs[1:])  # the first warms the process up
+    return judge(costs[1:])  # the first is warm-up
 
 
 def _order() -> Iterator[int]:
-    """A noisy minute should not fall on one size alone: small ones before and after large ones."""
+    """Yield small sizes before and after large ones, so that a noisy minute affects several."""
     yield 1
     for number in range(ROUNDS):
         yield 1
@@ -132,7 +132,7 @@ def _order() -> Iterator[int]:
 
 
 def run_ensemble(folder: Path, members: int, *, nodes: int) -> Cost:
-    """Submit, follow and collect one ensemble."""
+    """Submit, poll and collect one ensemble."""
     path = Path(tempfile.mkdtemp(prefix=f"run-{members}-", dir=folder))
     stand_in = folder / "stand-in"
     if not stand_in.exists():
@@ -151,32 +151,35 @@ def run_ensemble(folder: Path, members: int, *, nodes: int) -> Cost:
         }
     )
     _, plan = pipeline.make_plan(config)
-    with counted_calls() as (calls, per_look):
-        began, cpu_began = time.monotonic(), time.process_time()
+    with counted_calls() as (calls, calls_per_poll):
+        start, cpu_start = time.monotonic(), time.process_time()
         controller = controller_for(path, config, plan)
         controller.start()
         failed = controller.run(members_table)
-        cpu_seconds, seconds = time.process_time() - cpu_began, time.monotonic() - began
-    starts, told = told_starts(RunFolder(path), members)
+        cpu_seconds, seconds = time.process_time() - cpu_start, time.monotonic() - start
+    starts, collected = count_starts(RunFolder(path), members)
     cost = Cost(
         members=members,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
-        looks=len(per_look),
-        most_calls_per_look=max(per_look),
+        polls=len(calls_per_poll),
+        most_calls_per_poll=max(calls_per_poll),
         calls=calls.total(),
-        lost=len(failed) + sum(starts[m] == 0 or told[m] == 0 for m in range(members)),
-        repeated=sum(starts[m] > 1 or told[m] > 1 for m in range(members)) + calls["sbatch"] - 1,
+        lost=len(failed)
+        + sum(starts[member] == 0 or collected[member] == 0 for member in range(members)),
+        repeated=sum(starts[member] > 1 or collected[member] > 1 for member in range(members))
+        + calls["sbatch"]
+        - 1,
     )
     console.print(
-        f"{members:5} members: {seconds:6.1f} s, CPU {cpu_seconds:.3f} s, {cost.looks} looks, "
+        f"{members:5} members: {seconds:6.1f} s, CPU {cpu_seconds:.3f} s, {cost.polls} polls, "
         f"{dict(calls)}, lost {cost.lost}, repeated {cost.repeated}"
     )
     return cost
 
 
-def told_starts(run: RunFolder, members: int) -> tuple[Counter[int], Counter[int]]:
-    """How often each member started by its own log, and how often the run's log says so."""
+def count_starts(run: RunFolder, members: int) -> tuple[Counter[int], Counter[int]]:
+    """Count the starts of each member in its own log, and in the run's log."""
     trial = run.trial(TRIAL)
     own = Counter(
         member
@@ -192,48 +195,54 @@ def told_starts(run: RunFolder, members: int) -> tuple[Counter[int], Counter[int
 
 @contextlib.contextmanager
 def counted_calls() -> Iterator[tuple[Counter[str], list[int]]]:
-    """Slurm's commands by name, and how many each look at all jobs took."""
+    """Count Slurm's commands by name, and the commands of each poll of all jobs."""
     run_slurm, job_states = slurm_commands.run_slurm, slurm_commands.job_states
     calls: Counter[str] = Counter()
-    per_look: list[int] = []
+    calls_per_poll: list[int] = []
 
     def run(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
         calls[words[0]] += 1
         return run_slurm(words, timeout=timeout, stdin=stdin)
 
-    def look(ids: Sequence[str]) -> dict[str, SlurmJob]:
+    def poll(ids: Sequence[str]) -> dict[str, SlurmJob]:
         before = calls.total()
-        found = job_states(ids)
-        per_look.append(calls.total() - before)
-        return found
+        states = job_states(ids)
+        calls_per_poll.append(calls.total() - before)
+        return states
 
-    slurm_commands.run_slurm, slurm_commands.job_states = run, look
+    slurm_commands.run_slurm, slurm_commands.job_states = run, poll
     try:
-        yield calls, per_look
+        yield calls, calls_per_poll
     finally:
         slurm_commands.run_slurm, slurm_commands.job_states = run_slurm, job_states
 
 
 def judge(costs: Sequence[Cost]) -> list[tuple[str, bool]]:
-    """One row for each size, ratios, and whether the issue's claims hold."""
-    by_size = {size: [c for c in costs if c.members == size] for size in (1, *SIZES)}
-    cpu = {size: statistics.median(c.cpu_seconds for c in many) for size, many in by_size.items()}
-    # An ensemble of one has all that every run pays once, and as good as nothing else.
+    """Print a row for each size and ratios; return whether the claims hold."""
+    by_size = {size: [cost for cost in costs if cost.members == size] for size in (1, *SIZES)}
+    cpu = {
+        size: statistics.median(cost.cpu_seconds for cost in same_size)
+        for size, same_size in by_size.items()
+    }
+    # An ensemble of one has the fixed cost of every run, and next to nothing else.
     fixed = cpu[1]
     own = {size: (cpu[size] - fixed) / (size - 1) for size in SIZES}
     table = Table(title="On a real Slurm (medians)")
     for heading in (
-        "members", "seconds", "looks", "commands per look, mean", "most",
+        "members", "seconds", "polls", "commands per poll, mean", "most",
         "CPU s", "CPU ms/member", "less the start",
     ):  # fmt: skip
         table.add_column(heading, justify="right")
-    most = {size: max(c.most_calls_per_look for c in many) for size, many in by_size.items()}
-    for size, many in by_size.items():
+    most = {
+        size: max(cost.most_calls_per_poll for cost in same_size)
+        for size, same_size in by_size.items()
+    }
+    for size, same_size in by_size.items():
         table.add_row(
             f"{size:,}",
-            f"{statistics.median(c.seconds for c in many):.1f}",
-            f"{statistics.median(c.looks for c in many):.0f}",
-            f"{sum(c.calls - 1 for c in many) / sum(c.looks for c in many):.2f}",
+            f"{statistics.median(cost.seconds for cost in same_size):.1f}",
+            f"{statistics.median(cost.polls for cost in same_size):.0f}",
+            f"{_mean_calls(same_size):.2f}",
             str(most[size]),
             f"{cpu[size]:.3f}",
             f"{cpu[size] / size * 1e3:.2f}",
@@ -249,7 +258,7 @@ def judge(costs: Sequence[Cost]) -> list[tuple[str, bool]]:
         f"({fixed * 1e3:.0f} ms: the CPU of an ensemble of one)"
     )
     return [
-        ("commands per look do not depend on the size", len({most[s] for s in SIZES}) == 1),
+        ("commands per poll do not depend on the size", len({most[size] for size in SIZES}) == 1),
         (
             "CPU per member does not grow",
             whole[large] <= NOISE * min(whole[middle], whole[small]),
@@ -258,14 +267,19 @@ def judge(costs: Sequence[Cost]) -> list[tuple[str, bool]]:
             f"CPU per member less the start does not grow by more than {GROWTH}",
             own[large] <= GROWTH * min(own[middle], own[small]),
         ),
-        ("no member is lost", not any(c.lost for c in costs)),
-        ("no member is submitted or run twice", not any(c.repeated for c in costs)),
+        ("no member is lost", not any(cost.lost for cost in costs)),
+        ("no member is submitted or run twice", not any(cost.repeated for cost in costs)),
     ]
+
+
+def _mean_calls(costs: Sequence[Cost]) -> float:
+    """Return Slurm's commands per poll, without the submission."""
+    return sum(cost.calls - 1 for cost in costs) / sum(cost.polls for cost in costs)
 
 
 @dataclass(frozen=True)
 class SimulatedCost:
-    """CPU seconds of ai500's own steps; what the simulation takes is not in them."""
+    """CPU seconds of ai500's own steps, without the simulation."""
 
     members: int
     plan: float
@@ -273,60 +287,64 @@ class SimulatedCost:
     submit: float
     follow: float
     table: float
-    looks: int
-    most_calls_per_look: int
+    polls: int
+    most_calls_per_poll: int
 
     @property
     def total(self) -> float:
-        """All but the live view."""
+        """Return the total without the live view."""
         return self.plan + self.tasks + self.submit + self.follow
 
 
 def simulated() -> list[tuple[str, bool]]:
-    """Each size in a process of its own, its files in memory where there is room."""
+    """Run each size in a process of its own, with files in memory where there is room."""
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        costs = [pool.apply(follow_simulated, (size,)) for size in SIMULATED_SIZES]
+        costs = [pool.apply(run_simulated, (size,)) for size in SIMULATED_SIZES]
     table = Table(title="With simulated answers: CPU µs per member")
-    for heading in ("members", "looks", "plan", "tasks", "submit", "follow", "in all", "live view"):
+    for heading in ("members", "polls", "plan", "tasks", "submit", "follow", "in all", "live view"):
         table.add_column(heading, justify="right")
-    for c in costs:
-        parts = (c.plan, c.tasks, c.submit, c.follow, c.total, c.table)
+    for cost in costs:
+        parts = (cost.plan, cost.tasks, cost.submit, cost.follow, cost.total, cost.table)
         table.add_row(
-            f"{c.members:,}", str(c.looks), *(f"{p / c.members * 1e6:.0f}" for p in parts)
+            f"{cost.members:,}",
+            str(cost.polls),
+            *(f"{seconds / cost.members * 1e6:.0f}" for seconds in parts),
         )
     console.print(table)
     per_member = [cost.total / cost.members for cost in costs]
-    growth = [one / per_member[0] for one in per_member]
+    growth = [cost_per_member / per_member[0] for cost_per_member in per_member]
     console.print(
         f"CPU per member against {costs[0].members:,}: "
-        + ", ".join(f"{g:.3f} at {c.members:,}" for g, c in zip(growth, costs, strict=True))
+        + ", ".join(
+            f"{factor:.3f} at {cost.members:,}" for factor, cost in zip(growth, costs, strict=True)
+        )
         + " (1 is linear)"
     )
     return [
         ("planning and following is linear to 100,000 members", max(growth) <= GROWTH),
         (
-            "commands per look do not depend on the size, to 100,000",
-            len({cost.most_calls_per_look for cost in costs}) == 1,
+            "commands per poll do not depend on the size, to 100,000",
+            len({cost.most_calls_per_poll for cost in costs}) == 1,
         ),
     ]
 
 
-def follow_simulated(members: int) -> SimulatedCost:
-    """Plan and follow one ensemble to its end."""
-    _follow(100)  # what is done once in a process is no cost of this ensemble
-    cost = _follow(members)
-    console.print(f"{members:7,} simulated members: CPU {cost.total:.2f} s, {cost.looks} looks")
+def run_simulated(members: int) -> SimulatedCost:
+    """Plan and poll one ensemble to its end."""
+    _run_simulated(100)  # warm-up: one-time costs of the process
+    cost = _run_simulated(members)
+    console.print(f"{members:7,} simulated members: CPU {cost.total:.2f} s, {cost.polls} polls")
     return cost
 
 
-def _follow(members: int) -> SimulatedCost:
+def _run_simulated(members: int) -> SimulatedCost:
     table_seconds = 0.0
 
-    def watch(views: Sequence[MemberView]) -> None:
+    def show(views: Sequence[MemberView]) -> None:
         nonlocal table_seconds
-        began = time.process_time()
+        start = time.process_time()
         members_table(views)
-        table_seconds += time.process_time() - began
+        table_seconds += time.process_time() - start
 
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
@@ -337,10 +355,10 @@ def _follow(members: int) -> SimulatedCost:
         times.append(time.process_time())
         slurm = SimulatedSlurm(RunFolder(Path(folder)).trial(TRIAL), at_once=members // WAVES)
         slurm_commands.run_slurm = slurm
-        with counted_calls() as (_, per_look):
+        with counted_calls() as (_, calls_per_poll):
             controller.start()
             times.append(time.process_time())
-            failed = controller.run(watch)
+            failed = controller.run(show)
             times.append(time.process_time())
     assert not failed
     plan_seconds, tasks, submit, follow = (b - a for a, b in pairwise(times))
@@ -351,8 +369,8 @@ def _follow(members: int) -> SimulatedCost:
         submit=submit,
         follow=follow - slurm.cpu_seconds - table_seconds,
         table=table_seconds,
-        looks=len(per_look),
-        most_calls_per_look=max(per_look),
+        polls=len(calls_per_poll),
+        most_calls_per_poll=max(calls_per_poll),
     )
 
 

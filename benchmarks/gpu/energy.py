@@ -1,4 +1,4 @@
-"""What work takes of the GPU: seconds, and joules by the GPU's own counter."""
+"""Time and energy of GPU work; energy by the GPU's own counter."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ import torch
 
 
 @dataclass
-class Spent:
-    """By the work inside `measure_energy`; joules are None where NVML does not tell."""
+class Usage:
+    """Seconds and joules of the work inside `measure_energy`; joules None: NVML has no counter."""
 
     seconds: float = 0.0
     joules: float | None = None
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: Usage) -> Usage:
         known = self.joules is not None and other.joules is not None
         joules = (self.joules or 0.0) + (other.joules or 0.0) if known else None
-        return Spent(self.seconds + other.seconds, joules)
+        return Usage(self.seconds + other.seconds, joules)
 
     @property
     def watts(self) -> float | None:
-        """On average."""
+        """Return the mean power."""
         return None if self.joules is None else self.joules / self.seconds
 
     def power(self, images: float) -> dict[str, float]:
-        """Watts and images per joule, where they are known."""
+        """Return watts and images per joule, where known."""
         if self.joules is None or self.watts is None:
             return {}
         return {"watts": self.watts, "images_per_joule": images / self.joules}
 
 
 @contextmanager
-def measure_energy() -> Iterator[Spent]:
-    """From now until the GPU has done what is launched inside."""
-    spent, counter = Spent(), _counter()
-    _wait()
-    before, began = counter(), time.perf_counter()
-    yield spent
-    _wait()
-    spent.seconds, after = time.perf_counter() - began, counter()
+def measure_energy() -> Iterator[Usage]:
+    """Measure until the GPU has finished the work launched inside."""
+    usage, counter = Usage(), _energy_counter()
+    _synchronize()
+    before, start = counter(), time.perf_counter()
+    yield usage
+    _synchronize()
+    usage.seconds, after = time.perf_counter() - start, counter()
     if before is not None and after is not None:
-        spent.joules = after - before
+        usage.joules = after - before
 
 
-def _wait() -> None:
+def _synchronize() -> None:
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
 
 
 @functools.cache
-def _counter() -> Callable[[], float | None]:
-    """Joules since the driver was loaded."""
+def _energy_counter() -> Callable[[], float | None]:
+    """Return a function for the joules since the driver was loaded."""
     try:
         import pynvml
 

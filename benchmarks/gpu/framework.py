@@ -1,14 +1,14 @@
-"""What `ai500`'s loop and its input cost on a GPU, in one process, blocks of steps in turn.
+"""Overhead of `ai500`'s loop and its input on a GPU, in one process, alternating blocks of steps.
 
     PYTHONPATH=src python3 -m benchmarks.gpu.framework STORE [--workload extreme_weather]
         [--class workstation] [--batch 512] [--blocks 12] [--precision mixed-bf16]
 
-Three ways to train a class of a workload with the same engine, the same kernels:
-`bare`: a plain loop of augmentation, gradients and SGD on a batch that lies on the GPU;
-`loop`: the real loop (schedule, events, progress, checkpoints) on that batch again and again;
-`disk`: the real loop as it is, from the STORE: bootstrap, reading, copying.
-And `synthetic`: gradients and SGD alone, on inputs that are ready. Printed: milliseconds of a step
-of each, loop / bare (goal ≤ 1.01) and images/s of disk over synthetic (goal ≥ 0.95).
+Variants of training a class of a workload with the same engine and the same kernels:
+`bare`: a plain loop of augmentation, gradients and SGD on a batch that stays on the GPU;
+`loop`: the real loop (schedule, events, progress, checkpoints) on that batch repeatedly;
+`disk`: the real loop reading from the STORE: bootstrap, reading, copying;
+`synthetic`: gradients and SGD alone, on prepared inputs. Printed: milliseconds per step of each,
+loop / bare (goal ≤ 1.01) and images/s of disk over synthetic (goal ≥ 0.95).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from benchmarks.gpu.energy import Spent, measure_energy
+from benchmarks.gpu.energy import Usage, measure_energy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
@@ -42,8 +42,8 @@ NEVER = 1_000_000
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
-class Ready:
-    """A feed whose batch never changes."""
+class ConstantFeed:
+    """A feed that always yields the same batch."""
 
     def __init__(self, member: Member, batch: Batch) -> None:
         self._feed, self._batch = member.feed, batch
@@ -52,24 +52,24 @@ class Ready:
         return getattr(self._feed, name)
 
     def epoch(self, *_: object, **named: int) -> Iterator[Batch]:
-        """Of an endless epoch."""
+        """Yield the batch without end."""
         while True:
             yield self._batch
 
 
-def task_of(options: argparse.Namespace, store: Store, folder: Path) -> Task:
-    """A member of that class, but for the name of its folder."""
-    defined = load_workload(options.workload).problem_classes[options.problem_class]
-    defined = dataclasses.replace(defined, normalization=store.normalization())
+def make_task(options: argparse.Namespace, store: Store, folder: Path) -> Task:
+    """Make the task of a member; its folder is set later."""
+    definition = load_workload(options.workload).problem_classes[options.problem_class]
+    definition = dataclasses.replace(definition, normalization=store.normalization())
     train = store.splits["train"].count
     counts = BOOTSTRAP.draw(train, seed=1, member=0)
     save_bootstrap(folder / "bootstrap", counts, algorithm="bootstrap", seed=1, member=0)
     return Task(
         run=str(folder), trial=1, member=0, seed=1, workload=options.workload,
-        definition=defined,
+        definition=definition,
         hyperparameters=dataclasses.replace(
-            defined.reference, epochs=NEVER, batch_size=options.batch, precision=options.precision,
-            evaluate_every_epochs=NEVER,
+            definition.reference, epochs=NEVER, batch_size=options.batch,
+            precision=options.precision, evaluate_every_epochs=NEVER,
         ),
         parallel=Parallelism(mode="data"), communication=Communication(),
         parallel_degree=1, steps_per_epoch=train // options.batch,
@@ -79,8 +79,8 @@ def task_of(options: argparse.Namespace, store: Store, folder: Path) -> Task:
     )  # fmt: skip
 
 
-def member_of(task: Task, name: str) -> Member:
-    """Assembled as a worker does it."""
+def make_member(task: Task, name: str) -> Member:
+    """Build a member as a worker does."""
     home = Path(task.folder) / name
     home.mkdir()
     task = dataclasses.replace(task, folder=str(home))
@@ -89,7 +89,7 @@ def member_of(task: Task, name: str) -> Member:
 
 
 def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
-    """Augmentation, gradients, SGD: nothing else."""
+    """Return a step of augmentation, gradients and SGD only."""
 
     def step() -> None:
         inputs, labels = member.workload.train_inputs(
@@ -103,7 +103,7 @@ def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
 
 
 def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
-    """Gradients and SGD on inputs that are ready."""
+    """Return a step of gradients and SGD on prepared inputs."""
     inputs, labels = member.workload.train_inputs(
         member.problem_class, batch.images, batch.labels, batch.draws
     )
@@ -129,7 +129,7 @@ def loop_step(member: Member) -> Callable[[], object]:
 
 
 def main() -> int:
-    """Blocks in turn; the medians."""
+    """Measure alternating blocks and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--workload", default="image_classification")
@@ -140,53 +140,55 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        task = task_of(options, open_store(options.store), Path(folder))
-        member, other = member_of(task, "a"), member_of(task, "b")
+        task = make_task(options, open_store(options.store), Path(folder))
+        member, other = make_member(task, "a"), make_member(task, "b")
         loop.prepare(member)
         batch = sample_batch(member)
-        ready = dataclasses.replace(other, feed=Ready(other, batch))  # type: ignore[arg-type]
-        ways = {
+        ready = dataclasses.replace(other, feed=ConstantFeed(other, batch))  # type: ignore[arg-type]
+        variants = {
             "synthetic": synthetic_step(member, batch),
             "bare": bare_step(member, batch),
             "loop": loop_step(ready),
-            "disk": loop_step(member_of(task, "c")),
+            "disk": loop_step(make_member(task, "c")),
         }
-        found = measured(ways, blocks=options.blocks, steps=options.steps)
-    return told(found, batch=options.batch, steps=options.steps)
+        usages = measure(variants, blocks=options.blocks, steps=options.steps)
+    return report(usages, batch=options.batch, steps=options.steps)
 
 
-def measured(
-    ways: dict[str, Callable[[], object]], *, blocks: int, steps: int
-) -> dict[str, list[Spent]]:
-    """What so many steps of each way take, block by block."""
-    found: dict[str, list[Spent]] = {name: [] for name in ways}
+def measure(
+    variants: dict[str, Callable[[], object]], *, blocks: int, steps: int
+) -> dict[str, list[Usage]]:
+    """Measure blocks of steps of each variant."""
+    usages: dict[str, list[Usage]] = {name: [] for name in variants}
     for block in range(blocks + 1):
-        for name, step in ways.items():
+        for name, step in variants.items():
             step()
-            with measure_energy() as spent:
+            with measure_energy() as usage:
                 for _ in range(steps):
                     step()
             if block:
-                found[name].append(spent)
-    return found
+                usages[name].append(usage)
+    return usages
 
 
-def told(spent: dict[str, list[Spent]], *, batch: int, steps: int) -> int:
-    """The table, and whether both goals are met."""
-    found = {name: [one.seconds / steps for one in blocks] for name, blocks in spent.items()}
-    for name, blocks in spent.items():
-        value = median(found[name])
+def report(usages: dict[str, list[Usage]], *, batch: int, steps: int) -> int:
+    """Print the table; return 1 if a goal is missed."""
+    seconds = {name: [usage.seconds / steps for usage in blocks] for name, blocks in usages.items()}
+    for name, blocks in usages.items():
+        value = median(seconds[name])
         line = f"{name:10s} {1e3 * value:7.2f} ms  {batch / value:8,.0f} images/s"
-        whole = sum(blocks[1:], start=blocks[0])
-        if power := whole.power(len(blocks) * steps * batch):
+        total = sum(blocks[1:], start=blocks[0])
+        if power := total.power(len(blocks) * steps * batch):
             line += f"  {power['watts']:4.0f} W  {power['images_per_joule']:5.2f} images/J"
         print(line)
-    cost = median(a / b for a, b in zip(found["loop"], found["bare"], strict=True))
-    kept = median(a / b for a, b in zip(found["synthetic"], found["disk"], strict=True))
-    print(f"step inside ai500 / bare: {cost:.4f}; from disk / synthetic, images/s: {kept:.4f}")
+    cost = median(a / b for a, b in zip(seconds["loop"], seconds["bare"], strict=True))
+    disk_ratio = median(a / b for a, b in zip(seconds["synthetic"], seconds["disk"], strict=True))
+    print(
+        f"step inside ai500 / bare: {cost:.4f}; from disk / synthetic, images/s: {disk_ratio:.4f}"
+    )
     out = Path(os.environ.get("OUT", ".")) / "framework.json"
-    out.write_text(json.dumps(found))
-    return 0 if cost <= 1.01 and kept >= 0.95 else 1
+    out.write_text(json.dumps(seconds))
+    return 0 if cost <= 1.01 and disk_ratio >= 0.95 else 1
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Eight members on one GPU: one after another, in processes, as graphs on streams, batched.
+"""Eight members on one GPU: sequential, in processes, as graphs on streams, with batched weights.
 
     PYTHONPATH=src python3 -m benchmarks.gpu.members [--only check,32,224,processes-32,...]
 
 Members are real ones (`ai500.train`: their own bootstraps, augmentation, rates, losses), stepped as
-`ai500 run` steps them. `check` compares the weights after some steps with those of members alone.
-`plain` is the ordinary ResNet-50 under autocast, `fused` the one with the project's kernels.
+`ai500 run` steps them. `check` compares their weights after a few steps with those of members that
+train alone. `plain` is the ordinary ResNet-50 under autocast, `fused` the one with fused kernels.
 Full numbers: $OUT/members.json.
 """
 
@@ -40,11 +40,12 @@ DEVICE = torch.device("cuda", 0)
 MEMBERS = 8
 SECONDS = 2.5
 CHECKED_MEMBERS, CHECKED_STEPS = 2, 2
+# Distance between two trainings over the distance from the first weights; or three times the
+# distance
+# of two trainings alone, if that is larger.
 TOLERANCE = {"fp32": 1e-3, "mixed-bf16": 5e-2}
-"""Of the distance between two trainings, over the way from the first weights; or three times what
-two trainings alone differ by, where that is more."""
-Made = Callable[[Member], Member]
-KINDS: dict[str, dict[str, Made]] = {
+Convert = Callable[[Member], Member]
+KINDS: dict[str, dict[str, Convert]] = {
     "fp32": {"plain": plain},
     "mixed-bf16": {"plain": plain, "fused": lambda member: member},
 }
@@ -54,8 +55,8 @@ RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "members.json"
 FOLDER = Path(tempfile.gettempdir()) / "ai500-members"
 
 
-def group_of(members: list[Member]) -> MemberGroup:
-    """Ready for its first step, fed from the device."""
+def make_group(members: list[Member]) -> MemberGroup:
+    """Return a group that is ready for its first step, fed from the device."""
     group = MemberGroup(members)
     positions = {number: prepare(member) for number, member in enumerate(members)}
     feed_from_device(members)
@@ -63,110 +64,117 @@ def group_of(members: list[Member]) -> MemberGroup:
     return group
 
 
-def rate(
+def measure_rate(
     group: MemberGroup, strategy: StepStrategy, requests: Any, shape: Shape
 ) -> tuple[dict[str, Any], Any]:
     """Measure images per second; return them with the members' next requests."""
     for _ in range(3):
         requests = group.next_requests(strategy.step(requests), strategy)
-    rounds, most = 0, shape.samples // shape.batch_size // 6
-    with measure_energy() as spent:
-        began = time.perf_counter()
-        while time.perf_counter() - began < SECONDS and rounds < most:
+    rounds, max_rounds = 0, shape.samples // shape.batch_size // 6
+    with measure_energy() as usage:
+        start = time.perf_counter()
+        while time.perf_counter() - start < SECONDS and rounds < max_rounds:
             for _ in range(2):
                 requests = group.next_requests(strategy.step(requests), strategy)
             rounds += 2
-        launched = time.perf_counter() - began
-    seconds, images = spent.seconds, rounds * len(group.members) * shape.batch_size
+        launched = time.perf_counter() - start
+    seconds, images = usage.seconds, rounds * len(group.members) * shape.batch_size
     row: dict[str, Any] = {
         "images_per_second": images / seconds, "ms_a_round": 1e3 * seconds / rounds,
         "host_share": launched / seconds, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
-    return row | spent.power(images), requests
+    return row | usage.power(images), requests
 
 
-def note(key: str, version: str, row: dict[str, Any]) -> None:
-    """One row of the table, as soon as it is known."""
+def record_row(key: str, version: str, row: dict[str, Any]) -> None:
+    """Record and print one row of the table."""
     RESULTS.setdefault(key, {})[version] = row
     print(f"{key:4s} {version:28s} {row['images_per_second']:8.0f} img/s", flush=True)
 
 
-def timed(key: str) -> None:
+def time_shape(key: str) -> None:
     """Time sequential steps, then every strategy, with the ordinary model and the fused one."""
     shape = SHAPES[key]
     tasks = make_tasks(shape, FOLDER, members=MEMBERS, precision="mixed-bf16")
-    group = group_of([plain(make_member(task, DEVICE)) for task in tasks])
+    group = make_group([plain(make_member(task, DEVICE)) for task in tasks])
     sequential = Sequential(dict(enumerate(group.members)))
-    row, requests = rate(group, sequential, group.first_requests(sequential), shape)
-    note(key, "sequential, plain", row)
+    row, requests = measure_rate(group, sequential, group.first_requests(sequential), shape)
+    record_row(key, "sequential, plain", row)
     _every_strategy(key, group, requests, kind="plain")
     del group, requests, sequential
     gc.collect()
     torch.cuda.empty_cache()
-    group = group_of([make_member(task, DEVICE) for task in tasks])
+    group = make_group([make_member(task, DEVICE) for task in tasks])
     _every_strategy(key, group, None, kind="fused")
 
 
 def _every_strategy(key: str, group: MemberGroup, requests: Any, *, kind: str) -> None:
-    began = time.perf_counter()
+    start = time.perf_counter()
     strategies, not_tried = all_strategies(dict(enumerate(group.members)))
-    print(f"  captured in {time.perf_counter() - began:.1f} s", flush=True)
+    print(f"  captured in {time.perf_counter() - start:.1f} s", flush=True)
     if not_tried:
         print(f"  batched weights not tried: {not_tried}", flush=True)
     for strategy in strategies:
         first = requests or group.first_requests(strategy)
-        row, requests = rate(group, strategy, first, SHAPES[key])
+        row, requests = measure_rate(group, strategy, first, SHAPES[key])
         torch.cuda.synchronize()
-        note(key, f"{strategy.name}, {kind}", row)
+        record_row(key, f"{strategy.name}, {kind}", row)
 
 
 def check() -> None:
-    """Weights after some steps, together and alone."""
+    """Compare weights after a few steps, in a group and alone."""
     for precision, tolerance in TOLERANCE.items():
         tasks = make_tasks(SHAPES["32"], FOLDER, members=CHECKED_MEMBERS, precision=precision)
-        for kind, made in KINDS[precision].items():
+        for kind, convert in KINDS[precision].items():
             # Alone, the engine captures the fused model's gradients by itself.
-            own = (
+            own_tasks = (
                 tasks if kind == "plain" else [replace(task, process_members=()) for task in tasks]
             )
-            alone = [_alone(made(make_member(task, DEVICE))) for task in own]
-            again = [_alone(made(make_member(task, DEVICE))) for task in own]
-            noise = max(map(_distance, again, alone))
+            weights_alone = [_alone(convert(make_member(task, DEVICE))) for task in own_tasks]
+            repeated = [_alone(convert(make_member(task, DEVICE))) for task in own_tasks]
+            noise = max(map(_distance, repeated, weights_alone))
             print(f"  {precision}, {kind}: alone twice {noise:.1e}", flush=True)
             limit = max(tolerance, 3 * noise)
             for number in range(3 if kind == "plain" else 2):
-                _compare(f"{precision}, {kind}", number, tasks, made, alone, limit)
+                _compare(f"{precision}, {kind}", number, tasks, convert, weights_alone, limit)
 
 
+# Before and after training.
 Weights = tuple[Tensor, Tensor]
-"""Before and after."""
 
 
 def _compare(
-    what: str, number: int, tasks: Any, made: Made, alone: list[Weights], limit: float
+    label: str, number: int, tasks: Any, convert: Convert, alone: list[Weights], limit: float
 ) -> None:
-    group = group_of([made(make_member(task, DEVICE)) for task in tasks])
+    group = make_group([convert(make_member(task, DEVICE)) for task in tasks])
     first = [_flat(member) for member in group.members]
     strategy = all_strategies(dict(enumerate(group.members)))[0][number]
     requests = group.first_requests(strategy)
     for _ in range(CHECKED_STEPS):
         requests = group.next_requests(strategy.step(requests), strategy)
     torch.cuda.synchronize()
-    found = list(zip(first, map(_flat, group.members), strict=True))
-    away = max(map(_distance, found, alone))
-    same = sum(torch.equal(one[1], other[1]) for one, other in zip(found, alone, strict=True))
-    verdict = "ok" if away <= limit else "FAILED"
-    name = f"{what}, {strategy.name}"
-    RESULTS.setdefault("check", {})[name] = {"distance": away, "limit": limit, "same_bits": same}
+    weights = list(zip(first, map(_flat, group.members), strict=True))
+    distance = max(map(_distance, weights, alone))
+    same = sum(
+        torch.equal(group_weights[1], alone_weights[1])
+        for group_weights, alone_weights in zip(weights, alone, strict=True)
+    )
+    verdict = "ok" if distance <= limit else "FAILED"
+    name = f"{label}, {strategy.name}"
+    RESULTS.setdefault("check", {})[name] = {
+        "distance": distance,
+        "limit": limit,
+        "same_bits": same,
+    }
     print(
-        f"  {name}: {away:.1e} of the way, {same} of {len(found)} bit by bit, at most {limit:.0e}: "
-        f"{verdict}",
+        f"  {name}: relative distance {distance:.1e} (limit {limit:.0e}), "
+        f"{same} of {len(weights)} identical: {verdict}",
         flush=True,
     )
 
 
 def _alone(member: Member) -> Weights:
-    """By itself, as it is, from the ordinary feed."""
+    """Train a member by itself, from the ordinary feed."""
     before, steps = _flat(member), training_steps(member, prepare(member))
     request = next(steps)
     for _ in range(CHECKED_STEPS):
@@ -178,41 +186,45 @@ def _alone(member: Member) -> Weights:
 
 def _flat(member: Member) -> Tensor:
     torch.cuda.synchronize()
-    return torch.cat([one.detach().flatten().double() for one in member.engine.parameters()])
+    return torch.cat(
+        [parameter.detach().flatten().double() for parameter in member.engine.parameters()]
+    )
 
 
-def _distance(one: Weights, other: Weights) -> float:
-    assert torch.equal(one[0], other[0]), "they began with different weights"
-    return float((one[1] - other[1]).norm() / (other[1] - other[0]).norm())
+def _distance(first: Weights, second: Weights) -> float:
+    assert torch.equal(first[0], second[0]), "different initial weights"
+    return float((first[1] - second[1]).norm() / (second[1] - second[0]).norm())
 
 
 def processes(key: str) -> None:
-    """As many processes, each with its member, on the same device: what others fall back to."""
+    """Train one member per process on the same device."""
     make_tasks(SHAPES[key], FOLDER, members=MEMBERS, precision="mixed-bf16")
     go = FOLDER / "go"
     for old in (go, *FOLDER.glob("ready-*")):
         old.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "benchmarks.gpu.members", "--process", key]
-    started = [
-        subprocess.Popen([*words, "--member", str(number)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "benchmarks.gpu.members", "--process", key]
+    workers = [
+        subprocess.Popen([*command, "--member", str(number)], stdout=subprocess.PIPE, text=True)
         for number in range(MEMBERS)
     ]
     deadline = time.monotonic() + 90
     while len(list(FOLDER.glob("ready-*"))) < MEMBERS and time.monotonic() < deadline:
         time.sleep(0.1)
-    with measure_energy() as spent:
+    with measure_energy() as usage:
         go.touch()
-        told = [json.loads(one.communicate(timeout=60)[0].splitlines()[-1]) for one in started]
-    # Their rates are of the time in which all train, the energy is of their ends, too.
-    power = {} if spent.watts is None else {"watts": spent.watts}
-    note(key, "processes, plain", {"images_per_second": sum(told)} | power)
+        rates = [
+            json.loads(worker.communicate(timeout=60)[0].splitlines()[-1]) for worker in workers
+        ]
+    # Rates cover the time in which all train; the energy also includes their shutdown.
+    power = {} if usage.watts is None else {"watts": usage.watts}
+    record_row(key, "processes, plain", {"images_per_second": sum(rates)} | power)
 
 
 def process(key: str, number: int) -> None:
-    """One of them: its images per second while all train."""
+    """Train one member and print its images per second while all train."""
     shape = SHAPES[key]
     task = make_tasks(shape, FOLDER, members=MEMBERS, precision="mixed-bf16")[number]
-    group = group_of([plain(make_member(task, DEVICE))])
+    group = make_group([plain(make_member(task, DEVICE))])
     strategy = Sequential({0: group.members[0]})
     requests = group.first_requests(strategy)
     for _ in range(3):
@@ -221,23 +233,23 @@ def process(key: str, number: int) -> None:
     (FOLDER / f"ready-{number}").touch()
     while not (FOLDER / "go").exists():
         time.sleep(0.005)
-    rounds, began = 0, time.perf_counter()
-    most = shape.samples // shape.batch_size - 4
-    while time.perf_counter() - began < SECONDS and rounds < most:
+    rounds, start = 0, time.perf_counter()
+    max_rounds = shape.samples // shape.batch_size - 4
+    while time.perf_counter() - start < SECONDS and rounds < max_rounds:
         requests = group.next_requests(strategy.step(requests), strategy)
         rounds += 1
     torch.cuda.synchronize()
-    print(json.dumps(rounds * shape.batch_size / (time.perf_counter() - began)))
+    print(json.dumps(rounds * shape.batch_size / (time.perf_counter() - start)))
 
 
-def table(found: dict[str, Any]) -> str:
-    """Fits 80 columns."""
+def table(results: dict[str, Any]) -> str:
+    """Format the results, 80 columns."""
     lines = ["", f"{MEMBERS} members, ResNet-50, mixed BF16; ratio to sequential"]
-    for key in (key for key in SHAPES if key in found):
-        first = found[key].get("sequential, plain", {}).get("images_per_second")
+    for key in (key for key in SHAPES if key in results):
+        first = results[key].get("sequential, plain", {}).get("images_per_second")
         lines += ["", f"{SHAPES[key].name}: at least {GOALS[key]:g}×"]
         lines.append(f"{'version':30s} {'img/s':>8} {'ratio':>6} {'W':>5} {'img/J':>6} {'host':>5}")
-        for version, row in found[key].items():
+        for version, row in results[key].items():
             ratio = f"{row['images_per_second'] / first:.2f}" if first else "-"
             lines.append(
                 f"{version:30s} {row['images_per_second']:8.0f} {ratio:>6}"
@@ -255,8 +267,8 @@ BENCHMARK = Benchmark(
     module="benchmarks.gpu.members",
     parts={
         "check": check,
-        "32": partial(timed, "32"),
-        "224": partial(timed, "224"),
+        "32": partial(time_shape, "32"),
+        "224": partial(time_shape, "224"),
         "processes-32": partial(processes, "32"),
         "processes-224": partial(processes, "224"),
     },

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from benchmarks.gpu import kernel_checks
 from benchmarks.gpu.energy import measure_energy
 from benchmarks.gpu.supervisor import Benchmark, make_parser, run_benchmark
+from tests.support import kernel_checks
 from torch import Tensor, nn
 
 from ai500.parallel.cuda_graph import Graphed

@@ -1,4 +1,4 @@
-"""Parts of a benchmark in a process that may die: an illegal access or a hang costs one part."""
+"""Run parts of a benchmark in a child process: a crash or a hang costs one part only."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ import torch
 
 from ai500.core import atomic
 
-LONGEST_PART_SECONDS = 150.0
+# Timeout of a part.
+PART_TIMEOUT_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A module of many parts, each of which adds to `results`."""
+    """A module with several parts, each of which adds to `results`."""
 
     module: str
     parts: Mapping[str, Callable[[], None]]
     begin: Callable[[], object]
-    """Before the first part, and again in each process that goes on after one died."""
+    """Called before the first part, and again in each process that continues after a crash."""
     results: dict[str, Any]
     file: Path
     table: Callable[[dict[str, Any]], str]
     without_gpu: str
-    """What to do, or why nothing can be done, where there is none."""
+    """Explanation printed where there is no GPU."""
 
 
 def make_parser(benchmark: Benchmark, description: str | None) -> argparse.ArgumentParser:
-    """For what every such module is asked; a module may add to it."""
+    """Return a parser with the options of every benchmark; a module may add to it."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", default=",".join(benchmark.parts))
     parser.add_argument("--child", action="store_true", help="used by the supervisor")
@@ -47,9 +48,9 @@ def make_parser(benchmark: Benchmark, description: str | None) -> argparse.Argum
 def run_benchmark(
     benchmark: Benchmark, parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> None:
-    """The parts that are asked for, then the table; as a child the parts alone."""
+    """Run the selected parts, then print the table; a child runs only the parts."""
     parts = arguments.only.split(",")
-    unknown = [one for one in parts if one not in benchmark.parts]
+    unknown = [part for part in parts if part not in benchmark.parts]
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}")
     if arguments.child:
@@ -57,62 +58,67 @@ def run_benchmark(
         return
     if not torch.cuda.is_available():
         parser.error(f"no GPU: {benchmark.without_gpu}")
-    supervised(benchmark.module, parts, benchmark.file)
+    run_supervised(benchmark.module, parts, benchmark.file)
     if benchmark.file.exists():
         print(benchmark.table(json.loads(benchmark.file.read_text())))
 
 
 def _run(benchmark: Benchmark, parts: list[str]) -> None:
-    """Each part, its error if it has one, and the results so far."""
+    """Run each part, report its error, and save the results so far."""
     results, file = benchmark.results, benchmark.file
     if file.exists():
         results.update(json.loads(file.read_text()))
     benchmark.begin()
     print(torch.__version__, torch.cuda.get_device_name(), flush=True)
     for name in parts:
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
             benchmark.parts[name]()
         except Exception as error:
             results.setdefault("errors", {})[name] = traceback.format_exc()
             print(f"{name}: FAILED {type(error).__name__}: {str(error)[:1500]}", flush=True)
             traceback.clear_frames(error.__traceback__)
-        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is of no more use
+        torch.cuda.synchronize()  # raises, and ends the process, if the GPU is unusable
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        print(f"[{name}: {time.perf_counter() - began:.0f} s]", flush=True)
+        print(f"[{name}: {time.perf_counter() - start:.0f} s]", flush=True)
         results.setdefault("done", []).append(name)
         atomic.write_text(file, json.dumps(results, indent=1))
 
 
-def supervised(module: str, parts: list[str], results: Path) -> None:
-    """Runs `module --child --only …`, which adds to `done` in `results` after each part; a part
-    that kills it, or takes too long, is noted and left out when it starts again."""
+def run_supervised(module: str, parts: list[str], results: Path) -> None:
+    """Run `module --child --only …`, which adds each finished part to `done` in `results`.
+
+    A part that crashes the child, or takes too long, is reported and skipped at the restart.
+    """
     results.unlink(missing_ok=True)
-    left = list(parts)
-    while left:
-        before = len(left)
-        command = [sys.executable, "-m", module, "--child", "--only", ",".join(left)]
+    pending = list(parts)
+    while pending:
+        count = len(pending)
+        command = [sys.executable, "-m", module, "--child", "--only", ",".join(pending)]
         child = subprocess.Popen(command)
-        code = _watched(child, results)
-        left = [part for part in left if part not in _read(results).get("done", [])]
-        if code == 0 or not left:
+        code = _wait_for(child, results)
+        pending = [part for part in pending if part not in _read(results).get("done", [])]
+        if code == 0 or not pending:
             return
-        why = "took too long" if code is None else f"ended its process with {code}"
-        print(f"{left[0]}: FAILED, {why}; {before - len(left)} parts before it ran", flush=True)
-        left = left[1:]
+        reason = "took too long" if code is None else f"ended its process with {code}"
+        print(
+            f"{pending[0]}: FAILED, {reason}; {count - len(pending)} parts before it ran",
+            flush=True,
+        )
+        pending = pending[1:]
 
 
-def _watched(child: subprocess.Popen[bytes], results: Path) -> int | None:
-    """Its exit code; None if it was stopped because no part came to an end for too long."""
+def _wait_for(child: subprocess.Popen[bytes], results: Path) -> int | None:
+    """Return the exit code; None if the child was killed because no part finished in time."""
     done, since = 0, time.monotonic()
     while child.poll() is None:
         time.sleep(0.5)
-        now = len(_read(results).get("done", []))
-        if now > done:
-            done, since = now, time.monotonic()
-        if time.monotonic() - since > LONGEST_PART_SECONDS:
+        finished = len(_read(results).get("done", []))
+        if finished > done:
+            done, since = finished, time.monotonic()
+        if time.monotonic() - since > PART_TIMEOUT_SECONDS:
             child.kill()
             child.wait()
             return None
@@ -121,7 +127,7 @@ def _watched(child: subprocess.Popen[bytes], results: Path) -> int | None:
 
 def _read(results: Path) -> dict[str, list[str]]:
     try:
-        found: dict[str, list[str]] = json.loads(results.read_text())
+        data: dict[str, list[str]] = json.loads(results.read_text())
     except (OSError, ValueError):
         return {}
-    return found
+    return data

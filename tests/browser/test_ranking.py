@@ -59,31 +59,31 @@ def root(request: pytest.FixtureRequest, folder: Path, server: str) -> str:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page on which a dialog, an error or a word on the console fails the test."""
+    """Open a page on which a dialog, an error or a console message fails the test."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
-    said: list[str] = []
+    messages: list[str] = []
 
     def stop(dialog: Dialog) -> None:
-        said.append(f"dialog {dialog.message}")
+        messages.append(f"dialog {dialog.message}")
         dialog.dismiss()
 
     page.on("dialog", stop)
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     yield page
     page.close()
-    assert said == []
+    assert messages == []
 
 
 def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> None:
     page.goto(f"{root}/index.html")
     expected = best(FIRST)[:50]
     assert rows(page) == expected
-    assert cells(page, "Rank") == [f"{STANDINGS[one.id].rank}" for one in expected]
-    assert cells(page, "VFLOPS") == [f"{human_si(one.vflops)}FLOPS" for one in expected]
-    times = [human_seconds(one.time_to_quality_seconds) for one in expected]
+    assert cells(page, "Rank") == [f"{STANDINGS[entry.id].rank}" for entry in expected]
+    assert cells(page, "VFLOPS") == [f"{human_si(entry.vflops)}FLOPS" for entry in expected]
+    times = [human_seconds(entry.time_to_quality_seconds) for entry in expected]
     assert cells(page, "Time to quality") == times
-    per_watt = [one.flops_per_watt for one in expected]
+    per_watt = [entry.flops_per_watt for entry in expected]
     assert None in per_watt
     assert [text == "not measured" for text in cells(page, "FLOPS/W")] == [
         value is None for value in per_watt
@@ -107,17 +107,17 @@ CLICK = """key => {
 def test_every_column_sorts_both_ways(page: Page, folder: Path) -> None:
     page.goto(f"{folder.as_uri()}/index.html")
     headers = page.eval_on_selector_all(
-        "#list th[data-key]", "all => all.map(one => [one.dataset.key, one.dataset.first])"
+        "#list th[data-key]", "all => all.map(header => [header.dataset.key, header.dataset.first])"
     )
     assert len(headers) == 14
     for key, first in headers[1:]:  # the first view is by rank
         for direction in (first, "down" if first == "up" else "up"):
             word = "ascending" if direction == "up" else "descending"
             assert page.evaluate(CLICK, key) == [word, 1]
-            values = [getattr(one, key) for one in rows(page)]
+            values = [getattr(entry, key) for entry in rows(page)]
             known = [v.lower() if isinstance(v, str) else v for v in values if v is not None]
             assert known == sorted(known, reverse=direction == "down"), key
-            assert None not in values[: len(known)], "what was not measured stands last"
+            assert None not in values[: len(known)], "values that were not measured are last"
 
 
 def test_pages_follow_each_other(page: Page, folder: Path) -> None:
@@ -139,11 +139,11 @@ def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
     page.locator("#every").check()
     shown = rows(page)
     expected = [
-        one for one in LISTS[FIRST]
-        if one.edition == "2026-05" and one.organization == "Test Centre"
+        entry for entry in LISTS[FIRST]
+        if entry.edition == "2026-05" and entry.organization == "Test Centre"
     ]  # fmt: skip
-    assert sorted(one.id for one in shown) == sorted(one.id for one in expected)
-    places = [STANDINGS[one.id].edition_rank for one in shown]
+    assert sorted(entry.id for entry in shown) == sorted(entry.id for entry in expected)
+    places = [STANDINGS[entry.id].edition_rank for entry in shown]
     assert cells(page, "Rank") == [f"{place}" if place else "—" for place in places]
     known = [place for place in places if place]
     assert known == sorted(known)
@@ -164,8 +164,8 @@ def test_search_finds_and_says_when_nothing_matches(page: Page, root: str) -> No
     page.locator("#search").fill("DEMO mi300")
     assert rows(page) == []
     page.locator("#search").fill("sample mi300")
-    found = rows(page)
-    assert found and all("Sample" in one.organization for one in found)
+    matches = rows(page)
+    assert matches and all("Sample" in entry.organization for entry in matches)
     page.locator("#search").fill("no such thing")
     assert page.locator("#empty").is_visible()
     page.locator("#clear").click()
@@ -208,8 +208,8 @@ def test_what_is_shown_can_be_downloaded(page: Page, root: str, kind: str) -> No
         page.locator(f"#{kind}").click()
     assert event.value.suggested_filename == f"ai500-list.{kind}"
     text = event.value.path().read_text(encoding="utf-8")
-    told = json.loads(text) if kind == "json" else list(csv.DictReader(text.splitlines()))
-    (row,) = told
+    exported = json.loads(text) if kind == "json" else list(csv.DictReader(text.splitlines()))
+    (row,) = exported
     assert float(row["vflops"]) == 1.1e12
     assert row["id"] == identity(405)
     # A spreadsheet must not run a stranger's text.
@@ -259,12 +259,12 @@ def test_entries_of_different_lists_are_not_called_better(page: Page, folder: Pa
 
 
 def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> None:
-    metered = [one for one in LISTS[FIRST] if one.power_coverage is not None]
+    metered = [entry for entry in LISTS[FIRST] if entry.power_coverage is not None]
     a = metered[0]
-    other = next(one for one in metered if one.power_coverage != a.power_coverage)
+    other = next(entry for entry in metered if entry.power_coverage != a.power_coverage)
     same = next(
-        one for one in metered[1:]
-        if one.power_coverage == a.power_coverage and one.vflops_per_watt != a.vflops_per_watt
+        entry for entry in metered[1:]
+        if entry.power_coverage == a.power_coverage and entry.vflops_per_watt != a.vflops_per_watt
     )  # fmt: skip
     row = page.locator("tr", has=page.locator('th:text-is("VFLOPS per watt")'))
     for b, better in ((other, 0), (same, 1)):
@@ -279,8 +279,8 @@ def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> 
 
 
 def test_an_entry_compares_with_itself(page: Page, folder: Path) -> None:
-    one = ENTRIES[0].id
-    page.goto(f"{folder.as_uri()}/compare.html#a={one}&b={one}")
+    entry = ENTRIES[0].id
+    page.goto(f"{folder.as_uri()}/compare.html#a={entry}&b={entry}")
     page.locator("#result h2").nth(9).wait_for()
     assert page.locator("#result .differs").count() == 0
 
@@ -301,8 +301,8 @@ def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> 
 
 
 def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> None:
-    one = next(one for one in ENTRIES if STANDINGS[one.id].rank is None)
-    page.goto(f"{root}/entries/{one.id}.html")
+    entry = next(entry for entry in ENTRIES if STANDINGS[entry.id].rank is None)
+    page.goto(f"{root}/entries/{entry.id}.html")
     assert "Not ranked by itself" in page.locator(".verdict").inner_text()
     assert page.locator("svg polyline.ensemble").count() == 1
     page.get_by_text("compare", exact=True).click()
@@ -366,7 +366,7 @@ def test_a_phone_shows_cards_that_sort(page: Page, folder: Path) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto(f"{folder.as_uri()}/index.html")
     page.locator('[data-key="flops"] button').click()
-    shown = [one.flops for one in rows(page)]
+    shown = [entry.flops for entry in rows(page)]
     assert shown == sorted(shown, reverse=True)
     assert page.locator("#list tbody td").first.evaluate("cell => cell.offsetWidth") < 328
 
@@ -377,9 +377,9 @@ def test_text_stands_out(page: Page, folder: Path, scheme: Any) -> None:
     for where in visit(page, folder.as_uri()):
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (luminance(background) > 0.5) == (scheme == "light")
-        found: dict[str, str] = page.evaluate(INKS)
-        assert len(found) > 2
-        for colours, element in found.items():
+        inks: dict[str, str] = page.evaluate(INKS)
+        assert len(inks) > 2
+        for colours, element in inks.items():
             ink, behind = colours.split("|")
             assert contrast(ink, behind) >= 4.5, f"{where}, {element}: {colours}"  # WCAG AA
 

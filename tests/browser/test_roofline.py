@@ -31,7 +31,7 @@ PEAKS = {"fp32": 67, "tf32": 535, "fp16": 1070, "bf16": 1070, "fp8": 2140, "int8
 
 
 def full_record() -> RooflineRecord:
-    """All that a large node may have."""
+    """Return a record of everything that a large node may have."""
     kernels = tuple(
         KernelTime("gemm" if kernel == "gemm" else "conv", precision, "8192×8192×8192",
                    10**12, 1 / speed, 30)
@@ -54,7 +54,7 @@ def full_record() -> RooflineRecord:
 
 
 def placement() -> RunPlacement:
-    """An ensemble over two nodes, near the ridge."""
+    """Return an ensemble on two nodes, near the ridge."""
     links = (
         PlacedLink("between_nodes", 1e8, 1e8, 2.1e4, 2.1e4, 6e11),
         PlacedLink("inside_node", 7e8, 7e8, 3e3, 3e3, 6e12),
@@ -62,15 +62,15 @@ def placement() -> RunPlacement:
     advice = Advice("FP16 compression", 'communication.precision = "fp16"', 2, 1, "computation",
                     1.42, 3.1, "FP16 compression: COI ×2, bound moves to computation, at most 1.42×")  # fmt: skip  # noqa: E501
     placed = tuple(
-        Placed("distributed", what, 2, 16, 4e15, "CONV BF16", 827e12 * 16, 1.7e16, links, 12e15,
+        Placed("distributed", subject, 2, 16, 4e15, "CONV BF16", 827e12 * 16, 1.7e16, links, 12e15,
                "communication", "links between nodes", (advice,))
-        for what in ("member", "ensemble")
+        for subject in ("member", "ensemble")
     )  # fmt: skip
     return RunPlacement(
         run="<img src=x onerror=alert(1)>", workload="image_classification",
         precision="mixed-bf16", kernel_precision="bf16", convention="matmul",
-        score_convention="aiperf", score_flops=4e15, bytes="counted", warnings=("a warning",),
-        placed=placed, ceilings=full_record(),
+        score_convention="aiperf", score_flops=4e15, traffic_source="counted",
+        warnings=("a warning",), placed=placed, ceilings=full_record(),
     )  # fmt: skip
 
 

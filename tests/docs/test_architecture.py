@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 
 from tests.support.docs_examples import ROOT
 
@@ -30,3 +32,29 @@ def test_every_package_is_in_a_layer() -> None:
     found = {path.parent.name for path in package.glob("*/__init__.py")}
     found |= {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert found == set.union(*contract())
+
+
+def test_the_walk_through_a_run_names_what_exists() -> None:
+    """At most nine files, each with the functions that the page names."""
+    page = (ROOT / "docs" / "how-a-run-works.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d \| `([\w/]+\.py)` \| ([^|]+) \|", page, re.MULTILINE)
+    assert 1 <= len(rows) <= 9
+    for file, functions in rows:
+        tree = ast.parse((ROOT / "src" / "ai500" / file).read_text(encoding="utf-8"))
+        for name in re.findall(r"`([\w.]+)`", functions):
+            assert name in set(definitions(tree)), f"{file} has no {name}"
+    for path in re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", page):
+        assert (ROOT / "src" / "ai500" / path).exists(), path
+
+
+def definitions(tree: ast.Module) -> Iterator[str]:
+    """Yield the functions and methods of a module by their qualified names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield from (
+                f"{node.name}.{method.name}"
+                for method in node.body
+                if isinstance(method, ast.FunctionDef)
+            )

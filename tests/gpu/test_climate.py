@@ -23,9 +23,9 @@ pytestmark = [
     [(SMOKE, 0, 24), (replace(SMOKE, seed=11, distractors=12.0), 100, 112), (WORKSTATION, 0, 3)],
 )
 def test_a_gpu_makes_the_same_bytes(recipe: ClimateRecipe, first: int, last: int) -> None:
-    ours, our_boxes = draw(recipe, "train", first, last, device="cuda")
-    theirs, their_boxes = draw(recipe, "train", first, last, device="cpu")
-    different = np.argwhere((ours != theirs).any(axis=(0, 2, 3))).ravel()
+    on_gpu, gpu_boxes = draw(recipe, "train", first, last, device="cuda")
+    on_cpu, cpu_boxes = draw(recipe, "train", first, last, device="cpu")
+    different = np.argwhere((on_gpu != on_cpu).any(axis=(0, 2, 3))).ravel()
     assert [CHANNELS[channel] for channel in different] == []
-    assert ours.tobytes() == theirs.tobytes()
-    assert our_boxes.tobytes() == their_boxes.tobytes()
+    assert on_gpu.tobytes() == on_cpu.tobytes()
+    assert gpu_boxes.tobytes() == cpu_boxes.tobytes()

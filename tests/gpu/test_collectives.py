@@ -18,5 +18,5 @@ pytestmark = [
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", [2, 4, 6])
 def test_ranks_agree_with_theory_over_nccl(size: int, tmp_path: Path) -> None:
-    found, _ = failures(size, tmp_path, device="cuda:0")
-    assert not found, "\n".join(f"{name}:\n{trace}" for name, trace in found.items())
+    errors, _ = failures(size, tmp_path, device="cuda:0")
+    assert not errors, "\n".join(f"{name}:\n{trace}" for name, trace in errors.items())

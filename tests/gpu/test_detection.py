@@ -59,11 +59,11 @@ def test_roi_align_is_torchvisions() -> None:
     result = result.flatten(0, 1).transpose(1, 2).reshape_as(expected)
     torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
     weight = torch.randn_like(expected)
-    ours, reference = (
+    fused, reference = (
         torch.autograd.grad(out, features, weight, retain_graph=True)[0]
         for out in (result, expected)
     )
-    torch.testing.assert_close(ours, reference, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(fused, reference, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
@@ -93,10 +93,10 @@ def test_the_gradient_of_roi_align_is_the_same_each_time(kind: torch.dtype) -> N
     features = torch.randn(2, 8, 24, 36, device=DEVICE, dtype=kind, requires_grad=True)
     pooled = roi_align([features], _boxes(2, 500), strides=(4,), first_size=1.0, bins=7)
     weight = torch.randn_like(pooled)
-    first, *others = (
+    first, *repeated = (
         torch.autograd.grad(pooled, features, weight, retain_graph=True)[0] for _ in range(5)
     )
-    assert all(torch.equal(first, other) for other in others)
+    assert all(torch.equal(first, other) for other in repeated)
 
 
 def test_it_trains_in_mixed_precision() -> None:
@@ -113,7 +113,7 @@ def test_it_trains_in_mixed_precision() -> None:
 
 @pytest.mark.parametrize("name", ["fp32", "mixed-bf16", "mixed-fp16"])
 def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
-    """Of the same random proposals: each step has its seed, replayed or not."""
+    """Both see the same random proposals: each step has its seed, replayed or not."""
     alone, numerics = Parallelism(mode="data"), precision.make(name, device=DEVICE)
     if numerics.loss_scaling is not None:
         numerics.loss_scaling = LossScaling(scale=64.0)  # which does not overflow
@@ -141,7 +141,11 @@ def test_a_recorded_step_gives_the_gradients_of_a_single_one(name: str) -> None:
             engine.module.zero_grad(set_to_none=True)
             torch.manual_seed(seed)
             losses.append(float(engine.forward_backward(images, labels)))
-            found = [one.grad.flatten() for one in engine.parameters() if one.grad is not None]
-            gradients.append(torch.cat(found))
+            parts = [
+                parameter.grad.flatten()
+                for parameter in engine.parameters()
+                if parameter.grad is not None
+            ]
+            gradients.append(torch.cat(parts))
         assert losses[0] == pytest.approx(losses[1], rel=1e-3)
         assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.999

@@ -47,4 +47,4 @@ def test_a_busy_gpu_gets_each_batch_as_it_is_stored(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="asked for"):
         list(there.epoch(0, broken, first_step=STEPS - 2))
     next(iter(there.epoch(0, order, first_step=0)))
-    assert not [one for one in threading.enumerate() if one.name == "ai500-prefetch"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "ai500-prefetch"]

@@ -18,22 +18,24 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("stored", "wanted"), [((256, 256), (224, 224)), ((40, 56), (24, 17)), ((7, 5), (3, 11))]
+    ("stored", "input_size"), [((256, 256), (224, 224)), ((40, 56), (24, 17)), ((7, 5), (3, 11))]
 )
-def test_one_pass_gives_what_many_give(stored: tuple[int, int], wanted: tuple[int, int]) -> None:
+def test_the_fused_kernel_equals_separate_operations(
+    stored: tuple[int, int], input_size: tuple[int, int]
+) -> None:
     torch.manual_seed(sum(stored))
     images = torch.randint(0, 256, (9, *stored, 3), dtype=torch.uint8, device="cuda")
     draws = torch.rand(9, 5, device="cuda")
     draws[0] = torch.tensor([1.0, 0.5, 0.5, 0.5, 0.1])
     draws[1] = torch.tensor([0.0, 0.0, 0.0, 0.9999, 0.9])
     assert crop_kernel.supports(images)
-    problem = dataclasses.replace(CLASSES["full"], input_shape=(3, *wanted))
+    problem = dataclasses.replace(CLASSES["full"], input_shape=(3, *input_size))
     labels = torch.zeros(9, dtype=torch.int64, device="cuda")
-    found, _ = WORKLOAD.train_inputs(problem, images, labels, draws)
+    inputs, _ = WORKLOAD.train_inputs(problem, images, labels, draws)
     plain = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
-    plain = random_resized_crop(plain, draws[:, :4], height=wanted[0], width=wanted[1])
+    plain = random_resized_crop(plain, draws[:, :4], height=input_size[0], width=input_size[1])
     expected = flipped(plain, draws[:, 4])
-    assert found.shape == expected.shape
-    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert inputs.shape == expected.shape
+    assert inputs.is_contiguous(memory_format=torch.channels_last)
     # Rounding of a coordinate times the steepest edge between two pixels.
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+    torch.testing.assert_close(inputs, expected, rtol=0, atol=1e-3)

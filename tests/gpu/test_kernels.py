@@ -7,7 +7,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from benchmarks.gpu.kernel_checks import failures
 
 from ai500.parallel.cuda_graph import Graphed
 from ai500.parallel.engines import Setting
@@ -21,6 +20,7 @@ from ai500.workloads.kernels.launch import Tile
 from ai500.workloads.models.fast_resnet import FastResNet, make_fast
 from ai500.workloads.models.optimized_resnet import COMPUTE_DTYPES, use_fused_kernels
 from ai500.workloads.models.resnet import resnet50
+from tests.support.kernel_checks import failures
 
 DEVICE = torch.device("cuda", 0)
 pytestmark = [
@@ -33,8 +33,8 @@ pytestmark = [
 
 
 def test_kernels_agree_with_float64() -> None:
-    found = list(failures(DEVICE))
-    assert not found, "\n".join(found)
+    errors = list(failures(DEVICE))
+    assert not errors, "\n".join(errors)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,19 @@ def test_gradients_are_as_near_to_float64_as_autograds(
         with torch.autocast("cuda", dtype=working, enabled=working is not torch.float32):
             loss = F.cross_entropy(model(images).float(), labels)
         (scale * loss).backward()
-    right, ours, theirs = (_gradients(model) for model in (exact, quick, plain))
-    error, usual = ((one - right).norm() / right.norm() for one in (ours, theirs))
+    right, fused, autocast = (_gradients(model) for model in (exact, quick, plain))
+    error, usual = ((gradient - right).norm() / right.norm() for gradient in (fused, autocast))
     assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
 
 
 def _gradients(model: torch.nn.Module) -> torch.Tensor:
     """All of them in one, each of norm about one: none hides behind a larger one."""
-    found = [one.grad.double().flatten() for one in model.parameters() if one.grad is not None]
-    return torch.cat([one / one.norm() for one in found])
+    gradients = [
+        parameter.grad.double().flatten()
+        for parameter in model.parameters()
+        if parameter.grad is not None
+    ]
+    return torch.cat([gradient / gradient.norm() for gradient in gradients])
 
 
 @pytest.mark.parametrize("tile", [None, PRODUCT_TILE])
@@ -87,13 +91,13 @@ def test_an_evaluation_is_as_near_to_float64_as_torchs(
         quick = make_fast(copy.deepcopy(plain), FusedKernels(tile), compute_dtype=working)
         exact = copy.deepcopy(plain).double()(images.double())
         with torch.autocast("cuda", dtype=working):
-            ours, theirs = (model(images).double() for model in (quick, plain))
-    error, usual = ((one - exact).norm() / exact.norm() for one in (ours, theirs))
+            fused, autocast = (model(images).double() for model in (quick, plain))
+    error, usual = ((outputs - exact).norm() / exact.norm() for outputs in (fused, autocast))
     assert error < 1.3 * usual + 1e-6, f"{error:.1e}, torch's {usual:.1e}"
 
 
 def test_a_graph_trains_as_single_steps_do() -> None:
-    """With a rate that changes between replays."""
+    """Train with a rate that changes between replays."""
     torch.manual_seed(1)
     first = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
     batches = [
@@ -114,11 +118,11 @@ def test_a_graph_trains_as_single_steps_do() -> None:
             optimizer.step()  # noqa: B023
             return loss.detach()
 
-        graphed, found = Graphed(step, warm_up_calls=calls_before), []
+        graphed, step_losses = Graphed(step, warm_up_calls=calls_before), []
         for number, batch in enumerate(batches):
             rate.fill_(0.01 / (1 + number))
-            found.append(float(graphed(*batch)))
-        losses[calls_before] = found
+            step_losses.append(float(graphed(*batch)))
+        losses[calls_before] = step_losses
     assert losses[3] == pytest.approx(losses[100], rel=0.02)
 
 
@@ -160,7 +164,9 @@ def test_the_engine_replays_a_graph_and_gives_the_gradients_of_single_steps(
         torch.testing.assert_close(replayed.float(), loss.detach().float(), rtol=1e-3, atol=0)
         cosine = F.cosine_similarity(_gradients(module), _gradients(single), dim=0)
         assert cosine > 0.999
-        ours, theirs = (one.classifier.bias.grad.norm() for one in (module, single))
-        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=0)
+        replayed_norm, single_norm = (
+            replica.classifier.bias.grad.norm() for replica in (module, single)
+        )
+        torch.testing.assert_close(replayed_norm, single_norm, rtol=1e-2, atol=0)
         if numerics.loss_scaling is not None:  # replays have to see that it has changed
             numerics.loss_scaling.update(finite=False)

@@ -30,8 +30,8 @@ SHAPES = {
 """ResNet-50's training on noise amplifies FP32's rounding until nothing can be compared: after five
 steps two trainings alone were 0.4 of the way apart. With fused kernels they are the same."""
 FP32_TOLERANCE = {"sgd": 0.01, "lars": 0.01, "lamb": 0.1, "adam": 0.3}
-"""Of the way. On a CPU convolutions by another algorithm ended at most 0.0004, 0.0014, 0.03 and
-0.11 of it apart; members that took each other's steps would be more than 1."""
+"""Fractions of the way. On a CPU convolutions by another algorithm ended at most 0.0004, 0.0014,
+0.03 and 0.11 of it apart; members that took each other's steps would be more than 1."""
 STEPS = 5
 pytestmark = [
     pytest.mark.gpu,
@@ -44,7 +44,9 @@ pytestmark = [
 
 def flat(member: Member) -> Tensor:
     torch.cuda.synchronize()
-    return torch.cat([one.detach().flatten().double() for one in member.engine.parameters()])
+    return torch.cat(
+        [parameter.detach().flatten().double() for parameter in member.engine.parameters()]
+    )
 
 
 def alone(member: Member) -> Tensor:
@@ -70,7 +72,7 @@ def step(group: MemberGroup, strategy: StepStrategy) -> None:
 def test_every_strategy_ends_where_members_end_alone(
     precision: str, optimizer: str, tmp_path: Path
 ) -> None:
-    """As far from them as a step's rounding takes it, or as two trainings alone are apart."""
+    """The distance is at most that of rounding, or of two trainings alone."""
     shape, tolerance = SHAPES[precision], 0.05
     if precision == "fp32":
         tolerance = FP32_TOLERANCE[optimizer]
@@ -98,7 +100,7 @@ def test_a_run_of_members_that_share_the_gpu(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     """From plan to score: one process, a strategy chosen by a trial, and about the same quality."""
-    found = {}
+    qualities = {}
     for sharing in ("process", "processes"):
         run = tmp_path / sharing
         values = {
@@ -112,10 +114,10 @@ def test_a_run_of_members_that_share_the_gpu(
         trial = RunFolder(run).trial(1)
         records = [run_folder.read(TrainRecord, trial.member(m).record) for m in range(4)]
         assert len({record.weights_sha256 for record in records}) == 4
-        found[sharing] = json.loads((run / "score.json").read_text())["members_mean_quality"]
-    told = list(events.read(tmp_path / "process" / "events.jsonl"))
-    chosen = [event for event in told if event["event"] == "shared_process"]
+        qualities[sharing] = json.loads((run / "score.json").read_text())["members_mean_quality"]
+    logged = list(events.read(tmp_path / "process" / "events.jsonl"))
+    chosen = [event for event in logged if event["event"] == "shared_process"]
     assert [event["members"] for event in chosen] == [[0, 1, 2, 3]] * 4
     assert set(chosen[0]["milliseconds"]) == {"graphs on streams", "graphs in one queue"}
-    assert len({event["pid"] for event in told if event["event"] == "start"}) == 1
-    assert abs(found["process"] - found["processes"]) < 0.15
+    assert len({event["pid"] for event in logged if event["event"] == "start"}) == 1
+    assert abs(qualities["process"] - qualities["processes"]) < 0.15

@@ -26,9 +26,9 @@ LOAD_SECONDS = 6.0
 
 @pytest.fixture
 def meter() -> Nvml:
-    found = open_meter(Path("/"))
-    assert not isinstance(found, Absent), found.reason
-    return found
+    opened = open_meter(Path("/"))
+    assert not isinstance(opened, Absent), opened.reason
+    return opened
 
 
 def work(seconds: float) -> None:
@@ -41,15 +41,15 @@ def work(seconds: float) -> None:
 
 
 def test_every_accelerator_tells_what_it_should(meter: Nvml) -> None:
-    told = {(one.device, one.quantity): one.value for one in meter.read()}
-    devices = {device for device, _ in told}
+    values = {(sample.device, sample.quantity): sample.value for sample in meter.read()}
+    devices = {device for device, _ in values}
     assert len(devices) == torch.cuda.device_count()
     for device in devices:
         assert device.startswith("GPU-")
-        assert 20 < told[device, "watts"] < 2000
-        assert 0 <= told[device, "utilization"] <= 1
-        assert 0 < told[device, "memory_utilization"] < 1
-        assert told[device, "clock_hertz"] > 1e8
+        assert 20 < values[device, "watts"] < 2000
+        assert 0 <= values[device, "utilization"] <= 1
+        assert 0 < values[device, "memory_utilization"] < 1
+        assert values[device, "clock_hertz"] > 1e8
     meter.close()
 
 
@@ -66,15 +66,17 @@ def test_energy_of_a_load_by_counter_and_by_watts(tmp_path: Path) -> None:
     last = time.time()
     recorder.close()
     window = Window(first, last, lambda sample: float(sample["wall"]))
-    found = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1})
-    assert isinstance(found, Energy), found
+    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1})
+    assert isinstance(energy, Energy), energy
     curves = meter_curves(read_meters(tmp_path), window)
     power = curves["power of accelerators"]
     by_watts = power.mean * power.sources
-    print(f"\n{found.watts:.1f} W by {found.coverage}; {by_watts:.1f} W by the accelerators' gauge")
+    print(
+        f"\n{energy.watts:.1f} W by {energy.coverage}; {by_watts:.1f} W by the accelerators' gauge"
+    )
     assert max(point.high for point in curves["accelerator utilization"].points) > 0.9
-    if found.coverage == "accelerators":
-        assert found.watts == pytest.approx(by_watts, rel=0.15)
+    if energy.coverage == "accelerators":
+        assert energy.watts == pytest.approx(by_watts, rel=0.15)
 
 
 def test_a_reading_is_cheap(meter: Nvml) -> None:

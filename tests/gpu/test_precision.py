@@ -76,8 +76,8 @@ def test_tf32_is_on_only_when_chosen(device: torch.device) -> None:
     for name, low, high in (("fp32", 0.0, 1e-5), ("tf32", 1e-5, 1e-2), ("fp32", 0.0, 1e-5)):
         numerics = precision.make(name, device=device)
         assert numerics.describe()["tf32"] == (name == "tf32")
-        for found, right in ((a @ b, exact), (F.conv2d(image, kernel), exact_image)):
-            error = ((found.double() - right).norm() / right.norm()).item()
+        for result, right in ((a @ b, exact), (F.conv2d(image, kernel), exact_image)):
+            error = ((result.double() - right).norm() / right.norm()).item()
             assert low < error < high, name
 
 
@@ -119,6 +119,6 @@ def test_fp8_products_are_those_of_the_rounded_matrices(
     a = torch.randn(m, k, generator=draw).to(device)
     b = torch.randn(k, n, generator=draw).to(device)
     qa, qb = fp8.quantize(a, kind), fp8.quantize(b, fp8.VALUES)
-    found = fp8.product(qa, qb, out=torch.float32).double()
+    result = fp8.product(qa, qb, out=torch.float32).double()
     exact = (qa.values.double() * qa.undo) @ (qb.values.double() * qb.undo)
-    assert (found - exact).abs().max() < 1e-3 * exact.abs().max()
+    assert (result - exact).abs().max() < 1e-3 * exact.abs().max()

@@ -29,14 +29,16 @@ def profiled(start: Start, store: Path, out: Path, *more: str) -> Profile:
 def test_kernels_of_smoke_are_known(start: Start, tiny_store: Path, tmp_path: Path) -> None:
     profile = profiled(start, tiny_store, tmp_path / "out", "--precision", "mixed-bf16")
     assert profile.device == "cuda"
-    [found] = profile.precisions
-    assert found.unknown_share < 0.01, found.unknown
-    times = {one.category: one for one in found.categories}
+    [precision] = profile.precisions
+    assert precision.unknown_share < 0.01, precision.unknown
+    times = {category.category: category for category in precision.categories}
     assert times["convolution"].calls_per_step >= 18
     assert times["convolution"].flops is not None
     assert times["convolution"].flops > 1e9
-    assert 0 <= found.idle_share < 1
-    assert sum(one.share for one in found.categories) + found.unknown_share == pytest.approx(1)
+    assert 0 <= precision.idle_share < 1
+    assert sum(
+        category.share for category in precision.categories
+    ) + precision.unknown_share == pytest.approx(1)
 
 
 @pytest.mark.long
@@ -45,10 +47,10 @@ def test_counters_are_measured_or_say_why_not(
 ) -> None:
     """ncu may lack the permission, or not be there: the profile is kept all the same."""
     profile = profiled(start, tiny_store, tmp_path / "out", "--counters")
-    [found] = profile.precisions
-    assert found.unknown_share < 0.01, found.unknown
-    times = {one.category: one for one in found.categories}
-    if found.counters_missing is None:
+    [precision] = profile.precisions
+    assert precision.unknown_share < 0.01, precision.unknown
+    times = {category.category: category for category in precision.categories}
+    if precision.counters_missing is None:
         ipc, dram = (
             times["convolution"].instructions_per_cycle,
             times["convolution"].dram_utilization,
@@ -58,5 +60,5 @@ def test_counters_are_measured_or_say_why_not(
         assert dram is not None
         assert 0 <= dram <= 1
     else:
-        assert len(found.counters_missing) > 10
-        print(f"NOT MEASURED: {found.counters_missing}")
+        assert len(precision.counters_missing) > 10
+        print(f"NOT MEASURED: {precision.counters_missing}")

@@ -37,23 +37,23 @@ def test_products_are_below_the_theoretical_peak_and_in_the_order_of_the_units(
 ) -> None:
     """Convolutions may be above it: a fast algorithm multiplies less than is counted."""
     assert record.complete
-    found = {one.name: one for one in ceilings(record)}
+    by_name = {ceiling.name: ceiling for ceiling in ceilings(record)}
     for name in ("GEMM FP32", "GEMM TF32", "GEMM BF16", "CONV FP32", "CONV TF32", "CONV BF16"):
-        assert found[name].flops >= found[name].typical_flops > 1e11, record.unavailable
-    for one in found.values():
-        peak = peak_of(record, one.precision)
-        if one.kernel == "gemm" and peak is not None:
-            assert one.flops < 1.02 * peak, one
-    assert found["GEMM BF16"].flops > found["GEMM TF32"].flops > found["GEMM FP32"].flops
-    assert found["CONV BF16"].flops > found["CONV TF32"].flops
+        assert by_name[name].flops >= by_name[name].typical_flops > 1e11, record.unavailable
+    for ceiling in by_name.values():
+        peak = peak_of(record, ceiling.precision)
+        if ceiling.kernel == "gemm" and peak is not None:
+            assert ceiling.flops < 1.02 * peak, ceiling
+    assert by_name["GEMM BF16"].flops > by_name["GEMM TF32"].flops > by_name["GEMM FP32"].flops
+    assert by_name["CONV BF16"].flops > by_name["CONV TF32"].flops
 
 
 def test_memory_is_below_its_theoretical_peak(record: RooflineRecord) -> None:
-    peak, found = peak_of(record, "memory"), memory_bandwidth(record)
-    assert found is not None
-    assert found > 1e11
+    peak, measured = peak_of(record, "memory"), memory_bandwidth(record)
+    assert measured is not None
+    assert measured > 1e11
     if peak is not None:
-        assert found < 1.02 * peak
+        assert measured < 1.02 * peak
 
 
 def test_short_calls_are_timed_without_the_host_that_launches_them() -> None:

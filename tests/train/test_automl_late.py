@@ -61,7 +61,7 @@ def joined_at(lines: list[Line]) -> float:
     begins = [
         monotonic(line)
         for line in lines
-        if line.worker == 1 and isinstance(line.entry, Presence) and line.entry.what == "begin"
+        if line.worker == 1 and isinstance(line.entry, Presence) and line.entry.change == "begin"
     ]
     return max(begins)
 

@@ -50,24 +50,26 @@ def failures(size: int, folder: Path, *, device: str = "cpu") -> tuple[dict[str,
         for rank in range(size)
     ]  # fmt: skip
     try:
-        said = "".join(rank.communicate(timeout=500)[0] for rank in ranks)
+        output = "".join(rank.communicate(timeout=500)[0] for rank in ranks)
     finally:
         for rank in ranks:
             rank.kill()
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for rank in range(size):
         path = Path(f"{report}.{rank}")
-        told = json.loads(path.read_text()) if path.exists() else {"all": f"rank {rank} died"}
-        found = told | found
-    return found, said
+        rank_errors = (
+            json.loads(path.read_text()) if path.exists() else {"all": f"rank {rank} died"}
+        )
+        errors = rank_errors | errors
+    return errors, output
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", SIZES)
 def test_ranks_agree_with_theory(size: int, tmp_path: Path) -> None:
-    found, said = failures(size, tmp_path)
-    assert not found, "\n".join(f"{name}:\n{trace}" for name, trace in found.items())
-    assert not said
+    errors, output = failures(size, tmp_path)
+    assert not errors, "\n".join(f"{name}:\n{trace}" for name, trace in errors.items())
+    assert not output
     assert len(CHECKS) >= 12
 
 
@@ -84,7 +86,7 @@ def test_smoke_converges_with_int8_gradients(start: Start, tmp_path: Path) -> No
         assert run.wait(1500) == 0, run.err
         quality[precision] = json.loads(run.out)["members_mean_quality"]
         record = next((tmp_path / precision).rglob("record.json"))
-        told = json.loads(record.read_text())["effective"]["parallel"]["communication"]
-        assert told["precision"] == precision
-        assert told["traffic"]["inside_node"] > 0
+        communication = json.loads(record.read_text())["effective"]["parallel"]["communication"]
+        assert communication["precision"] == precision
+        assert communication["traffic"]["inside_node"] > 0
     assert quality["int8"] > quality["fp32"] - 0.02

@@ -53,13 +53,13 @@ def test_gradients_of_a_graph_lie_where_they_always_do() -> None:
     captured = GradientGraph(step, list(layer.parameters()), batch_size=4)
     x, y = torch.randn(4, 3), torch.randn(4, 1)
     captured.capture(x, y)
-    for some in (4, 2):
+    for size in (4, 2):
         layer.zero_grad(set_to_none=True)
-        loss = captured(x[:some], y[:some])
-        found = layer.weight.grad
+        loss = captured(x[:size], y[:size])
+        gradient = layer.weight.grad
         layer.zero_grad(set_to_none=True)
-        torch.testing.assert_close(step(x[:some], y[:some]), loss)
-        torch.testing.assert_close(found, layer.weight.grad)
+        torch.testing.assert_close(step(x[:size], y[:size]), loss)
+        torch.testing.assert_close(gradient, layer.weight.grad)
 
 
 def test_a_model_on_the_cpu_stays_as_it_is() -> None:

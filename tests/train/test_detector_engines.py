@@ -28,11 +28,11 @@ def test_every_mode_of_the_detector_equals_its_reference() -> None:
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     lines = (line[6:] for line in done.stdout.splitlines() if line.startswith("FOUND "))
-    found = {one["mode"]: one for one in map(json.loads, lines)}
-    assert found.keys() == detector_checks.MODES.keys()
-    for mode, one in found.items():
-        off = {name: one[name] for name in ("gradients", "weights", "running", "detections")}
+    results = {result["mode"]: result for result in map(json.loads, lines)}
+    assert results.keys() == detector_checks.MODES.keys()
+    for mode, result in results.items():
+        off = {name: result[name] for name in ("gradients", "weights", "running", "detections")}
         assert max(off.values()) < EXACT, (mode, off)
-        assert one["found"] > 0, mode
+        assert result["found"] > 0, mode
     for mode in ("sharded", "tensor", "1f1b"):
-        assert found[mode]["held"] < 0.6 * found["data"]["held"], mode
+        assert results[mode]["held"] < 0.6 * results["data"]["held"], mode

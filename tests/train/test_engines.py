@@ -30,11 +30,11 @@ ON_THE_WIRE = {"fp16": 4 * 2.0**-11, "bf16": 4 * 2.0**-8, "int8": 4 / 254}
 @pytest.mark.parametrize("world", [2, 4, pytest.param(8, marks=pytest.mark.long)])
 def test_every_mode_equals_a_single_process(world: int, tmp_path: Path) -> None:
     """All cases of one size in one start: gradients, weights, predictions, resume, record."""
-    found = _run(world, tmp_path)
+    results = _run(world, tmp_path)
     wrong = {
         case.name: problems
         for case in engine_checks.cases(world)
-        if (problems := list(_problems(case, found[case.name])))
+        if (problems := list(_problems(case, results[case.name])))
     }
     assert not wrong, json.dumps(wrong, indent=1)
 
@@ -52,26 +52,26 @@ def _run(world: int, folder: Path) -> dict[str, dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     lines = (line[6:] for line in done.stdout.splitlines() if line.startswith("FOUND "))
-    return {one["case"]: one for one in map(json.loads, lines)}
+    return {result["case"]: result for result in map(json.loads, lines)}
 
 
-def _problems(case: Case, found: dict[str, Any]) -> Iterator[str]:
+def _problems(case: Case, result: dict[str, Any]) -> Iterator[str]:
     # A mode of communication without a memory of its own changes nothing about checkpoints.
     if case.communication == "all_reduce" or case.precision == "int8":
-        if not found["resumed"]:
+        if not result["resumed"]:
             yield "stopped and restored, it ends with other bits"
-        if not found["taken_over"]:
+        if not result["taken_over"]:
             yield "its checkpoint depends on the mode"
     exact = ["gradients", "weights", "running"] if case.precision == "fp32" else []
     for name in ["predictions", *exact]:
-        if not found[name] < EXACT:
-            yield f"{name} are off by {found[name]:.1e}"
+        if not result[name] < EXACT:
+            yield f"{name} are off by {result[name]:.1e}"
     if (
         case.precision != "fp32"
-        and not 0 < found["gradients_overall"] < ON_THE_WIRE[case.precision]
+        and not 0 < result["gradients_overall"] < ON_THE_WIRE[case.precision]
     ):
-        yield f"gradients are off by {found['gradients_overall']:.1e} of the largest"
-    told, asked = found["describe"], case.parallel
+        yield f"gradients are off by {result['gradients_overall']:.1e} of the largest"
+    described, parallel = result["describe"], case.parallel
     for name in (
         "mode",
         "sharded",
@@ -80,9 +80,12 @@ def _problems(case: Case, found: dict[str, Any]) -> Iterator[str]:
         "tensor_degree",
         "batch_norm",
     ):
-        if told[name] != getattr(asked, name):
-            yield f"{name} is told as {told[name]}"
-    if asked.data_degree > 1:
-        communication = (told["communication"]["mode"], told["communication"]["precision"])
+        if described[name] != getattr(parallel, name):
+            yield f"{name} is recorded as {described[name]}"
+    if parallel.data_degree > 1:
+        communication = (
+            described["communication"]["mode"],
+            described["communication"]["precision"],
+        )
         if communication != (case.communication, case.precision):
-            yield f"communication is told as {communication}"
+            yield f"communication is recorded as {communication}"

@@ -55,7 +55,7 @@ def losses_of(run: Path) -> list[float]:
 def undisturbed(
     tiny_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """A run to its end, once for each mode that is asked for."""
+    """Run each requested mode to its end, once."""
 
     @cache
     def run(mode: str) -> Path:
@@ -87,10 +87,10 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(
     command = start("resume", run)
     assert command.wait() == 0, command.err
     assert wait_for(log, "resumed", timeout=1)["epoch"] <= 2
-    found, expected = record_of(run), record_of(undisturbed(mode))
-    assert found.weights_sha256 == expected.weights_sha256
-    assert found.quality == expected.quality
-    assert found.operations == expected.operations
+    record, expected = record_of(run), record_of(undisturbed(mode))
+    assert record.weights_sha256 == expected.weights_sha256
+    assert record.quality == expected.quality
+    assert record.operations == expected.operations
     assert expected.effective["groups"][0]["parameters"] == 29  # of all ranks together
 
 
@@ -115,7 +115,7 @@ def test_cancelled_and_resumed_it_ends_with_the_same_weights(
 def test_two_ranks_learn_what_one_does(
     mode: str, undisturbed: Callable[[str], Path], tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
-    """Where batch norm sees the same images, single precision's rounding is the only difference."""
+    """Only rounding differs, because batch norm sees the same images."""
     command = start("run", "--out", tmp_path / "one", *arguments(tiny_store, degree=1))
     assert command.wait() == 0, command.err
     two, one = undisturbed(mode), tmp_path / "one"

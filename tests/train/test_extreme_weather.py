@@ -45,8 +45,8 @@ def arguments(years: Path, out: Path) -> list[str | Path]:
 
 
 def record(run: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((run / "trials/01/members/000/record.json").read_text())
-    return told
+    content: dict[str, Any] = json.loads((run / "trials/01/members/000/record.json").read_text())
+    return content
 
 
 def test_a_member_on_real_files_is_interrupted_resumed_and_the_same(
@@ -61,13 +61,13 @@ def test_a_member_on_real_files_is_interrupted_resumed_and_the_same(
     assert command.wait() == 130
     resumed = start("resume", broken)
     assert resumed.wait() == 0, resumed.err
-    ours, theirs = record(whole), record(broken)
-    assert ours["weights_sha256"] == theirs["weights_sha256"]
-    assert ours["quality"] == theirs["quality"]
-    assert ours["world_size"] == 2
+    expected, actual = record(whole), record(broken)
+    assert expected["weights_sha256"] == actual["weights_sha256"]
+    assert expected["quality"] == actual["quality"]
+    assert expected["world_size"] == 2
     index = json.loads((years / INDEX).read_text())["statistics"]
-    assert ours["effective"]["data"]["staged"]
-    assert ours["effective"]["data"]["normalization"] == [index["mean"], index["deviation"]]
+    assert expected["effective"]["data"]["staged"]
+    assert expected["effective"]["data"]["normalization"] == [index["mean"], index["deviation"]]
     assert (whole / "trials/01/pictures/pictures.json").exists()
 
 
@@ -89,13 +89,13 @@ def untrained_quality(seed: int) -> float:
     mean, deviation = frames.mean((0, 2, 3)), frames.std((0, 2, 3))
     inputs = (frames - mean[:, None, None]) / deviation[:, None, None]
     with torch.no_grad():
-        found = WORKLOAD.predictions(model(torch.from_numpy(inputs)))
-    return WORKLOAD.quality(found.numpy(), boxes)
+        predictions = WORKLOAD.predictions(model(torch.from_numpy(inputs)))
+    return WORKLOAD.quality(predictions.numpy(), boxes)
 
 
 def ensemble(run: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((run / "trials/01/ensemble.json").read_text())
-    return told
+    result: dict[str, Any] = json.loads((run / "trials/01/ensemble.json").read_text())
+    return result
 
 
 @pytest.mark.serial
@@ -108,10 +108,10 @@ def test_a_short_training_already_finds_weather(start: Start, tmp_path: Path) ->
         "run", "--workload", "extreme_weather", "--class", "smoke", "--out", run, *words
     )
     assert command.wait(timeout=800) == 0, command.err
-    found = ensemble(run)
+    result = ensemble(run)
     assert max(untrained_quality(seed) for seed in (1, 2, 3)) < UNTRAINED
-    assert min(found["member_qualities"]) > TRAINED_A_LITTLE
-    assert found["ensemble_quality"] > found["members_mean_quality"]
+    assert min(result["member_qualities"]) > TRAINED_A_LITTLE
+    assert result["ensemble_quality"] > result["members_mean_quality"]
 
 
 @pytest.mark.long
@@ -123,13 +123,13 @@ def test_smoke_as_it_is(start: Start, tmp_path: Path, seed: int) -> None:
     words = ["--class", "smoke", "--out", run, "--set", f"run.seed={seed}"]
     command = start("run", "--workload", "extreme_weather", *words)
     assert command.wait(timeout=1700) == 0, command.err
-    found, target = ensemble(run), CLASSES["smoke"].target_quality
-    assert min(found["member_qualities"]) > 0.3
-    assert max(found["member_qualities"]) < 0.9  # a set that saturates proves nothing
-    assert found["ensemble_quality"] > max(found["member_qualities"])
+    result, target = ensemble(run), CLASSES["smoke"].target_quality
+    assert min(result["member_qualities"]) > 0.3
+    assert max(result["member_qualities"]) < 0.9  # a set that saturates proves nothing
+    assert result["ensemble_quality"] > max(result["member_qualities"])
     # The target is what the reference reaches reliably: mean − 2 standard deviations.
-    assert found["ensemble_quality"] > target - 0.02
+    assert result["ensemble_quality"] > target - 0.02
     print(
-        f"\nseed {seed}: ensemble {found['ensemble_quality']:.4f}, members "
-        + ", ".join(f"{quality:.4f}" for quality in found["member_qualities"])
+        f"\nseed {seed}: ensemble {result['ensemble_quality']:.4f}, members "
+        + ", ".join(f"{quality:.4f}" for quality in result["member_qualities"])
     )

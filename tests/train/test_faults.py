@@ -203,10 +203,10 @@ def test_cancel_from_another_shell(tiny_store: Path, start: Start, tmp_path: Pat
     assert "is in use by process" in second.err
     status = start("status", run, "--json")
     assert status.wait() == 0
-    told = json.loads(status.out)
-    assert told["state"] == "running"
-    assert told["members"][0]["state"] == "running"
-    assert told["members"][0]["epoch"] >= 1
+    printed = json.loads(status.out)
+    assert printed["state"] == "running"
+    assert printed["members"][0]["state"] == "running"
+    assert printed["members"][0]["epoch"] >= 1
     cancel = start("cancel", run)
     assert cancel.wait() == 0, cancel.err
     assert command.wait() == 130

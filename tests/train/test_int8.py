@@ -31,10 +31,10 @@ def test_a_member_trains_in_int8_and_says_so(
         "train.batch_size=16", "train.accumulation=4", "train.optimizer=lars",
     )  # fmt: skip
     record = run_folder.read(TrainRecord, RunFolder(folder).trial(1).member(0).record)
-    told = record.effective["numerics"]
-    assert told["precision"] == "int8"
-    assert "stem.0" in told["own_products"]
-    assert told["other_products"] == []
+    numerics = record.effective["numerics"]
+    assert numerics["precision"] == "int8"
+    assert "stem.0" in numerics["own_products"]
+    assert numerics["other_products"] == []
     assert record.effective["optimizer"] == "LARS"
     assert record.steps == 512 // 64  # optimizer steps, not micro-steps [D12]
     findings = json.loads((folder / "findings.json").read_text())

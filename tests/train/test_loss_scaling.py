@@ -28,10 +28,10 @@ for step in range(4):
     stepped.append(numerics.step(optimizer))
 empty = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)  # a stage without gradients
 stepped.append(numerics.step(empty if rank == 0 else optimizer))
-told = [None] * dist.get_world_size()
-dist.all_gather_object(told, (stepped, numerics.state_dict(), weight.tolist()))
+ranks = [None] * dist.get_world_size()
+dist.all_gather_object(ranks, (stepped, numerics.state_dict(), weight.tolist()))
 if rank == 0:
-    print("TOLD", told)
+    print("PRINTED", ranks)
 dist.destroy_process_group()
 """
 
@@ -50,11 +50,11 @@ def test_all_ranks_skip_the_step_in_which_one_overflows(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    line = next(line for line in done.stdout.splitlines() if line.startswith("TOLD"))
-    told = eval(line.removeprefix("TOLD "), {"nan": float("nan")})
-    for stepped, state, _ in told:
+    line = next(line for line in done.stdout.splitlines() if line.startswith("PRINTED"))
+    printed = eval(line.removeprefix("PRINTED "), {"nan": float("nan")})
+    for stepped, state, _ in printed:
         assert stepped == [True, True, False, True, True]
         assert (state["scale"], state["skipped_steps"]) == (4.0, 1)
     # Gradients of 4 at scale 8 are 0.5, after the halving 1; rank 1's last one was divided again.
-    assert told[0][2] == [1 - 0.5 - 0.5 - 1.0] * 3
-    assert told[1][2] == [1 - 0.5 - 0.5 - 1.0 - 0.25] * 3
+    assert printed[0][2] == [1 - 0.5 - 0.5 - 1.0] * 3
+    assert printed[1][2] == [1 - 0.5 - 0.5 - 1.0 - 0.25] * 3

@@ -51,7 +51,7 @@ TWO_RANKS = [
 
 @pytest.fixture
 def slow_rank(tmp_path: Path) -> str:
-    """A workload of somebody else's, found by its entry point; what PYTHONPATH has to be."""
+    """Install an outside workload with an entry point; return its PYTHONPATH."""
     packages = tmp_path / "site"
     described = packages / "slow_rank-1.0.dist-info"
     described.mkdir(parents=True)
@@ -63,15 +63,17 @@ def slow_rank(tmp_path: Path) -> str:
     return f"{SOURCE}:{packages}"
 
 
-def check(found: PrecisionProfile) -> None:
-    assert sum(one.share for one in found.categories) + found.unknown_share == pytest.approx(1)
-    assert found.unknown_share < 0.01, found.unknown
-    times = {one.category: one for one in found.categories}
+def check(precision: PrecisionProfile) -> None:
+    assert sum(
+        category.share for category in precision.categories
+    ) + precision.unknown_share == pytest.approx(1)
+    assert precision.unknown_share < 0.01, precision.unknown
+    times = {category.category: category for category in precision.categories}
     assert times["convolution"].calls_per_step >= 18  # nine layers, forward and backward
     assert times["convolution"].flops is not None
     assert times["convolution"].flops > 1e8
-    assert 0 < found.busy_share <= 1
-    assert found.counters_missing is not None
+    assert 0 < precision.busy_share <= 1
+    assert precision.counters_missing is not None
 
 
 @pytest.mark.serial
@@ -92,20 +94,20 @@ def test_a_rank_that_dawdles_is_what_the_other_waits_for(
     ]  # fmt: skip
     profile = run_folder.read(Profile, out / "profile.json")
     assert (profile.parallel_degree, profile.steps, profile.global_batch_size) == (2, 3, 16)
-    [found] = profile.precisions
-    check(found)
-    assert found.communication is not None
-    waits, dawdles = found.communication.ranks
+    [precision] = profile.precisions
+    check(precision)
+    assert precision.communication is not None
+    waits, dawdles = precision.communication.ranks
     # The machine is shared: much of the delay, never all of it, must be where it belongs.
     assert waits.waiting_for_others > 0.5 * DELAY_SECONDS
     assert waits.waiting_for_others > 2 * dawdles.waiting_for_others
     assert waits.waiting_for_others > waits.negotiation + waits.queueing + waits.copy_in
-    assert found.seconds_per_step > DELAY_SECONDS
+    assert precision.seconds_per_step > DELAY_SECONDS
     events = check_timeline(out / "timeline.json.gz")["traceEvents"]
     names = {e["args"]["name"].partition(" on ")[0] for e in events if e["name"] == "process_name"}
     assert names == {"fp32: rank 0", "fp32: rank 1"}
     exchanges = [e for e in events if e["name"] == "ai500 exchange |  | 0,1"]
-    assert len(exchanges) == 2 * 3 * found.communication.buffers_per_step
+    assert len(exchanges) == 2 * 3 * precision.communication.buffers_per_step
 
 
 def test_a_run_is_profiled_into_its_folder_and_its_report(
@@ -122,10 +124,10 @@ def test_a_run_is_profiled_into_its_folder_and_its_report(
     profile = run_folder.read(Profile, run / "profile" / "profile.json")
     assert json.loads(command.out)["precisions"][1]["precision"] == "mixed-bf16"
     assert profile.run == "run"
-    for found in profile.precisions:
-        check(found)
-        assert found.communication is None
-        assert "one rank" in str(found.communication_missing)
+    for precision in profile.precisions:
+        check(precision)
+        assert precision.communication is None
+        assert "one rank" in str(precision.communication_missing)
     assert start("report", run).wait() == 0
     page = (run / "report.html").read_text()
     assert "Kernels by category (V2 Fig. 10)" in page
@@ -141,8 +143,8 @@ def test_a_run_with_a_failed_member_is_profiled_all_the_same(
         "profile", run.path, "--data", tiny_store, "--steps", "1", "--set", "train.batch_size=8",
     )  # fmt: skip
     assert command.wait() == 0, command.err
-    (found,) = run_folder.read(Profile, run.path / "profile" / "profile.json").precisions
-    check(found)
+    (precision,) = run_folder.read(Profile, run.path / "profile" / "profile.json").precisions
+    check(precision)
     assert "configuration of run" in command.out
     assert "Kernels by category (V2 Fig. 10)" in run.report.read_text()
 
@@ -166,14 +168,14 @@ def test_an_interrupted_profile_leaves_nothing_behind(
 TWO_CLOCKS = """
 import sys
 import torch.distributed as dist
-from ai500.profile import capture
+from ai500.train import profiler
 rank = int(sys.argv[1])
 store = dist.FileStore(sys.argv[2], 2)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
 if rank == 0:
-    capture._answer(1)
+    profiler._answer(1)
 else:
-    print(*capture._ask())
+    print(*profiler._ask())
 dist.destroy_process_group()
 """
 
@@ -190,9 +192,9 @@ def test_a_clock_is_compared_over_the_network(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    told = [rank.communicate(timeout=120)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
-    offset, uncertainty = map(float, told[1].split())
+    offset, uncertainty = map(float, outputs[1].split())
     assert 0 < uncertainty < 0.05
     assert abs(offset) <= uncertainty
 
@@ -232,11 +234,11 @@ def test_whatever_ncu_does_the_profile_is_kept(
     settings = {"data.path": str(tiny_store), "system.device": "cpu", "ensemble.size": 1,
                 "parallel.degree": 1, "train.batch_size": 8}  # fmt: skip
     trace = read(accelerator_step(ready=200, enter=220, all_in=220).events)
-    found = profile_of([trace])
+    profile = profile_of([trace])
     config = configuration.load(overrides=settings)
-    shown = session._counted(found, [trace], config, tmp_path / "work", Silent())
+    shown = session._add_counters(profile, [trace], config, tmp_path / "work", Silent())
     assert words in str(shown.counters_missing)
-    assert replace(shown, counters_missing=None) == replace(found, counters_missing=None)
+    assert replace(shown, counters_missing=None) == replace(profile, counters_missing=None)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_a_claim_is_put_to_the_test(tiny_store: Path, start: Start, tmp_path: Pa
         "verify", path, "--rerun", "--out", out, "--runs", "2", "--data", tiny_store, "--json"
     )
     code = command.wait()
-    told = json.loads(command.out)
-    judged = told["replication"]
+    printed = json.loads(command.out)
+    judged = printed["replication"]
     assert code == (0 if judged["verdict"] == "replicated" else 1), command.err
     assert judged == json.loads((out / "replication.json").read_text())
     for figure in judged["comparisons"]:
@@ -59,11 +59,11 @@ def test_a_real_run_is_repeated(
     assert first.wait() == 130, first.err
     second = start(*words, "--json")
     code = second.wait()
-    told = json.loads(second.out)
-    judged = told["replication"]
+    printed = json.loads(second.out)
+    judged = printed["replication"]
     assert code == (0 if judged["verdict"] == "replicated" else 1), second.err
     assert judged == json.loads((out / "replication.json").read_text())
-    assert told["confirmed"] is True
+    assert printed["confirmed"] is True
     for figure in judged["comparisons"]:
         assert [len(figure["claimed"]), len(figure["repeated"])] == [2, 2]
     claimed, repeated = (

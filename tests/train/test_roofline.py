@@ -45,11 +45,11 @@ def ranks_tell(size: int, folder: Path) -> list[dict[str, Any]]:
         for rank in range(size)
     ]  # fmt: skip
     try:
-        said = "".join(rank.communicate(timeout=300)[0] for rank in ranks)
+        output = "".join(rank.communicate(timeout=300)[0] for rank in ranks)
     finally:
         for rank in ranks:
             rank.kill()
-    assert not any(rank.returncode for rank in ranks), said
+    assert not any(rank.returncode for rank in ranks), output
     return [json.loads((folder / f"report.{rank}").read_text()) for rank in range(size)]
 
 
@@ -57,17 +57,17 @@ def ranks_tell(size: int, folder: Path) -> list[dict[str, Any]]:
 def test_counted_bytes_are_those_the_kernel_sent_and_those_of_theory(
     size: int, tmp_path: Path
 ) -> None:
-    told = ranks_tell(size, tmp_path)
+    ranks = ranks_tell(size, tmp_path)
     nodes = [rank // RANKS_PER_NODE for rank in range(size)]
     for case in CASES[size]:
         mode, precision = case.split(":")
         gradient_bytes = WIRE_BYTES[precision] * PARAMETERS
         theory = on_grid(nodes, mode=mode, gradient_bytes=gradient_bytes)
         counted = {
-            scope: sum(one[case]["counted"][scope] for one in told)
+            scope: sum(rank[case]["counted"][scope] for rank in ranks)
             for scope in ("inside_node", "between_nodes")
         }
-        sent = sum(one[case]["kernel"] for one in told)
+        sent = sum(rank[case]["kernel"] for rank in ranks)
         total = counted["inside_node"] + counted["between_nodes"]
         assert total == pytest.approx(sent, rel=0.02), case
         assert counted["inside_node"] == pytest.approx(theory.inside_node, rel=0.02), case
@@ -145,9 +145,9 @@ def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Pat
     assert "were not measured" in unmeasured
     member = placement.placed[0]
     assert member.bound == "not known"
-    told = {advice.change: advice for advice in member.advice}
-    assert told["INT8 compression"].gain_at_roof is None
-    assert "gain unknown" in told["training in mixed-bf16"].text
+    advice_by_change = {advice.change: advice for advice in member.advice}
+    assert advice_by_change["INT8 compression"].gain_at_roof is None
+    assert "gain unknown" in advice_by_change["training in mixed-bf16"].text
 
 
 def test_the_command_writes_page_record_and_report(run_of_two: Path, tmp_path: Path) -> None:

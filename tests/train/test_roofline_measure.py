@@ -46,12 +46,12 @@ def test_an_interrupted_measurement_is_kept_and_gone_on_with(start: Start, tmp_p
     record = run_folder.read(RooflineRecord, out)
     assert record.complete
     assert record.kernels[: len(partial.kernels)] == partial.kernels  # not measured again
-    assert {one.kernel for one in record.kernels} == {"gemm", "conv"}
-    assert all(one.flops > 1e8 for one in ceilings(record))
+    assert {measurement.kernel for measurement in record.kernels} == {"gemm", "conv"}
+    assert all(ceiling.flops > 1e8 for ceiling in ceilings(record))
     assert dict(record.unavailable).keys() == {"gemm:tf32", "conv:tf32"}
     assert (memory_bandwidth(record) or 0) > 1e8
-    times = [one for one in record.links if one.kind == "all_reduce"]
-    assert [one.bytes for one in times] == [1024 * 4**power for power in range(9)]
+    times = [link for link in record.links if link.kind == "all_reduce"]
+    assert [link.bytes for link in times] == [1024 * 4**power for power in range(9)]
     assert "No accelerator here: this is the CPU's roofline." in command.out
     assert all(len(line) <= 80 for line in command.out.splitlines() if str(tmp_path) not in line)
     again = start(*arguments)
@@ -87,9 +87,9 @@ def test_a_device_that_is_not_here_is_one_message(
 ) -> None:
     command = start("roofline", "--out", tmp_path / "a.json", "--device", device)
     assert command.wait() == 2
-    said = " ".join(command.err.split())
-    assert f"--device {device}: " in said
-    assert why in said
-    assert "Devices that torch can use here: cpu" in said
+    errors = " ".join(command.err.split())
+    assert f"--device {device}: " in errors
+    assert why in errors
+    assert "Devices that torch can use here: cpu" in errors
     assert "Traceback" not in command.err
     assert not (tmp_path / "a.json").exists()

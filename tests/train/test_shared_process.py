@@ -72,10 +72,10 @@ def test_a_killed_process_goes_on_with_all_its_members(
         assert wait_for(trial.member(member).events, "resumed", timeout=1)["attempt"] == 2
     metered = {head.member for log in read_meters(trial.meters) for head in log.heads}
     assert metered == {0, 1}  # or the energy of the other would be unknown
-    told = list(events.read(run / "events.jsonl"))
-    assert [e["mode"] for e in told if e["event"] == "sharing"] == ["process"]
+    logged = list(events.read(run / "events.jsonl"))
+    assert [e["mode"] for e in logged if e["event"] == "sharing"] == ["process"]
     strategies = [
-        (e["member"], e["members"], e["strategy"]) for e in told if e["event"] == "shared_process"
+        (e["member"], e["members"], e["strategy"]) for e in logged if e["event"] == "shared_process"
     ]
     assert strategies[:2] == [(0, [0, 1], "sequential"), (1, [0, 1], "sequential")]
     assert "one process trains the 2 members" in " ".join(command.out.split())
@@ -120,9 +120,9 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
     plain = list(feed.epoch(2, order, first_step=2))
     quick = list(resident_feed(feed, lambda: resident).epoch(2, order, first_step=2))
     assert len(plain) == len(quick) == len(order) // 6 - 2 > 64
-    for one, other in zip(plain, quick, strict=True):
+    for batch, resident_batch in zip(plain, quick, strict=True):
         for name in ("images", "labels", "draws"):
-            assert torch.equal(getattr(one, name), getattr(other, name))
+            assert torch.equal(getattr(batch, name), getattr(resident_batch, name))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
@@ -147,8 +147,11 @@ def test_every_strategy_ends_where_members_end_alone(optimizer: str, tmp_path: P
                 del requests[2]
             requests = group.next_requests(strategy.step(requests), strategy)
         for member, expected in zip(group.members, alone, strict=True):
-            found, true = member.engine.module.state_dict(), expected.engine.module.state_dict()
-            torch.testing.assert_close(found, true, rtol=0, atol=0)
+            weights, expected_weights = (
+                member.engine.module.state_dict(),
+                expected.engine.module.state_dict(),
+            )
+            torch.testing.assert_close(weights, expected_weights, rtol=0, atol=0)
 
 
 def test_a_member_that_draws_draws_what_it_would_alone(tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_a_member_that_draws_draws_what_it_would_alone(tmp_path: Path) -> None:
     def with_dropout(number: int) -> Member:
         member = make_member(tasks[number], cpu)
         member.engine.module.get_submodule("flatten").register_forward_hook(
-            lambda layer, inputs, found: F.dropout(found, 0.5)
+            lambda layer, inputs, outputs: F.dropout(outputs, 0.5)
         )
         return member
 
@@ -189,12 +192,14 @@ def test_steps_under_preserve_state_change_nothing() -> None:
     with preserve_state([Alone]):  # type: ignore[list-item]
         step()
     assert "steps" not in Alone.optimizer.param_groups[0]
-    assert all(not one.any() for s in Alone.optimizer.state.values() for one in s.values())
+    assert all(
+        not value.any() for state in Alone.optimizer.state.values() for value in state.values()
+    )
     step()
     before = copy.deepcopy((Engine.module.state_dict(), Alone.optimizer.state_dict()))
-    places = [one.data_ptr() for one in Engine.module.parameters()]
+    places = [parameter.data_ptr() for parameter in Engine.module.parameters()]
     with preserve_state([Alone]):  # type: ignore[list-item]
         step()
     after = (Engine.module.state_dict(), Alone.optimizer.state_dict())
-    assert places == [one.data_ptr() for one in Engine.module.parameters()]
+    assert places == [parameter.data_ptr() for parameter in Engine.module.parameters()]
     torch.testing.assert_close(after, before, rtol=0, atol=0)

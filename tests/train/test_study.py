@@ -19,10 +19,10 @@ TINY_TRAINING = (
 )  # fmt: skip
 
 
-def told(command: Command) -> dict[str, object]:
+def printed(command: Command) -> dict[str, object]:
     assert command.wait() == 0, command.err
-    found: dict[str, object] = json.loads(command.out)
-    return found
+    result: dict[str, object] = json.loads(command.out)
+    return result
 
 
 @pytest.mark.serial
@@ -32,7 +32,7 @@ def test_a_study_goes_on_where_it_was_stopped(
     # enough epochs that the first member is still training when it is stopped after one of them
     settings = (*TINY_TRAINING, "--set", "train.epochs=12")
     words = ("study", "scaling", "--max-members", "2", "--data", tiny_store, *settings)
-    plan = told(start(*words, "--dry-run", "--json"))
+    plan = printed(start(*words, "--dry-run", "--json"))
     assert plan["runs"] == 2
     assert not (tmp_path / "runs").exists()  # a dry run leaves nothing behind
 
@@ -68,7 +68,9 @@ def test_a_study_goes_on_where_it_was_stopped(
     assert "it was interrupted and resumed" in (folder / "report.html").read_text()
 
     # Another study finds a point done here; nothing is left to do, and nothing is touched.
-    other = told(start("study", "tradeoff", "--data", tiny_store, *settings, "--dry-run", "--json"))
+    other = printed(
+        start("study", "tradeoff", "--data", tiny_store, *settings, "--dry-run", "--json")
+    )
     assert other["runs"] == 1
     before = RunFolder(runs[1]).events.read_text()
     last = start(*words)
@@ -82,7 +84,7 @@ def test_a_point_that_fails_does_not_end_the_study(
     start: Start, tiny_store: Path, tmp_path: Path
 ) -> None:
     words = ("study", "tradeoff", "--data", tiny_store, *TINY_TRAINING, "--out", tmp_path / "s")
-    points = told(start(*words, "--dry-run", "--json"))["points"]
+    points = printed(start(*words, "--dry-run", "--json"))["points"]
     assert isinstance(points, list)
     first = tmp_path / "s" / points[0]["run"]
     command = start(*words)
@@ -93,7 +95,7 @@ def test_a_point_that_fails_does_not_end_the_study(
     assert "point m2-p1: member 1 of trial 1 failed" in command.err
     result = json.loads((tmp_path / "s" / "result.json").read_text())
     assert [point["name"] for point in result["points"]] == ["m1-p2"]
-    assert [(one["name"], one["failed"]) for one in result["missing"]] == [("m2-p1", True)]
+    assert [(point["name"], point["failed"]) for point in result["missing"]] == [("m2-p1", True)]
 
     again = start(*words)
     assert again.wait() == 0, again.err
@@ -119,10 +121,10 @@ def test_the_other_studies_end_in_a_report(
     command = start(*words, *seeds, "--points", ",".join(names), "--out", tmp_path / "study")
     assert command.wait(timeout=580) == 0, command.err
     result = json.loads((tmp_path / "study" / "result.json").read_text())
-    assert [one["name"] for one in result["points"]] == names
+    assert [point["name"] for point in result["points"]] == names
     assert not result["missing"]
     page = (tmp_path / "study" / "report.html").read_text()
-    assert all(one["label"] in page for one in result["points"])
+    assert all(point["label"] in page for point in result["points"])
     assert page.count("<figure>") >= 2
 
 
@@ -131,7 +133,7 @@ def test_scaling_at_smoke(start: Start, tmp_path: Path) -> None:
     command = start("study", "scaling", "--max-members", "2", "--out", tmp_path / "study")
     assert command.wait(timeout=580) == 0, command.err
     result = json.loads((tmp_path / "study" / "result.json").read_text())
-    one, two = (point["score"] for point in result["points"])
-    assert two["operations"] == 2 * one["operations"]
-    assert two["ensemble_quality"] > one["ensemble_quality"]
+    first, second = (point["score"] for point in result["points"])
+    assert second["operations"] == 2 * first["operations"]
+    assert second["ensemble_quality"] > first["ensemble_quality"]
     assert not result["missing"]

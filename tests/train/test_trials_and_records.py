@@ -35,7 +35,7 @@ BRANCHING = '''
 from ai500.workloads.image_classification import ImageClassification
 
 class Branching(ImageClassification):
-    """What its model does depends on the values: nobody can count it."""
+    """Its graph depends on values, so its operations can't be counted."""
 
     name = "branching"
 
@@ -75,8 +75,8 @@ def record_of(run: Path, trial: int = 1) -> TrainRecord:
 def judged(start: Start, run: Path, *arguments: str) -> dict[str, Any]:
     command = start("check", run, "--json", *arguments)
     command.wait()
-    told: dict[str, Any] = json.loads(command.out)
-    return told
+    printed: dict[str, Any] = json.loads(command.out)
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -108,23 +108,27 @@ def test_a_killed_run_of_three_trials_repeats_only_what_is_missing(
     command = start("resume", run)
     assert command.wait() == 0, command.err
     assert (first.read_bytes(), first.stat().st_mtime_ns) == before
-    told = list(events.read(run / "events.jsonl"))
-    trials = Counter(e["trial"] for e in told if e["event"] == "trial_start")
+    logged = list(events.read(run / "events.jsonl"))
+    trials = Counter(e["trial"] for e in logged if e["event"] == "trial_start")
     assert trials == {1: 1, 2: 1, 3: 1}
-    starts = Counter(e["trial"] for e in told if e["event"] == "start")
+    starts = Counter(e["trial"] for e in logged if e["event"] == "start")
     assert starts[1] == 1
     assert starts[3] == 1
     score = run_folder.read(Score, run / "score.json")
     assert len(score.trials) == 3
     assert len(score.kept_trials) == 1
     kept = score.trials[score.kept_trials[0] - 1]
-    assert sorted(one.vflops for one in score.trials)[1] == kept.vflops == score.vflops
-    assert len({one.seed for one in score.trials}) == 3
+    assert (
+        sorted(trial_score.vflops for trial_score in score.trials)[1] == kept.vflops == score.vflops
+    )
+    assert len({trial_score.seed for trial_score in score.trials}) == 3
     assert [record_of(run, n).effective["seeds"]["seed"] for n in (1, 2, 3)] == [
-        one.seed for one in score.trials
+        trial_score.seed for trial_score in score.trials
     ]
     broken = {
-        one["rule"] for one in judged(start, run)["findings"] if one["severity"] == "violation"
+        finding["rule"]
+        for finding in judged(start, run)["findings"]
+        if finding["severity"] == "violation"
     }
     assert broken == {
         "minimum ensemble size", "same data", "same epochs", "same evaluations", "whole epochs",
@@ -162,18 +166,18 @@ def test_v2_section_5_4_is_caught_from_what_ran(
     environment = {"PYTHONPATH": f"{SOURCE}:{package}"}
     command = start("run", "--out", run, *both, **environment)
     assert command.wait() == 0, command.err
-    told = judged(start, run)
-    said = {one["rule"]: one for one in told["findings"]}
-    assert said["weight decay on everything"]["severity"] == "violation"
+    judgement = judged(start, run)
+    by_rule = {finding["rule"]: finding for finding in judgement["findings"]}
+    assert by_rule["weight decay on everything"]["severity"] == "violation"
     assert (
         "9 × batch norm bias, 9 × batch norm weight"
-        in (said["weight decay on everything"]["message"])
+        in (by_rule["weight decay on everything"]["message"])
     )
-    assert said["fixed hyperparameters"]["run"] == "trick"
+    assert by_rule["fixed hyperparameters"]["run"] == "trick"
     # The policy is open: its source is in the record.
     assert "return 0.05" in record_of(run).effective["learning_rate"]["source"]
-    assert "open learning rate" not in said
-    assert said["changed learning rate"]["severity"] == "note"
+    assert "open learning rate" not in by_rule
+    assert by_rule["changed learning rate"]["severity"] == "note"
 
 
 def test_a_model_that_cannot_be_counted_is_refused_before_it_trains(
@@ -185,6 +189,6 @@ def test_a_model_that_cannot_be_counted_is_refused_before_it_trains(
     )  # fmt: skip
     assert command.wait() == 1
     assert "depends on the values of its data" in command.err
-    told = {event["event"] for event in events.read(tmp_path / "run" / "events.jsonl")}
-    assert "start" in told
-    assert not told & {"first_batch", "epoch"}
+    names = {event["event"] for event in events.read(tmp_path / "run" / "events.jsonl")}
+    assert "start" in names
+    assert not names & {"first_batch", "epoch"}

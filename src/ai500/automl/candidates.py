@@ -1,7 +1,7 @@
 """The next model of a worker: parent, morphisms, hyper-parameters, operations, inherited weights.
 
-All of it is the CPU's work and is done while the accelerator trains the model before (AIPerf
-§IV-C). Nothing here draws from torch's own generator: the thread that trains owns it.
+The CPU prepares it while the accelerator trains the present model (AIPerf §IV-C). Only `first`
+draws from torch's own generator, which belongs to the thread that trains.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from ai500.workloads.models.architecture import Architecture, initial_architectu
 from ai500.workloads.models.architecture_network import Network
 
 MAX_DRAWS = 24
-"""Of morphisms from one parent, before another parent is drawn."""
+"""Draws of morphisms from one parent, before the next parent is tried."""
 SECOND_MOVES = ("nothing", "wider", "kernel", "skip_add", "skip_concat")
-"""Each step adds a block (AIPerf §IV-A) and does, drawn evenly, one of these to the result."""
+"""Every child gets a block (AIPerf §IV-A) and one of these, drawn uniformly."""
 
 
 class SearchSpaceError(AI500Error):
-    """Nowhere to go from any of the models that were trained."""
+    """No model has a new child that is small enough."""
 
 
 class NoParentError(AI500Error):
-    """No model was trained that could have children: not one has weights that can be read."""
+    """No model has readable weights that a child could inherit."""
 
 
 class TooLargeError(AI500Error):
-    """There is no memory for the weights of a candidate."""
+    """The weights of a candidate need more memory than there is."""
 
     def __init__(self, candidate: Candidate) -> None:
+        """Name the candidate in the message."""
         super().__init__(f"{candidate.model}: {OUT_OF_MEMORY} while its weights were made.")
         self.candidate = candidate
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A candidate that can be trained at once."""
+    """Candidate that is ready for training."""
 
     candidate: Candidate
     batch_size: int
@@ -59,11 +60,11 @@ class Prepared:
     moves: tuple[Move, ...]
     seed: int
     weights: Weights | None
-    """None: the parent still trains, `inherit` follows when it has ended; or a checkpoint's."""
+    """Inherited weights; None: the parent still trains, or a checkpoint has them."""
 
 
 class Candidates:
-    """Makes the models of one worker, each new to it: others may make the same at the same time."""
+    """Source of one worker's models; another worker may make the same one at the same time."""
 
     def __init__(self, task: Task, history: History, store: WeightStore) -> None:
         assert task.search is not None
@@ -79,60 +80,65 @@ class Candidates:
         )
 
     def first(self, number: int = 1) -> Prepared:
-        """The initial model, its weights by He's method from the seed: a worker's first round, or
-        a later one where nothing that was trained can have children. In the training's thread."""
+        """Return the initial model, its weights drawn by He's method from the seed.
+
+        It is a worker's first round, and later ones while no model can have children. Call it in
+        the thread that trains.
+        """
         seed = self._seed(number)
         torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
         proposed = self._proposed(list(self._history.models.values()), number)
-        made = self._candidate(self.initial, None, (), proposed, number=number)
-        with _memory_for(made):
+        candidate = self._candidate(self.initial, None, (), proposed, number=number)
+        with _out_of_memory_as_error(candidate):
             weights = Network(self.initial).state_dict()
-        return Prepared(made, proposed.batch_size, (), seed, weights)
+        return Prepared(candidate, proposed.batch_size, (), seed, weights)
 
-    def again(self, candidate: Candidate) -> Prepared:
-        """A model that was interrupted: its checkpoint brings the weights."""
+    def resumed(self, candidate: Candidate) -> Prepared:
+        """Return an interrupted model; its checkpoint has the weights."""
         seed = self._seed(candidate.round)
         return Prepared(candidate, candidate.batch_size // self._parts, (), seed, None)
 
     def next(self, number: int, *, training: str | None = None) -> Prepared:
-        """A child of one of the best models, unlike any that the histories tell of by now.
+        """Return a new child of one of the best models.
 
-        `training`: the worker's own model that still trains may be its parent, and then brings its
-        weights later. Without it the child has weights.
+        The worker's own model in `training` may be the parent; the child then gets its weights
+        later, by `inherit`.
         """
         self._history.refresh()
         search, seed = self._search, self._seed(number)
         random = np.random.default_rng(seed)
         known = list(self._history.models.values())
         proposed = self._proposed(known, number)
-        anybody = False
+        has_parent = False
         for parent, weights in self._parents(known, number, random=random, training=training):
-            anybody = True
-            found = self._child(parent, proposed, random=random, number=number)
-            if found is not None:
-                candidate, steps = found
-                made = Prepared(candidate, proposed.batch_size, steps, seed, None)
-                return made if weights is None else self.inherit(made, parent, weights)
-        if not anybody:
+            has_parent = True
+            child = self._child(parent, proposed, random=random, number=number)
+            if child is not None:
+                candidate, steps = child
+                prepared = Prepared(candidate, proposed.batch_size, steps, seed, None)
+                return prepared if weights is None else self.inherit(prepared, parent, weights)
+        if not has_parent:
             raise NoParentError(f"worker {self._task.member}: no model can have children yet.")
         raise SearchSpaceError(
-            f"worker {self._task.member} found no new model for its round {number}: none of "
-            f"{MAX_DRAWS} morphisms drawn from each model that is kept is new and has at most "
-            f"automl.max_growth = {search.max_growth:g} times the initial model's operations. "
-            "Set a larger automl.max_growth, or more automl.kernel_sizes."
+            f"worker {self._task.member} has no new model for its round {number}: none of "
+            f"{MAX_DRAWS} morphisms drawn from each kept model is new and has at most "
+            f"automl.max_growth = {search.max_growth:g} times the initial model's operations.",
+            key="automl.max_growth",
+            value=search.max_growth,
+            remedy="Set a larger automl.max_growth, or more automl.kernel_sizes.",
         )
 
     def inherit(self, prepared: Prepared, parent: Model, weights: Weights) -> Prepared:
-        """The child's weights, by which it computes what its parent computes."""
+        """Add the child's weights, with which it computes what its parent computes."""
         generator = torch.Generator().manual_seed(prepared.seed)
         architecture = parent.architecture
-        with _memory_for(prepared.candidate):
+        with _out_of_memory_as_error(prepared.candidate):
             for move in prepared.moves:
                 architecture, weights = apply(architecture, weights, move, generator=generator)
         return dataclasses.replace(prepared, weights=weights)
 
     def operations(self, architecture: Architecture) -> Operations:
-        """WorkCounter from its layers, each architecture once."""
+        """Count the operations of an architecture, each one once."""
         digest = architecture.digest
         if digest not in self._counted:
             self._counted[digest] = count_architecture(
@@ -147,11 +153,11 @@ class Candidates:
 
     @property
     def _parts(self) -> int:
-        """Of a step's batch: one for each accelerator and pass before the update."""
+        """Parts of a step's batch: one for each accelerator and pass before the update."""
         return self._task.parallel_degree * self._task.hyperparameters.accumulation
 
     def _proposed(self, known: Sequence[Model], number: int) -> Proposal:
-        """The hyper-parameters of a round: the class's own, later TPE's."""
+        """Return the hyper-parameters of a round: the class's own, later TPE's."""
         search = self._search
         if not search.tunes(number):
             return default_proposal(search, batch_size=self._task.hyperparameters.batch_size)
@@ -165,7 +171,7 @@ class Candidates:
         random: np.random.Generator,
         training: str | None,
     ) -> Iterator[tuple[Model, Weights | None]]:
-        """Drawn from the ranked history; before any model was judged: the one in training."""
+        """Yield parents drawn from the ranked history; without any, the model in training."""
         drawn = draw_parents(
             known,
             by_prediction=not self._search.tunes(number),
@@ -173,21 +179,21 @@ class Candidates:
             random=random,
             training=training,
         )
-        nobody = True
+        empty = True
         for parent in drawn:
-            # Another thread may end it: looked at once.
+            # Read once: another thread may end it.
             ended, weights = parent.ended, None
             if ended is not None:
                 weights = self._weights_of(parent, ended)
             if weights is not None or (ended is None and parent.id == training):
-                nobody = False
+                empty = False
                 yield parent, weights
         current = self._history.models.get(training or "")
-        if nobody and current is not None and current.ended is None:
+        if empty and current is not None and current.ended is None:
             yield current, None
 
     def _weights_of(self, parent: Model, ended: Ended) -> Weights | None:
-        """None: not kept, deleted meanwhile, or unreadable; then another parent is taken."""
+        """Read a parent's weights; None: not kept, deleted meanwhile, or unreadable."""
         if ended.weights is None:
             return None
         return self._store.load(ended.weights, parent.architecture)
@@ -195,9 +201,9 @@ class Candidates:
     def _child(
         self, parent: Model, proposed: Proposal, *, random: np.random.Generator, number: int
     ) -> tuple[Candidate, tuple[Move, ...]] | None:
-        """The first of some drawn children that is new and not too large."""
-        tried = {one.candidate.digest for one in list(self._history.models.values())}
-        most = self._search.max_growth * self.operations(self.initial).forward_per_image
+        """Return the first drawn child that is new and not too large."""
+        tried = {model.candidate.digest for model in list(self._history.models.values())}
+        limit = self._search.max_growth * self.operations(self.initial).forward_per_image
         shape = Shape.of(parent.architecture)
         for _ in range(MAX_DRAWS):
             steps = draw_moves(shape, kernel=proposed.kernel, random=random)
@@ -207,9 +213,9 @@ class Candidates:
             if child is None or child.digest in tried:
                 continue
             tried.add(child.digest)
-            if self.operations(child).forward_per_image <= most:
-                made = self._candidate(child, parent, steps, proposed, number=number)
-                return made, steps
+            if self.operations(child).forward_per_image <= limit:
+                candidate = self._candidate(child, parent, steps, proposed, number=number)
+                return candidate, steps
         return None
 
     def _candidate(
@@ -227,7 +233,7 @@ class Candidates:
             model=f"{task.member:03d}-{number:04d}",
             parent=None if parent is None else parent.id,
             round=number,
-            moves=tuple(map(in_words, steps)),
+            moves=tuple(map(describe_move, steps)),
             digest=architecture.digest,
             architecture=architecture.layers,
             batch_size=images,
@@ -241,8 +247,8 @@ class Candidates:
 
 
 @contextlib.contextmanager
-def _memory_for(candidate: Candidate) -> Iterator[None]:
-    """Whoever runs out of memory here has to do without this candidate."""
+def _out_of_memory_as_error(candidate: Candidate) -> Iterator[None]:
+    """Raise TooLargeError where memory is too small for a candidate."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -253,18 +259,18 @@ def _memory_for(candidate: Candidate) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Shape:
-    """An architecture with weights that have shapes only: morphisms of it cost next to nothing."""
+    """Architecture with weights that have shapes only, so that morphisms are cheap."""
 
     architecture: Architecture
     weights: Weights
 
     @classmethod
     def of(cls, architecture: Architecture) -> Shape:
-        """Without a random number drawn."""
+        """Return the shape of an architecture; draw no random number."""
         return cls(architecture, expected_weights(architecture))
 
     def after(self, steps: Sequence[Move]) -> Architecture | None:
-        """The child's layers; None: a step can't be done."""
+        """Apply morphisms; None: one of them is impossible."""
         architecture, weights = self.architecture, self.weights
         generator = torch.Generator().manual_seed(0)
         for move in steps:
@@ -278,22 +284,22 @@ class Shape:
 def draw_moves(
     shape: Shape, *, kernel: int, random: np.random.Generator
 ) -> tuple[Move, ...] | None:
-    """A block behind a drawn ReLU, and what is drawn besides; None: there is no ReLU."""
+    """Draw a block behind a ReLU and a second morphism; None: there is no ReLU."""
     relus = [layer.number for layer in shape.architecture.layers if layer.kind == "relu"]
     if not relus:
         return None
     block = Move("deeper", relus[int(random.integers(len(relus)))], size=kernel)
-    besides = SECOND_MOVES[int(random.integers(len(SECOND_MOVES)))]
+    second = SECOND_MOVES[int(random.integers(len(SECOND_MOVES)))]
     grown = shape.after((block,))
     assert grown is not None  # a block can be added behind every ReLU
-    others = list(moves(grown, kinds=(besides,)))
-    if not others:
+    choices = list(moves(grown, kinds=(second,)))
+    if not choices:
         return (block,)
-    return block, others[int(random.integers(len(others)))]
+    return block, choices[int(random.integers(len(choices)))]
 
 
-def in_words(move: Move) -> str:
-    """For the history and the report."""
+def describe_move(move: Move) -> str:
+    """Describe a morphism for the history and the report."""
     if move.kind == "deeper":
         return f"a {move.size}×{move.size} block behind layer {move.layer}"
     if move.kind == "wider":

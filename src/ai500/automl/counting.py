@@ -1,7 +1,7 @@
 """Operations of an architecture, from its layers alone (SPEC §4). Needs no torch.
 
-A worker counts each candidate by it, and whoever verifies a score counts again. A test holds it
-equal to the trace of the module that trains.
+Workers count each candidate with it, and verification counts again. A test compares it with the
+trace of the module that trains.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ai500.workloads.models.architecture import Architecture, Layer
 def count_architecture(
     architecture: Architecture, *, input_shape: tuple[int, ...], convention: str
 ) -> Operations:
-    """Of one image and one optimizer step, softmax included as AIPerf Table I has it."""
+    """Count the operations of an architecture, softmax included as in AIPerf Table I."""
     traced = with_loss(trace_of(architecture, input_shape=input_shape), "softmax")
     count = count_trace(traced, convention=convention)
     return count.as_record()
 
 
 def trace_of(architecture: Architecture, *, input_shape: tuple[int, ...]) -> Trace:
-    """The operators of one image in the order they run."""
+    """Return the operators of one image in the order they run."""
     shapes: dict[int, Shape] = {}
     ops: list[Op] = []
     for layer in architecture.layers:
-        inputs = [shapes[one] for one in layer.inputs] or [(1, *input_shape)]
+        inputs = [shapes[source] for source in layer.inputs] or [(1, *input_shape)]
         shapes[layer.number] = _output(layer, inputs)
         ops += _operators(layer, inputs, shapes[layer.number], of_images=layer.inputs == (0,))
     parameters = sum(op.attributes.get("parameters", 0) for op in ops)
@@ -40,7 +40,7 @@ def _output(layer: Layer, inputs: list[Shape]) -> Shape:
     batch, channels, *size = inputs[0]
     if layer.kind in ("convolution", "max_pool"):
         channels = layer.channels or channels
-        size = [(one + 2 * layer.padding - layer.kernel) // layer.stride + 1 for one in size]
+        size = [(length + 2 * layer.padding - layer.kernel) // layer.stride + 1 for length in size]
         return batch, channels, *size
     if layer.kind == "concat":
         return batch, sum(shape[1] for shape in inputs), *size
@@ -58,7 +58,7 @@ def _operators(
         weight = (layer.channels, inside, *square)
         bias = layer.channels if layer.kind == "dense" else 0
         learned = prod(weight) + bias
-        # Nobody asks for the gradient of an image.
+        # The gradient of the input image is not computed.
         attributes = {
             "gradients": 1 if of_images else 2, "parameters": learned, "updated": learned,
         }  # fmt: skip

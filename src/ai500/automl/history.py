@@ -1,14 +1,14 @@
-"""The history of a search: what every worker trained, one append-only file per worker.
+"""The history of a search: the models that every worker trained, one append-only file per worker.
 
     members/007/history.jsonl
 
-Nobody but the worker writes it, everybody reads it: a plain network file system suffices, without
-a server and without a lock (ADR 0006). A line that can't be read is passed over and reported, and
-so is whatever is told of a model whose own line can't be read.
+Only the worker writes it, and all workers read it: a plain network file system suffices, without
+a server and without a lock (ADR 0006). An unreadable line is skipped and reported, and so are the
+lines about a model whose own line is unreadable.
 
-Work is told in ranges (steps of an epoch, images of a validation), and counted from them by the
-operations of the model's architecture. A range that a resumed worker repeats is known by its
-numbers, so that nothing counts twice. Needs no torch.
+Work is recorded in ranges (steps of an epoch, images of a validation); operations follow from the
+ranges and the model's architecture. A range that a resumed worker repeats has the same numbers, so
+that it counts once. Needs no torch.
 """
 
 from __future__ import annotations
@@ -30,73 +30,79 @@ HISTORY_FILE = "history.jsonl"
 Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
 EXHAUSTED = "the search space is exhausted"
-"""Why a worker ended that found no other model to try."""
+"""Reason for the end of a worker that found no other model to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A model is taken up: what it is and what one step of it costs."""
+    """Start of a model: its architecture, hyper-parameters and operations."""
 
     model: str
-    """Unique in the trial, such as `002-0013`: worker and number."""
+    """Name, unique in the trial, such as `002-0013`: worker and number."""
     parent: str | None
     round: int
-    """Of this worker, from 1."""
+    """Round of this worker, from 1."""
     moves: tuple[str, ...] = ()
-    """Morphisms from the parent, in words."""
+    """Descriptions of the morphisms from the parent."""
     digest: str
     architecture: tuple[Layer, ...]
     batch_size: int = option(1, "images of a step over all accelerators", minimum=1)
     kernel: int | None = None
-    """Kernel size of the blocks that were added; None: nothing was."""
+    """Kernel size of the added blocks; None: none was added."""
     tuned: bool = False
-    """Hyper-parameters by TPE, not the class's own."""
+    """True if TPE chose the hyper-parameters."""
     operations: Operations
     steps_per_epoch: int = option(1, "optimizer steps of an epoch", minimum=1)
-    validation_images: int = option(1, "of one validation", minimum=1)
-    epochs: int = option(1, "at most", minimum=1)
+    validation_images: int = option(1, "images of one validation", minimum=1)
+    epochs: int = option(1, "largest number of epochs", minimum=1)
+
+    def operations_per_unit(self, phase: Phase) -> int:
+        """Compute the operations of an optimizer step [D12], or of one image's validation."""
+        if phase == "validate":
+            return self.operations.forward_per_image
+        return self.operations.per_step(self.batch_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A few seconds of one epoch: steps or validation images `first` to `first + count`."""
+    """Work of a few seconds: steps or validation images `first` to `first + count` of an epoch."""
 
     model: str
     phase: Phase
-    epoch: int = option(1, "from 1", minimum=1)
-    first: int = option(0, "steps (train) or images (validate) of the epoch before", minimum=0)
+    epoch: int = option(1, "epoch, from 1", minimum=1)
+    first: int = option(0, "first step (train) or image (validate) of the epoch", minimum=0)
     count: int = option(0, "steps or images", minimum=0)
-    seconds: float = option(0.0, "that it took, until the line was written", minimum=0)
+    seconds: float = option(0.0, "duration until the line was written", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A model's epoch is done and judged."""
+    """End of a model's epoch, with its validation."""
 
     model: str
-    epoch: int = option(1, "from 1", minimum=1)
+    epoch: int = option(1, "epoch, from 1", minimum=1)
     loss: float | None = None
     accuracy: float = option(0.0, "on the validation set, in [0, 1]", minimum=0, less_than=1 + 1e-9)
     predicted: float | None = None
-    """What the learning curve so far promises at the last epoch."""
+    """Accuracy at the last epoch, predicted from the learning curve so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A model is done with; its accuracies are those of its epochs."""
+    """End of a model's training; its accuracies are in its epochs."""
 
     model: str
     state: State
     weights: str | None = None
-    """File with the weights, relative to the trial's folder; None: not kept."""
+    """File of the weights, relative to the trial's folder; None: not kept."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """A worker came or went: the time between counts as the search's."""
+    """Start or end of a worker's attempt: the time between belongs to the search."""
 
-    what: Literal["begin", "end"]
+    change: Literal["begin", "end"]
     reason: str = ""
 
 
@@ -109,7 +115,7 @@ NAMES = {kind: name for name, kind in KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry with who wrote it and when; `event` has its clocks, as events have them."""
+    """Entry of a history with its worker and attempt; `event` has its clocks."""
 
     worker: int
     attempt: int
@@ -119,29 +125,29 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line of a history that nobody can read."""
+    """Unreadable line of a history."""
 
     worker: int
     line: int
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"worker {self.worker}: line {self.line} of {HISTORY_FILE} is skipped: {self.why}"
+        return f"worker {self.worker}: line {self.line} of {HISTORY_FILE} is skipped: {self.reason}"
 
 
 class Writer:
-    """One worker's history; whoever dies in the middle of a line spoils that line alone."""
+    """Writer of one worker's history; a crash in the middle of a line damages that line only."""
 
     def __init__(self, folder: Path, *, worker: int, attempt: int) -> None:
         self._log = EventLog(folder / HISTORY_FILE, worker=worker, attempt=attempt)
 
     def write(self, entry: Entry) -> None:
-        """Append it durably; the line's time is now."""
+        """Append an entry durably, with the present time."""
         self._log.emit(NAMES[type(entry)], entry=schema.encode(entry))
 
 
 class Reader:
-    """One worker's history from where the last look ended."""
+    """Incremental reader of one worker's history."""
 
     def __init__(self, path: Path) -> None:
         self.worker = int(path.parent.name)
@@ -150,10 +156,10 @@ class Reader:
         self._models: set[str] = set()
         self.unreadable: list[Unreadable] = []
         self.orphans: set[str] = set()
-        """Models that are told of, and no readable line says what they are."""
+        """Names of models whose own line is missing or unreadable."""
 
-    def new(self) -> Iterator[Line]:
-        """Whole lines that were not seen before."""
+    def new_lines(self) -> Iterator[Line]:
+        """Yield complete lines that were appended since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -169,23 +175,23 @@ class Reader:
                 self._check_model(line.entry)
                 yield line
             except (schema.SchemaError, ValueError, RecursionError) as error:
-                why = str(error)[:120] if isinstance(error, schema.SchemaError) else "no JSON"
-                self.unreadable.append(Unreadable(self.worker, self._line, why))
+                reason = str(error)[:120] if isinstance(error, schema.SchemaError) else "no JSON"
+                self.unreadable.append(Unreadable(self.worker, self._line, reason))
 
     def _check_model(self, entry: Entry) -> None:
-        """What is told of a model that nobody described can't be counted."""
+        """Refuse entries about a model without a candidate: they can't be counted."""
         if isinstance(entry, Candidate):
             self._models.add(entry.model)
         elif not isinstance(entry, Presence) and entry.model not in self._models:
             self.orphans.add(entry.model)
-            raise schema.SchemaError("model", f"{entry.model[:20]!r} was not taken up before")
+            raise schema.SchemaError("model", f"{entry.model[:20]!r} has no candidate before")
 
 
 _HEAD: dict[str, tuple[type, ...]] = {
     "event": (str,), "wall": (float, int), "monotonic": (float, int), "host": (str,),
     "boot": (str,), "sequence": (int,), "worker": (int,), "attempt": (int,),
 }  # fmt: skip
-"""What every line has besides its entry, as `EventLog` writes it."""
+"""Keys of every line besides its entry, as `EventLog` writes them."""
 
 
 def _line(text: bytes, *, worker: int) -> Line:
@@ -193,7 +199,7 @@ def _line(text: bytes, *, worker: int) -> Line:
     if not isinstance(event, dict):
         raise schema.SchemaError("", "expected a table")
     entry = event.pop("entry", None)
-    # By hand: a long search has a million lines, and this is half of the time they take.
+    # Not by `schema`: a long search has a million lines, and this check takes half of their time.
     for key, kinds in _HEAD.items():
         value = event.get(key)
         if type(value) not in kinds or (type(value) is float and not math.isfinite(value)):
@@ -202,81 +208,81 @@ def _line(text: bytes, *, worker: int) -> Line:
         raise schema.SchemaError("worker", f"{event['worker']} in the file of worker {worker}")
     if event["event"] not in KINDS:
         raise schema.SchemaError("event", f"{event['event'][:20]!r} is not known")
-    found = schema.decode(KINDS[event["event"]], entry, at=event["event"])
-    return Line(worker, event["attempt"], found, event)
+    decoded = schema.decode(KINDS[event["event"]], entry, at=event["event"])
+    return Line(worker, event["attempt"], decoded, event)
 
 
 @dataclass
 class Model:
-    """All that the history tells of one model."""
+    """One model, from all entries about it."""
 
     worker: int
     candidate: Candidate
     epochs: dict[int, Epoch] = field(default_factory=dict)
-    """A resumed worker may tell an epoch again: the last word counts."""
+    """Epoch by number; of an epoch that a resumed worker repeated, the last one."""
     ended: Ended | None = None
 
     @property
     def id(self) -> str:
-        """Unique in the trial."""
+        """Name, unique in the trial."""
         return self.candidate.model
 
     @property
     def architecture(self) -> Architecture:
-        """Its layers."""
+        """Architecture of its layers."""
         return Architecture(self.candidate.architecture)
 
     @property
     def accuracy(self) -> float | None:
-        """The best of its epochs; None: none is done yet."""
-        # A list: another thread may take in an epoch meanwhile.
-        return max((one.accuracy for one in list(self.epochs.values())), default=None)
+        """Best accuracy of its epochs; None: no epoch is done yet."""
+        # A copy: another thread may add an epoch meanwhile.
+        return max((epoch.accuracy for epoch in list(self.epochs.values())), default=None)
 
     @property
     def predicted(self) -> float | None:
-        """By its learning curve, as of its last epoch."""
+        """Predicted accuracy as of its last epoch; None: no epoch is done yet."""
         known = list(self.epochs)
         return self.epochs[max(known)].predicted if known else None
 
     @property
     def state(self) -> State | Literal["training"]:
-        """What became of it."""
+        """State of its training."""
         return "training" if self.ended is None else self.ended.state
 
 
 class History:
-    """All workers' models, as far as the files told by the last `look`."""
+    """Models of all workers, as of the last `refresh`."""
 
     def __init__(self, members: Path) -> None:
-        """`members`: the folder with the workers' folders."""
+        """Read the histories below `members`, the folder of the workers' folders."""
         self._members = members
         self._readers: dict[Path, Reader] = {}
         self.models: dict[str, Model] = {}
 
     def refresh(self) -> list[Line]:
-        """Take in what was appended since, also by workers that came late."""
+        """Read and return the lines that were appended since, also by new workers."""
         for path in sorted(self._members.glob(f"*/{HISTORY_FILE}")):
             if path not in self._readers and path.parent.name.isdecimal():
                 self._readers[path] = Reader(path)
-        fresh = [line for reader in self._readers.values() for line in reader.new()]
-        for line in fresh:
-            self._take(line)
-        return fresh
+        lines = [line for reader in self._readers.values() for line in reader.new_lines()]
+        for line in lines:
+            self._add(line)
+        return lines
 
     @property
     def unreadable(self) -> list[Unreadable]:
-        """Lines that were passed over."""
-        return [one for reader in self._readers.values() for one in reader.unreadable]
+        """Lines that were skipped."""
+        return [line for reader in self._readers.values() for line in reader.unreadable]
 
     def orphans(self, worker: int) -> set[str]:
-        """Models of a worker that are told of without the line that says what they are."""
-        mine = [reader for reader in self._readers.values() if reader.worker == worker]
-        return {model for reader in mine for model in reader.orphans}
+        """Return the names of a worker's models whose own line is missing or unreadable."""
+        readers = [reader for reader in self._readers.values() if reader.worker == worker]
+        return {model for reader in readers for model in reader.orphans}
 
-    def _take(self, line: Line) -> None:
+    def _add(self, line: Line) -> None:
         entry = line.entry
         if isinstance(entry, Candidate):
-            # Told again by a worker that takes its model up again: nothing new.
+            # A worker that resumes a model repeats its candidate.
             self.models.setdefault(entry.model, Model(line.worker, entry))
         elif isinstance(entry, Epoch | Ended):
             model = self.models[entry.model]
@@ -287,60 +293,60 @@ class History:
 
 
 MAX_STARTS = 3
-"""A model that was taken up so often without a step's work is given up."""
+"""Starts without any work after which a model is given up."""
 
 
 @dataclass
 class ResumeState:
-    """Of one worker, in all its attempts."""
+    """State of one worker after all its earlier attempts, read from its own history."""
 
     attempts: int = 0
-    """How often it was started: the history's own number, a requeued job keeps its old one."""
+    """Number of earlier attempts, counted by the history: a requeued job keeps its number."""
     begun: bool = False
-    """Whether any attempt came to its first batch."""
+    """True if an attempt reached its first batch."""
     rounds: int = 0
-    """The last one that has a name: a name is never given twice."""
+    """Highest round of its models: names are never reused."""
     seconds: float = 0.0
-    """That it has searched: from each attempt's first batch to the last thing it told."""
+    """Seconds searched: from each attempt's first batch to its last line."""
     open: dict[str, Candidate] = field(default_factory=dict)
-    """Models that were taken up and have not ended, in their order."""
+    """Models without an end, in the order of their starts."""
     starts: dict[str, int] = field(default_factory=dict)
-    """How often each was taken up since it last did some work."""
+    """Starts of each model since its last work."""
 
     def failed_repeatedly(self, model: str) -> bool:
-        """Whether it kills whoever takes it up."""
+        """Return True once a model was started MAX_STARTS times without any work."""
         return self.starts.get(model, 0) >= MAX_STARTS
 
 
 def number_of(model: str, *, worker: int) -> int:
-    """The round in the name of a worker's model; 0: it is no such name."""
+    """Return the round in the name of a worker's model; 0: another name."""
     first, _, number = model.partition("-")
     return int(number) if first == f"{worker:03d}" and number.isdecimal() else 0
 
 
 def resume_state(lines: Iterable[Line], *, worker: int) -> ResumeState:
-    """From all that the worker told before."""
-    past, begun = ResumeState(), None
+    """Read a worker's state from the lines of its earlier attempts."""
+    state, begun = ResumeState(), None
     for line in lines:
         if line.worker != worker:
             continue
         entry, now = line.entry, float(line.event["monotonic"])
-        if line.attempt != past.attempts:  # a killed attempt told no end: nothing counts until now
-            past.attempts, begun = line.attempt, None
-        if isinstance(entry, Presence) and entry.what == "begin":
-            past.begun = True
+        if line.attempt != state.attempts:  # a killed attempt wrote no end: stop its clock
+            state.attempts, begun = line.attempt, None
+        if isinstance(entry, Presence) and entry.change == "begin":
+            state.begun = True
             begun = now  # each attempt has a clock of its own: only differences count
         if begun is not None:
-            past.seconds += max(0.0, now - begun)
+            state.seconds += max(0.0, now - begun)
             begun = now
-        if isinstance(entry, Presence) and entry.what == "end":
+        if isinstance(entry, Presence) and entry.change == "end":
             begun = None
         elif isinstance(entry, Candidate):
-            past.rounds = max(past.rounds, entry.round)
-            past.open.setdefault(entry.model, entry)
-            past.starts[entry.model] = past.starts.get(entry.model, 0) + 1
+            state.rounds = max(state.rounds, entry.round)
+            state.open.setdefault(entry.model, entry)
+            state.starts[entry.model] = state.starts.get(entry.model, 0) + 1
         elif isinstance(entry, Work):
-            past.starts[entry.model] = 0
+            state.starts[entry.model] = 0
         elif isinstance(entry, Ended):
-            past.open.pop(entry.model, None)
-    return past
+            state.open.pop(entry.model, None)
+    return state

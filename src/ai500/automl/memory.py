@@ -1,18 +1,18 @@
-"""Errors that say a model needs more memory than there is, the accelerator's or the host's."""
+"""Recognition of out-of-memory errors, of accelerators and of the host."""
 
 from __future__ import annotations
 
 import torch
 
 OUT_OF_MEMORY = "out of memory"
-"""Why such a model is lost."""
-_SAID = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-"""By the allocators of the accelerators and of the CPU, and by cuBLAS and cuDNN."""
+"""Reason for the loss of a model that needs too much memory."""
+_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+"""Parts of the messages of accelerator and CPU allocators, cuBLAS and cuDNN."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says so; torch has an exception of its own only for its accelerators' caches."""
+    """Return True for an out-of-memory error; torch has its own class for accelerators only."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    told = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in told for words in _SAID)
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(part in text for part in _MESSAGES)

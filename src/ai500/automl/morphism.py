@@ -1,7 +1,7 @@
 """Network morphism (Wei et al. 2016; AIPerf §IV-A): a child that computes what its parent does.
 
-Each function takes an architecture with its weights and gives the child's; in evaluation mode both
-compute the same. `moves` lists what can be done, `apply` does it.
+Each function takes an architecture with its weights and returns the child's; in evaluation mode
+both compute the same. `moves` lists the possible morphisms, `apply` applies one.
 """
 
 from __future__ import annotations
@@ -20,72 +20,79 @@ from ai500.workloads.models.architecture import KEEPS_CHANNELS, MAX_KERNEL, Arch
 
 
 class WideningError(AI500Error):
-    """These channels can't be repeated: an image's, or those that concatenations tie together."""
+    """Channels that can't be repeated: an image's, or those that concatenations constrain."""
 
 
 def channel_mappings(architecture: Architecture, layer: int, mapping: Tensor) -> dict[int, Tensor]:
-    """Layer → for each of its new channels the old one it repeats, for all that change.
+    """Return, for every layer that changes, the old channel that each new channel repeats.
 
-    What a convolution puts out is handed on by batch norm, ReLU and pooling; an addition needs all
-    its inputs alike, so that others have to be repeated in the same way; a concatenation's mapping
-    is put together from its inputs'.
+    Batch norm, ReLU and pooling pass a convolution's channels on; an addition needs the same
+    mapping for all its inputs; a concatenation's mapping is the concatenation of its inputs'.
     """
-    found: dict[int, Tensor] = {}
+    mappings: dict[int, Tensor] = {}
     waiting = [(layer, mapping)]
     channels = architecture.channels()
     while waiting:
-        number, wanted = waiting.pop()
-        known = found.get(number)
+        number, required = waiting.pop()
+        known = mappings.get(number)
         if known is not None:
-            if not torch.equal(known, wanted):
+            if not torch.equal(known, required):
                 raise WideningError(f"layer {number} would have to be widened in two ways")
             continue
-        found[number] = wanted
-        waiting += _before(architecture[number], wanted, channels)
+        mappings[number] = required
+        waiting += _input_mappings(architecture[number], required, channels)
         for reader in architecture.consumers(number):
-            waiting += _behind(reader, number, wanted, found, channels)
-    return found
+            waiting += _reader_mappings(reader, number, required, mappings, channels)
+    return mappings
 
 
-def _before(layer: Layer, wanted: Tensor, channels: dict[int, int]) -> list[tuple[int, Tensor]]:
-    """What the layer's own mapping demands of its inputs."""
+def _input_mappings(
+    layer: Layer, mapping: Tensor, channels: dict[int, int]
+) -> list[tuple[int, Tensor]]:
+    """Return the mappings that a layer's own mapping requires of its inputs."""
     if layer.kind == "input":
         raise WideningError("the images' own channels can't be repeated")
     if layer.kind in KEEPS_CHANNELS or layer.kind == "add":
-        return [(source, wanted) for source in layer.inputs]
+        return [(source, mapping) for source in layer.inputs]
     if layer.kind == "concat":
-        return _parts(layer, wanted, channels)
+        return _split_mapping(layer, mapping, channels)
     return []
 
 
-def _parts(layer: Layer, wanted: Tensor, channels: dict[int, int]) -> list[tuple[int, Tensor]]:
-    """A concatenation's mapping cut into its inputs'; it must keep their order."""
+def _split_mapping(
+    layer: Layer, mapping: Tensor, channels: dict[int, int]
+) -> list[tuple[int, Tensor]]:
+    """Split a concatenation's mapping into its inputs'; it must keep their order."""
     parts, first = [], 0
     for source in layer.inputs:
-        inside = (wanted >= first) & (wanted < first + channels[source])
-        part = wanted[inside] - first
+        inside = (mapping >= first) & (mapping < first + channels[source])
+        part = mapping[inside] - first
         parts.append((source, part))
         first += channels[source]
     whole, first = [], 0
     for source, part in parts:
         whole.append(part + first)
         first += channels[source]
-    if not torch.equal(torch.cat(whole), wanted):
+    if not torch.equal(torch.cat(whole), mapping):
         raise WideningError(f"concatenation {layer.number} would have to mix its inputs")
     return [(s, part) for s, part in parts if not _is_identity(part, channels[s])]
 
 
-def _behind(
-    reader: Layer, number: int, wanted: Tensor, found: dict[int, Tensor], channels: dict[int, int]
+def _reader_mappings(
+    reader: Layer,
+    number: int,
+    mapping: Tensor,
+    mappings: dict[int, Tensor],
+    channels: dict[int, int],
 ) -> list[tuple[int, Tensor]]:
-    """What a changed input demands of the layer that reads it."""
+    """Return the mapping that a changed input requires of the layer that reads it."""
     if reader.kind in KEEPS_CHANNELS or reader.kind == "add":
-        return [(reader.number, wanted)]
+        return [(reader.number, mapping)]
     if reader.kind != "concat":
-        return []  # a convolution or dense layer: its weights are shared out
+        return []  # a convolution or dense layer: its weights are divided among the copies
     parts, first = [], 0
     for source in reader.inputs:
-        part = wanted if source == number else found.get(source, torch.arange(channels[source]))
+        part = mapping if source == number else mappings.get(source, torch.arange(channels[source]))
         parts.append(part + first)
         first += channels[source]
     return [(reader.number, torch.cat(parts))]
@@ -98,24 +105,24 @@ def _is_identity(mapping: Tensor, channels: int) -> bool:
 Weights = dict[str, Tensor]
 MoveKind = Literal["deeper", "wider", "kernel", "skip_add", "skip_concat"]
 KINDS: tuple[str, ...] = get_args(MoveKind)
-EPSILON = 1e-5  # of torch's batch norm
+EPSILON = 1e-5  # the default of torch's batch norm
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One step in the space of architectures."""
+    """One morphism."""
 
     kind: MoveKind
     layer: int
     """deeper: behind this ReLU; wider, kernel: this convolution; skip: from this layer's output."""
     to: int = 0
-    """skip: to the output of this layer."""
+    """skip: target, whose output it is joined to."""
     size: int = 0
-    """deeper, kernel: of the kernel; wider: the channels after it."""
+    """deeper, kernel: kernel size; wider: channels of the widened layer."""
 
 
 def moves(architecture: Architecture, *, kinds: Sequence[str] = KINDS) -> Iterator[Move]:
-    """Every single step of these kinds from here, in a fixed order."""
+    """Yield every morphism of these kinds, in a fixed order."""
     if "deeper" in kinds:
         for layer in _rectified(architecture):
             for size in (3, 5):
@@ -126,7 +133,7 @@ def moves(architecture: Architecture, *, kinds: Sequence[str] = KINDS) -> Iterat
         if layer.kind == "convolution" and "kernel" in kinds and 1 < layer.kernel < MAX_KERNEL:
             yield Move("kernel", layer.number, size=layer.kernel + 2)
     if "skip_add" in kinds or "skip_concat" in kinds:
-        yield from (one for one in _skips(architecture) if one.kind in kinds)
+        yield from (move for move in _skips(architecture) if move.kind in kinds)
 
 
 def _rectified(architecture: Architecture) -> list[Layer]:
@@ -148,7 +155,7 @@ def _skips(architecture: Architecture) -> Iterator[Move]:
 def apply(
     architecture: Architecture, weights: Weights, move: Move, *, generator: Generator
 ) -> tuple[Architecture, Weights]:
-    """The child, with weights that make it compute what its parent computes."""
+    """Return the child, with weights that make it compute what its parent computes."""
     if move.kind == "deeper":
         return _deeper(architecture, weights, move)
     if move.kind == "wider":
@@ -160,22 +167,22 @@ def apply(
     return _skip_by_concatenation(architecture, weights, move)
 
 
-def _name(layer: int, what: str) -> str:
-    return f"layers.{layer}.{what}"
+def _name(layer: int, tensor: str) -> str:
+    return f"layers.{layer}.{tensor}"
 
 
 def _deeper(
     architecture: Architecture, weights: Weights, move: Move
 ) -> tuple[Architecture, Weights]:
-    """A block behind a ReLU: an identity convolution, a batch norm that undoes itself, a ReLU that
-    meets nothing negative."""
+    """Add a block behind a ReLU: an identity convolution, a batch norm that is the identity, and
+    a ReLU on values that are not negative."""
     first, channels = architecture.next_number, architecture.channels()[move.layer]
     block = [
         Layer(first, "convolution", (move.layer,), channels=channels, kernel=move.size),
         Layer(first + 1, "batch_norm", (first,)),
         Layer(first + 2, "relu", (first + 1,)),
     ]
-    users = [one.number for one in architecture.consumers(move.layer)]
+    users = [layer.number for layer in architecture.consumers(move.layer)]
     child = architecture.inserted(block, after=move.layer)
     child = child.rewired(move.layer, first + 2, consumers=users)
     like = next(iter(weights.values()))
@@ -196,8 +203,8 @@ def _deeper(
 def _rectified_moments(
     architecture: Architecture, weights: Weights, relu: int, channels: int
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance of a ReLU's output, so that the new batch norm changes little in training
-    mode either: behind a batch norm those of a rectified normal, elsewhere the neutral 0 and 1."""
+    """Estimate mean and variance of a ReLU's output, so that the new batch norm changes little in
+    training mode, too: behind a batch norm those of a rectified normal, elsewhere 0 and 1."""
     like = next(iter(weights.values()))
     before = architecture[architecture[relu].inputs[0]]
     if before.kind != "batch_norm":
@@ -216,16 +223,15 @@ def _rectified_moments(
 def _wider(
     architecture: Architecture, weights: Weights, move: Move, generator: Generator
 ) -> tuple[Architecture, Weights]:
-    """Channels repeated; whoever reads them shares its weight out among the copies.
+    """Repeat channels; layers that read them divide their weights among the copies.
 
-    The shares are drawn, not equal: copies that are read alike would learn alike for ever.
+    The parts are random, not equal: copies with equal weights would stay equal in training.
     """
     old = architecture[move.layer].channels
     if move.size <= old:
         raise WideningError(f"layer {move.layer} has {old} channels already")
     copies = torch.randint(old, (move.size - old,), generator=generator)
-    wanted = torch.cat([torch.arange(old), copies])
-    mappings = channel_mappings(architecture, move.layer, wanted)
+    mappings = channel_mappings(architecture, move.layer, torch.cat([torch.arange(old), copies]))
     child, new = [], dict(weights)
     for layer in architecture.layers:
         if layer.kind in ("convolution", "dense"):
@@ -238,15 +244,15 @@ def _wider(
             new[name] = new[name][mapping]
             child.append(dataclasses.replace(layer, channels=len(mapping)))
         elif layer.kind == "batch_norm":
-            for what in ("weight", "bias", "running_mean", "running_var"):
-                new[_name(layer.number, what)] = new[_name(layer.number, what)][mapping]
+            for tensor in ("weight", "bias", "running_mean", "running_var"):
+                new[_name(layer.number, tensor)] = new[_name(layer.number, tensor)][mapping]
     return architecture.replaced(child), new
 
 
 def _widen_reader(
     layer: Layer, mapping: Tensor | None, weights: Weights, generator: Generator
 ) -> None:
-    """A convolution or dense layer that reads repeated channels."""
+    """Adapt a convolution or dense layer that reads repeated channels."""
     if mapping is None:
         return
     name = _name(layer.number, "weight")
@@ -260,7 +266,7 @@ def _widen_reader(
 def _larger_kernel(
     architecture: Architecture, weights: Weights, move: Move
 ) -> tuple[Architecture, Weights]:
-    """Zeros around the kernel."""
+    """Pad a kernel with zeros."""
     layer = architecture[move.layer]
     ring = (move.size - layer.kernel) // 2
     name = _name(move.layer, "weight")
@@ -272,7 +278,7 @@ def _larger_kernel(
 def _skip_by_addition(
     architecture: Architecture, weights: Weights, move: Move
 ) -> tuple[Architecture, Weights]:
-    """The source, through a 1×1 convolution of zeros, is added to the target's output."""
+    """Add the source, through a 1×1 convolution of zeros, to the target's output."""
     first, channels = architecture.next_number, architecture.channels()
     reductions = architecture.reductions()
     stride = reductions[move.to] // reductions[move.layer]
@@ -281,7 +287,7 @@ def _skip_by_addition(
         Layer(first, "convolution", (move.layer,), channels=width, stride=stride),
         Layer(first + 1, "add", (move.to, first)),
     ]
-    users = [one.number for one in architecture.consumers(move.to)]
+    users = [layer.number for layer in architecture.consumers(move.to)]
     child = architecture.inserted(added, after=move.to)
     child = child.rewired(move.to, first + 1, consumers=users)
     like = next(iter(weights.values()))
@@ -292,9 +298,9 @@ def _skip_by_addition(
 def _skip_by_concatenation(
     architecture: Architecture, weights: Weights, move: Move
 ) -> tuple[Architecture, Weights]:
-    """Convolutions behind the target read the source's channels too, with weights of zero."""
+    """Let convolutions behind the target also read the source's channels, with zero weights."""
     first, channels = architecture.next_number, architecture.channels()
-    readers = [one.number for one in _convolutions_after(architecture, move.to)]
+    readers = [layer.number for layer in _convolutions_after(architecture, move.to)]
     joined = Layer(first, "concat", (move.to, move.layer))
     child = architecture.inserted([joined], after=move.to)
     child = child.rewired(move.to, first, consumers=readers)
@@ -307,4 +313,4 @@ def _skip_by_concatenation(
 
 
 def _convolutions_after(architecture: Architecture, number: int) -> list[Layer]:
-    return [one for one in architecture.consumers(number) if one.kind == "convolution"]
+    return [layer for layer in architecture.consumers(number) if layer.kind == "convolution"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ai500.automl.history import HISTORY_FILE, History
 from ai500.automl.progress import ProgressReader
 from ai500.automl.rules import (
     SEARCH_RULES,
-    SearchEvidence,
     read_search_evidence,
     search_facts,
 )
@@ -35,9 +34,6 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
-from ai500.report.run_data import RunData
-from ai500.report.run_report import ProgramReport
-from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.rule import Rule
 from ai500.workloads.models.architecture import MAX_KERNEL
 
@@ -52,6 +48,9 @@ class ArchitectureSearch:
     entry_point = "ai500.automl.worker:run"
     member_files: Sequence[str] = (HISTORY_FILE,)
     rules: Sequence[Rule] = SEARCH_RULES
+    evidence = staticmethod(read_search_evidence)
+    facts = staticmethod(search_facts)
+    report = staticmethod(search_report)
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree, else the class's, unless the workers' number is set."""
@@ -113,18 +112,6 @@ class ArchitectureSearch:
             search=mean_of_searches(searches, variation=variation(spent)),
         )
 
-    def evidence(self, run: RunFolder, trial: int) -> SearchEvidence:
-        """Read the histories of a trial's workers."""
-        return read_search_evidence(run, trial)
-
-    def facts(self, evidence: Evidence) -> Iterable[Fact]:
-        """Yield the facts of a search."""
-        return search_facts(evidence)
-
-    def report(self, run: RunData) -> ProgramReport:
-        """Return a search's part of the report."""
-        return search_report(run)
-
 
 SEARCH = ArchitectureSearch()
 
@@ -159,13 +146,13 @@ def planned_search(
     return search
 
 
-def _changes(wanted: AutomlConfig) -> dict[str, Any]:
-    stated = {one.name: getattr(wanted, one.name) for one in dataclasses.fields(wanted)}
-    return {name: value for name, value in stated.items() if value is not None}
+def _changes(settings: AutomlConfig) -> dict[str, Any]:
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_sizes(search: Search) -> None:
-    """Every size can be used, and there is at least one."""
+    """Check the sizes that TPE chooses from, and the growth."""
     if not search.batch_sizes or min(search.batch_sizes) < 1:
         raise ConfigError(
             f"automl.batch_sizes = {list(search.batch_sizes)}: state at least one, each at least "
@@ -195,11 +182,13 @@ def _check_sizes(search: Search) -> None:
 
 
 def _check_training(config: Config, hyper: Hyperparameters) -> None:
-    """Models come and go: what divides a model among accelerators would have to follow them."""
+    """Check the training settings: a worker's models change, so only data parallelism works."""
     if config.parallel.mode != "data" or config.parallel.sharded:
-        what = "sharded = true" if config.parallel.sharded else f'mode = "{config.parallel.mode}"'
+        setting = (
+            "sharded = true" if config.parallel.sharded else f'mode = "{config.parallel.mode}"'
+        )
         raise ConfigError(
-            f"parallel.{what}: the accelerators of a worker share the batch of each model "
+            f"parallel.{setting}: the accelerators of a worker share the batch of each model "
             '(AIPerf Table IV: synchronous all-reduce). Leave it at parallel.mode = "data".'
         )
     if config.ensemble.sampler not in ("bootstrap", "whole"):

@@ -1,4 +1,4 @@
-"""Where each worker of a search is, from the histories, for the live view. Needs no torch."""
+"""Progress of a search's workers for the live view, from their histories. Needs no torch."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.automl.history import Candidate, Epoch, History, Line, Work
-from ai500.automl.score import WorkCounter, operations_per_unit
+from ai500.automl.score import WorkCounter
 from ai500.bagging.member_views import MemberView
 
 
 @dataclass
 class WorkerView:
-    """One worker as the live view shows it."""
+    """Progress of one worker."""
 
     round: int = 0
     model: str = ""
     epoch: int = 0
-    """Epochs of the model that are done."""
+    """Finished epochs of the present model."""
     epochs: int = 0
     models: int = 0
-    """Taken up so far."""
+    """Models started so far."""
     best_error: float | None = None
     flops: float | None = None
-    """Operations since its first batch / time, by its own clock; None: none yet."""
+    """Operations / time since its first batch, by its own clock; None: none yet."""
 
 
 def worker_view(view: MemberView) -> WorkerView | None:
@@ -33,22 +33,22 @@ def worker_view(view: MemberView) -> WorkerView | None:
 
 
 class ProgressReader:
-    """Follows the histories of a trial."""
+    """Incremental reader of the workers' progress in a trial."""
 
     def __init__(self, members: Path) -> None:
         self._history = History(members)
-        self._counted = WorkCounter()
+        self._counter = WorkCounter()
         self._operations: dict[int, int] = {}
         self._first: dict[int, float] = {}
         self.workers: dict[int, WorkerView] = {}
 
     def refresh(self) -> Mapping[int, WorkerView]:
-        """Every worker that has told anything."""
+        """Read new lines; return the progress of every worker that has written any."""
         for line in self._history.refresh():
-            self._take(line, self.workers.setdefault(line.worker, WorkerView()))
+            self._add(line, self.workers.setdefault(line.worker, WorkerView()))
         return self.workers
 
-    def _take(self, line: Line, view: WorkerView) -> None:
+    def _add(self, line: Line, view: WorkerView) -> None:
         entry = line.entry
         if isinstance(entry, Candidate):
             view.models += entry.model != view.model
@@ -63,8 +63,8 @@ class ProgressReader:
 
     def _count(self, work: Work, worker: int, *, now: float) -> None:
         candidate = self._history.models[work.model].candidate
-        fresh = self._counted.new(work, candidate)
-        done = self._operations.get(worker, 0) + fresh * operations_per_unit(candidate, work.phase)
+        new = self._counter.count(work, candidate)
+        done = self._operations.get(worker, 0) + new * candidate.operations_per_unit(work.phase)
         first = self._first.setdefault(worker, now - work.seconds)
         self._operations[worker] = done
         self.workers[worker].flops = done / (now - first) if now > first else None

@@ -1,7 +1,7 @@
-"""The record that a worker of a search leaves: its best model, and how it trained.
+"""The record of a search's worker: its best model, and how it trained.
 
-`quality` is the least error of the model's epochs; `weights_sha256` is of the weights after its
-last one, which are those on disk and those that its children began with.
+`quality` is the least error of the model's epochs; `weights_sha256` is that of the weights after
+its last epoch, which are those on disk and those that its children inherited.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ai500.train.member import Member
 
 
 def write_record(
-    task: Task, member: Member, coordinator: Coordinator | None, *, told: Sequence[Event]
+    task: Task, member: Member, coordinator: Coordinator | None, *, events: Sequence[Event]
 ) -> None:
-    """By rank 0, every rank tells its part; `member` is the model that trained last."""
+    """Write the record on rank 0; every rank describes its part of `member`, the last model."""
     groups = provenance.optimizer_groups(member)
     described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
     if coordinator is None:
@@ -32,8 +32,10 @@ def write_record(
     best = best_model(coordinator, worker=task.member)
     weights = coordinator.weights_of(best.id)
     images, steps, epochs = _totals(Path(task.folder))
-    effective = provenance.effective(member, groups=groups, described=described or [], events=told)
-    # Epochs of a model are a limit, and its own seed follows from the worker's.
+    effective = provenance.effective(
+        member, groups=groups, described=described or [], events=events
+    )
+    # Epochs of a model vary; its own seed follows from the worker's.
     effective["hyperparameters"]["epochs"] = task.hyperparameters.epochs
     record = TrainRecord(
         member=task.member,
@@ -54,28 +56,29 @@ def write_record(
 
 
 def best_model(coordinator: Coordinator, *, worker: int) -> Model:
-    """Of the worker's own, by the actual accuracy."""
-    judged = [m for m in coordinator.history.models.values() if m.worker == worker and m.epochs]
-    if not judged:
+    """Return the worker's own model with the highest accuracy."""
+    validated = [m for m in coordinator.history.models.values() if m.worker == worker and m.epochs]
+    if not validated:
         raise AI500Error(
-            f"worker {worker} judged no model: its time was up before the first epoch's end. Set "
-            "a larger automl.minutes."
+            f"worker {worker} validated no model: its time was up before the first epoch's end.",
+            key="automl.minutes",
+            remedy="Set a larger automl.minutes.",
         )
-    return max(judged, key=lambda model: (model.accuracy or 0.0, model.id))
+    return max(validated, key=lambda model: (model.accuracy or 0.0, model.id))
 
 
 def _totals(folder: Path) -> tuple[int, int, int]:
-    """Images, steps and epochs of all the worker's models; what was repeated counts once."""
-    counted, known = WorkCounter(), dict[str, Candidate]()
+    """Count images, steps and epochs of the worker's models; repeated work counts once."""
+    counter, known = WorkCounter(), dict[str, Candidate]()
     epochs: set[tuple[str, int]] = set()
     images = steps = 0
-    for line in Reader(folder / HISTORY_FILE).new():
+    for line in Reader(folder / HISTORY_FILE).new_lines():
         entry = line.entry
         if isinstance(entry, Candidate):
             known[entry.model] = entry
         elif isinstance(entry, Work) and entry.phase == "train":
-            fresh = counted.new(entry, known[entry.model])
+            new = counter.count(entry, known[entry.model])
             epochs.add((entry.model, entry.epoch))
-            steps += fresh
-            images += fresh * known[entry.model].batch_size
+            steps += new
+            images += new * known[entry.model].batch_size
     return images, steps, len(epochs)

@@ -1,4 +1,4 @@
-"""AIPerf's rules about a search (§IV-E, Table IV): they judge what the workers' histories tell."""
+"""AIPerf's rules about a search (§IV-E, Table IV), checked against the workers' histories."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
 AT_LEAST_FP16 = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16")
-FIXED_TERMS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
-"""Of a search: where it begins, its space, and when TPE begins."""
+FIXED_SETTINGS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
+"""Settings of a search that its class fixes: its start, its space, and the first tuned round."""
 INITIAL_ARCHITECTURE = "initial architecture"
+# A line is written shortly after its work has ended.
 OVERLAP_SECONDS = 0.5
-"""A line is written a little after the work it tells of."""
+"""Largest overlap of two pieces of work, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ def models(evidence: Evidence) -> Iterator[tuple[int, Model]]:
 
 @rule(source="AIPerf §IV-E, Table IV", program="search")
 def least_time(evidence: Evidence) -> Iterator[Observation]:
-    """A search takes at least the least time of its class: 1 hour in `full`."""
+    """Search at least for the least time of the class: 1 hour in `full`."""
     for trial in evidence.score.trials:
-        # Clocks of several hosts are known to so much.
+        # The clocks of several hosts have this uncertainty.
         longest = trial.seconds + (trial.clock_uncertainty_seconds or 0.0)
         if trial.search is not None and longest < trial.search.min_seconds:
             least, took = human_seconds(trial.search.min_seconds), human_seconds(trial.seconds)
@@ -106,42 +107,43 @@ def least_time(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
-def _how_to_search_longer(evidence: Evidence, trial: int | None) -> str:
+def _how_to_search_longer(evidence: Evidence, trial: int) -> str:
     lines = [
         line
-        for one in evidence.trials
-        if one.trial == trial and (search := search_evidence(one)) is not None
+        for evidence_of_trial in evidence.trials
+        if evidence_of_trial.trial == trial
+        and (search := search_evidence(evidence_of_trial)) is not None
         for line in search.lines
     ]
-    if any(isinstance(one.entry, Presence) and one.entry.reason == EXHAUSTED for one in lines):
-        return "Workers found no other model to try: set a larger automl.max_growth."
+    if any(isinstance(line.entry, Presence) and line.entry.reason == EXHAUSTED for line in lines):
+        return "The workers had no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 
 
 @rule(layer=9, source="AIPerf Table IV, decision D7", program="search")
 def largest_error(evidence: Evidence) -> Iterator[Observation]:
-    """The best model's error is at most the largest of the class: 30 % in `full`."""
-    most = evidence.reference.target_quality
+    """Find a model with at most the largest error of the class: 30 % in `full`."""
+    limit = evidence.reference.target_quality
     for trial in evidence.score.trials:
-        if trial.ensemble_quality > most:
+        if trial.ensemble_quality > limit:
             yield Observation(
                 f"trial {trial.trial}: the best model's error is {trial.ensemble_quality:.4f}, "
-                f"the largest of the class {most:g}",
+                f"the largest of the class is {limit:g}",
                 advice="Search longer (automl.minutes) or with more workers (ensemble.size).",
-                reference=f"at most {most:g}",
+                reference=f"at most {limit:g}",
                 run=f"{trial.ensemble_quality:.4f}",
             )
 
 
 @rule(layer=4, source="AIPerf §IV-E, Table IV", program="search")
 def at_least_fp16(evidence: Evidence) -> Iterator[Observation]:
-    """A search computes with floating-point numbers of at least FP16."""
+    """Compute with floating-point numbers of at least FP16."""
     used = recorded(evidence, "numerics", "precision")
-    low = [one for one in (used or "").split(" and ") if one not in AT_LEAST_FP16]
+    low = [name for name in (used or "").split(" and ") if name not in AT_LEAST_FP16]
     if used is not None and low:
         yield Observation(
             f"workers trained in {' and '.join(low)}",
-            advice='Set train.precision = "mixed-fp16", or a finer one.',
+            advice='Set train.precision = "mixed-fp16", or a higher precision.',
             reference="at least fp16",
             run=used,
         )
@@ -149,7 +151,7 @@ def at_least_fp16(evidence: Evidence) -> Iterator[Observation]:
 
 @rule(layer=7, source="AIPerf §IV-E, Table IV", program="search")
 def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
-    """Every worker's search begins at the class's architecture: ResNet-50 in `full`."""
+    """Start every worker's search at the class's architecture: ResNet-50 in `full`."""
     for fact in evidence.facts:
         if fact.name == INITIAL_ARCHITECTURE and fact.differs:
             yield Observation(
@@ -159,37 +161,38 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
                 run=fact.run,
             )
     for trial, model in models(evidence):
-        made = model.candidate
-        if made.round == 1 and made.parent is not None:
-            yield Observation(f"trial {trial}: {made.model}, a worker's first, has a parent")
+        candidate = model.candidate
+        if candidate.round == 1 and candidate.parent is not None:
+            yield Observation(f"trial {trial}: {candidate.model}, a worker's first, has a parent")
 
 
 @rule(layer=7, source="AIPerf §IV-A, §IV-E", program="search")
 def network_morphism(evidence: Evidence) -> Iterator[Observation]:
-    """Every other model is a morphism of one in the history: it keeps its layers and adds to it."""
+    """Make every other model by morphisms of one in the history, which only add to it."""
     for trial in evidence.trials:
         search = search_evidence(trial)
         known = search.history.models if search is not None else {}
         for model in known.values():
-            made = model.candidate
-            if made.parent is None:
+            candidate = model.candidate
+            if candidate.parent is None:
                 continue
-            parent = known.get(made.parent)
+            parent = known.get(candidate.parent)
             if parent is None:
                 yield Observation(
-                    f"trial {trial.trial}: {made.model}'s parent {made.parent} is not in any "
+                    f"trial {trial.trial}: parent {candidate.parent} of {candidate.model} is in no "
                     "history",
                     advice="Run it again.",
                 )
-            elif not made.moves or not _grown(parent.architecture, model.architecture):
+            elif not candidate.moves or not _grown(parent.architecture, model.architecture):
                 yield Observation(
-                    f"trial {trial.trial}: {made.model} is no morphism of its parent {made.parent}",
+                    f"trial {trial.trial}: {candidate.model} is no morphism of its parent "
+                    f"{candidate.parent}",
                     advice="Run it again.",
                 )
 
 
 def _grown(parent: Architecture, child: Architecture) -> bool:
-    """Whether the child has each layer of its parent, none of them smaller, and is not the same."""
+    """Return True if the child differs and has each layer of its parent, none of them smaller."""
     layers = {layer.number: layer for layer in child.layers}
     kept = all(
         (now := layers.get(layer.number)) is not None
@@ -204,99 +207,99 @@ def _grown(parent: Architecture, child: Architecture) -> bool:
 
 @rule(layer=7, source="AIPerf §IV-B, §IV-E", program="search")
 def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
-    """Bayesian optimization chooses batch and kernel size from each worker's fifth round on."""
-    terms = evidence.reference.search
+    """Choose batch and kernel size by Bayesian optimization from each worker's fifth round on."""
+    settings = evidence.reference.search
     for trial, model in models(evidence):
-        made = model.candidate
-        if terms is not None and made.tuned != terms.tunes(made.round):
-            how = "was tuned" if made.tuned else "was not tuned"
+        candidate = model.candidate
+        if settings is not None and candidate.tuned != settings.tunes(candidate.round):
+            state = "was tuned" if candidate.tuned else "was not tuned"
             yield Observation(
-                f"trial {trial}: {made.model} of round {made.round} {how}",
+                f"trial {trial}: {candidate.model} of round {candidate.round} {state}",
                 advice="Run it again.",
-                reference=f"from round {terms.warmup_rounds + 1} on",
+                reference=f"from round {settings.warmup_rounds + 1} on",
             )
 
 
 @rule(layer=7, source="AIPerf §IV-E", program="search")
 def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
-    """Where the search begins, what it may add and when TPE begins are the class's."""
-    terms, ours = evidence.reference.search, evidence.plan.search
-    for name in FIXED_TERMS:
-        wanted, found = (getattr(one, name, None) for one in (terms, ours))
-        if wanted != found:
+    """Leave the start of the search, its space and the start of TPE as the class has them."""
+    reference, plan = evidence.reference.search, evidence.plan.search
+    for name in FIXED_SETTINGS:
+        expected, planned = getattr(reference, name, None), getattr(plan, name, None)
+        if expected != planned:
             yield Observation(
-                f"{name.replace('_', ' ')}: {as_text(found)}, the class has {as_text(wanted)}",
+                f"{name.replace('_', ' ')}: {as_text(planned)}, the class has {as_text(expected)}",
                 advice=f"Leave automl.{name} out.",
-                reference=as_text(wanted),
-                run=as_text(found),
+                reference=as_text(expected),
+                run=as_text(planned),
             )
 
 
 @rule("a search's defaults", program="search")
 def changed_defaults(evidence: Evidence) -> Iterator[Observation]:
-    """Optimizer, learning rate, batch sizes, patience, … may change, and are disclosed."""
+    """Disclose changes of optimizer, learning rate, batch sizes, patience, …, which are free."""
     yield from differences(evidence, "a search's defaults")
-    terms, ours = evidence.reference.search, evidence.plan.search
-    for field in fields(terms) if terms is not None else ():
-        wanted, found = (getattr(one, field.name, None) for one in (terms, ours))
-        if field.name not in (*FIXED_TERMS, "minutes") and wanted != found:
+    reference, plan = evidence.reference.search, evidence.plan.search
+    for field in fields(reference) if reference is not None else ():
+        expected, planned = getattr(reference, field.name), getattr(plan, field.name, None)
+        if field.name not in (*FIXED_SETTINGS, "minutes") and expected != planned:
             yield Observation(
-                f"{field.name.replace('_', ' ')}: {as_text(found)}, the class has "
-                f"{as_text(wanted)}",
-                reference=as_text(wanted),
-                run=as_text(found),
+                f"{field.name.replace('_', ' ')}: {as_text(planned)}, the class has "
+                f"{as_text(expected)}",
+                reference=as_text(expected),
+                run=as_text(planned),
             )
 
 
 @rule(source="AIPerf §IV-D, Table I", program="search")
 def operations_of_the_architectures(evidence: Evidence) -> Iterator[Observation]:
-    """Every candidate's operations are those of its layers, counted again, on whole data sets."""
+    """Count every candidate's operations from its layers, on the whole data sets."""
     for trial, model in models(evidence):
-        made = model.candidate
-        for says in _miscounted(made, evidence):
-            yield Observation(f"trial {trial}: {made.model} {says}", advice="Run it again.")
+        candidate = model.candidate
+        for mistake in _miscounted(candidate, evidence):
+            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice="Run it again.")
 
 
-def _miscounted(made: Candidate, evidence: Evidence) -> Iterator[str]:
+def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
     reference = evidence.reference
     try:
-        layers = Architecture(made.architecture)
+        layers = Architecture(candidate.architecture)
         check(layers)
         counted = count_architecture(
-            layers, input_shape=reference.input_shape, convention=made.operations.convention
+            layers, input_shape=reference.input_shape, convention=candidate.operations.convention
         )
     except (AI500Error, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
         yield f"has no architecture that can be counted: {error!r}"
         return
-    if layers.digest != made.digest:
-        yield f"is said to be {made.digest}, its layers are {layers.digest}"
-    if counted != made.operations:
+    if layers.digest != candidate.digest:
+        yield f"is recorded as {candidate.digest}, its layers are {layers.digest}"
+    if counted != candidate.operations:
         yield (
-            f"is counted with {made.operations.forward_per_image:.6g} + "
-            f"{made.operations.backward_per_image:.6g} operations an image, its layers have "
+            f"is counted with {candidate.operations.forward_per_image:.6g} + "
+            f"{candidate.operations.backward_per_image:.6g} operations an image, its layers have "
             f"{counted.forward_per_image:.6g} + {counted.backward_per_image:.6g}"
         )
-    if made.steps_per_epoch * made.batch_size > reference.train_samples:
+    if candidate.steps_per_epoch * candidate.batch_size > reference.train_samples:
         yield (
-            f"has epochs of {made.steps_per_epoch * made.batch_size} images, the class has "
-            f"{reference.train_samples}"
+            f"has epochs of {candidate.steps_per_epoch * candidate.batch_size} images, the class "
+            f"has {reference.train_samples}"
         )
-    if made.validation_images != reference.validation_samples:
+    if candidate.validation_images != reference.validation_samples:
         yield (
-            f"is validated on {made.validation_images} images, the class has "
+            f"is validated on {candidate.validation_images} images, the class has "
             f"{reference.validation_samples}"
         )
 
 
 @rule(source="AIPerf §IV-D, V2 §5.3.2", program="search")
 def work_in_order(evidence: Evidence) -> Iterator[Observation]:
-    """A worker's work was told in its order, one piece after the other."""
+    """Record a worker's work in order, one piece after the other."""
     for trial in evidence.trials:
-        told: dict[tuple[int, int], list[Line]] = {}
+        by_attempt: dict[tuple[int, int], list[Line]] = {}
         search = search_evidence(trial)
         for line in search.lines if search is not None else ():
-            told.setdefault((line.worker, line.attempt), []).append(line)
-        for (worker, _), lines in told.items():
+            by_attempt.setdefault((line.worker, line.attempt), []).append(line)
+        for (worker, _), lines in by_attempt.items():
             reason = _disorder(lines)
             if reason is not None:
                 yield Observation(
@@ -305,33 +308,33 @@ def work_in_order(evidence: Evidence) -> Iterator[Observation]:
 
 
 def _disorder(lines: list[Line]) -> str | None:
-    for one, other in pairwise(lines):
-        if other.event["sequence"] <= one.event["sequence"]:
+    for line, following in pairwise(lines):
+        if following.event["sequence"] <= line.event["sequence"]:
             return "its lines are not in the order they were written"
-        if other.event["monotonic"] < one.event["monotonic"]:
+        if following.event["monotonic"] < line.event["monotonic"]:
             return "a later line has an earlier time, by its own clock"
     work = [(line.event["monotonic"], line.entry) for line in lines if isinstance(line.entry, Work)]
     for (before, _), (end, entry) in pairwise(work):
         if end - entry.seconds < before - OVERLAP_SECONDS:
-            return f"{entry.seconds:.1f} s of work are told {end - before:.1f} s after those before"
+            return f"{entry.seconds:.1f} s of work end {end - before:.1f} s after the work before"
     return None
 
 
 @rule(source="AIPerf §IV-C", severity="note", program="search")
 def readable_histories(evidence: Evidence) -> Iterator[Observation]:
-    """Lines of a history that can't be read are passed over, and disclosed."""
+    """Disclose unreadable lines of the histories, which are skipped."""
     for trial in evidence.trials:
         search = search_evidence(trial)
         skipped = search.history.unreadable if search is not None else []
-        for one in skipped[:3]:
-            yield Observation(f"trial {trial.trial}, {one}")
+        for line in skipped[:3]:
+            yield Observation(f"trial {trial.trial}, {line}")
         if len(skipped) > 3:
             yield Observation(f"trial {trial.trial}: {len(skipped) - 3} more lines are skipped")
 
 
 @rule(source="AIPerf §IV-C", severity="note", program="search")
 def lost_models(evidence: Evidence) -> Iterator[Observation]:
-    """Models that a failure cost are disclosed; the work that was done counts once."""
+    """Disclose models that a failure cost; their work counts once."""
     for trial in evidence.score.trials:
         if trial.search is not None and trial.search.lost:
             yield Observation(f"trial {trial.trial}: {trial.search.lost} model(s) were lost")

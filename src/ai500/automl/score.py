@@ -1,11 +1,11 @@
-"""From the histories of a search's workers to its score over time (AIPerf §IV-D, §IV-E).
+"""Score of a search over time, from the histories of its workers (AIPerf §IV-D, §IV-E).
 
     FLOPS(t)            = operations from the first batch until t / t
     regulated score(t)  = −ln(best error until t) × FLOPS(t)                       (AIPerf Eq. 3)
 
 Operations are those of training and of validation, counted analytically for each architecture.
-The final score is the highest FLOPS(t) of all t that are no shorter than the class's least time:
-so the warm-up counts, a lucky moment does not, and whoever searches longer loses nothing.
+The final score is the highest FLOPS(t) of all t that are at least the class's minimum time: the
+warm-up counts, a short peak does not, and a longer search never lowers the score.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ai500.records import (
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A few seconds of one worker's work, with those operations that nothing before had counted."""
+    """Work of one worker in a few seconds, with the operations that were not counted before."""
 
     worker: int
     attempt: int
@@ -47,39 +47,38 @@ class Chunk:
     phase: Phase
     start: float
     end: float
-    """Seconds on the search's clock, which begins at its first batch."""
+    """Start and end in seconds since the search's first batch."""
     operations: int
     count: int
-    """Steps of training or images of validation that were counted."""
+    """Counted steps of training or images of validation."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Operations over time, straight between the points."""
+    """Operations over time, linear between the points."""
 
     seconds: Sequence[float]
     operations: Sequence[float]
 
     def at(self, seconds: float) -> float:
-        """Operations from the start until then."""
+        """Interpolate the operations from the start until `seconds`."""
         place = bisect_right(self.seconds, seconds)
         if place in (0, len(self.seconds)):
             return self.operations[-1] if place else 0.0
-        (left, right), (low, high) = (
-            known[place - 1 : place + 1] for known in (self.seconds, self.operations)
-        )
+        left, right = self.seconds[place - 1 : place + 1]
+        low, high = self.operations[place - 1 : place + 1]
         return low + (high - low) * (seconds - left) / (right - left)
 
     def flops(self, seconds: float) -> float:
-        """FLOPS(t)."""
+        """Compute FLOPS(t)."""
         return self.at(seconds) / seconds if seconds > 0 else 0.0
 
     def rate(self, until: float, *, window: float) -> float:
-        """Operations a second in the window that ends then."""
+        """Compute the operations per second in the `window` that ends at `until`."""
         return (self.at(until) - self.at(until - window)) / window
 
     def highest(self, *, least: float) -> tuple[float, float]:
-        """The highest FLOPS(t) with t ≥ `least` (of a shorter search: its last) and that t."""
+        """Return the highest FLOPS(t) with t ≥ `least`, or of a shorter search its last, and t."""
         last = self.seconds[-1]
         times = [*self.seconds[bisect_left(self.seconds, min(least, last)) :], min(least, last)]
         best = max(times, key=self.flops)
@@ -88,27 +87,27 @@ class Curve:
 
 @dataclass(frozen=True)
 class SearchTimeline:
-    """A trial's search on one clock: all that score and report are made of."""
+    """A trial's search on one clock."""
 
     chunks: Sequence[Chunk]
     curve: Curve
     improvements: Sequence[Improvement]
     first: float
-    """The first batch, on the clock of the trial's events."""
+    """Time of the first batch, on the clock of the trial's events."""
     validation_images: int
 
     @property
     def seconds(self) -> float:
-        """From the first batch to the last worker's end."""
+        """Seconds from the first batch to the last worker's end."""
         return self.curve.seconds[-1]
 
     def error(self, seconds: float) -> float | None:
-        """The best error until then; None: no model was validated yet."""
-        place = bisect_right(self.improvements, seconds, key=lambda one: one.seconds)
+        """Return the best error until `seconds`; None: no model was validated yet."""
+        place = bisect_right(self.improvements, seconds, key=lambda better: better.seconds)
         return self.improvements[place - 1].error if place else None
 
     def regulated(self, seconds: float) -> float | None:
-        """The regulated score until then."""
+        """Compute the regulated score at `seconds`; None: no model was validated yet."""
         error = self.error(seconds)
         if error is None:
             return None
@@ -117,67 +116,69 @@ class SearchTimeline:
         )
 
     def to_error(self, error: float) -> Improvement | None:
-        """When, and after how many operations, the best error was first at most that."""
-        return next((one for one in self.improvements if one.error <= error), None)
+        """Return the first improvement to at most `error`."""
+        return next((better for better in self.improvements if better.error <= error), None)
 
 
 def regulated_score(flops: float, *, error: float, validation_images: int) -> float:
-    """AIPerf Eq. 3, for errors in (0, 1). No error among N images is known as less than 1 / N."""
+    """Compute AIPerf Eq. 3. An error of 0 among N images counts as 1 / N."""
     return -math.log(max(error, 1 / validation_images)) * flops
 
 
 def search_timeline(
     lines: Sequence[Line], history: History, time_of: Callable[[Line], float]
 ) -> SearchTimeline:
-    """The search from its workers' lines; `time_of` tells a line's time on the trial's clock."""
+    """Read a search from its workers' lines; `time_of` gives a line's time on one clock."""
     counted = list(_chunks(lines, history, time_of))
     if not counted:
-        raise JobError("no worker has trained yet: their histories are empty.")
-    present = [time_of(line) for line in lines if isinstance(line.entry, Presence)]
-    first = min([*(chunk.start for chunk in counted), *present])
+        raise JobError("no worker has trained yet: their histories are empty.", key="history")
+    presences = [time_of(line) for line in lines if isinstance(line.entry, Presence)]
+    first = min([*(chunk.start for chunk in counted), *presences])
     chunks = [
-        dataclasses.replace(one, start=one.start - first, end=one.end - first) for one in counted
+        dataclasses.replace(chunk, start=chunk.start - first, end=chunk.end - first)
+        for chunk in counted
     ]
-    curve = curve_of(chunks, until=max(present, default=first) - first)
-    told: dict[tuple[str, int], tuple[float, float, str]] = {}
+    curve = curve_of(chunks, until=max(presences, default=first) - first)
+    errors: dict[tuple[str, int], tuple[float, float, str]] = {}
     for line in lines:
-        one = line.entry
-        if isinstance(one, Epoch) and _own(line, history):
-            # A resumed worker may tell an epoch again: the last word counts, as in `Model`.
-            told[one.model, one.epoch] = time_of(line) - first, 1 - one.accuracy, one.model
-    judged = sorted(told.values())
+        epoch = line.entry
+        if isinstance(epoch, Epoch) and _own(line, history):
+            # Of an epoch that a resumed worker repeated the last one counts, as in `Model`.
+            key = epoch.model, epoch.epoch
+            errors[key] = time_of(line) - first, 1 - epoch.accuracy, epoch.model
+    validations = sorted(errors.values())
     sizes = {model.candidate.validation_images for model in history.models.values()}
-    return SearchTimeline(chunks, curve, _improvements(judged, curve), first, max(1, *sizes))
+    return SearchTimeline(chunks, curve, _improvements(validations, curve), first, max(1, *sizes))
 
 
 def _own(line: Line, history: History) -> bool:
-    """Whether it is about a model of the worker that wrote it."""
+    """Return True if a line is about a model of the worker that wrote it."""
     model = history.models.get(getattr(line.entry, "model", ""))
     return model is not None and model.worker == line.worker
 
 
 def _improvements(
-    judged: Iterable[tuple[float, float, str]], curve: Curve
+    validations: Iterable[tuple[float, float, str]], curve: Curve
 ) -> tuple[Improvement, ...]:
-    found: list[Improvement] = []
-    for seconds, error, model in judged:
-        if not found or error < found[-1].error:
-            # The last validation is judged a moment after its work, which may end the search.
+    improvements: list[Improvement] = []
+    for seconds, error, model in validations:
+        if not improvements or error < improvements[-1].error:
+            # The epoch's line follows its work, which may be the last of the search.
             at = min(seconds, curve.seconds[-1])
-            found.append(Improvement(at, curve.at(at), error, model))
-    return tuple(found)
+            improvements.append(Improvement(at, curve.at(at), error, model))
+    return tuple(improvements)
 
 
 def _chunks(
     lines: Iterable[Line], history: History, time_of: Callable[[Line], float]
 ) -> Iterable[Chunk]:
-    counted = WorkCounter()
+    counter = WorkCounter()
     for line in lines:
         work = line.entry
         if not isinstance(work, Work) or not _own(line, history):
             continue
         candidate, end = history.models[work.model].candidate, time_of(line)
-        fresh = counted.new(work, candidate)
+        new = counter.count(work, candidate)
         yield Chunk(
             worker=line.worker,
             attempt=line.attempt,
@@ -185,19 +186,19 @@ def _chunks(
             phase=work.phase,
             start=end - work.seconds,
             end=end,
-            operations=fresh * operations_per_unit(candidate, work.phase),
-            count=fresh,
+            operations=new * candidate.operations_per_unit(work.phase),
+            count=new,
         )
 
 
 class WorkCounter:
-    """Work that is known: whatever is told again counts once, and no epoch has more than it has."""
+    """Counter of work: repeated work counts once, and no epoch exceeds its length."""
 
     def __init__(self) -> None:
         self._covered: dict[tuple[str, Phase, int], list[tuple[int, int]]] = {}
 
-    def new(self, work: Work, candidate: Candidate) -> int:
-        """Steps or images that nothing told before."""
+    def count(self, work: Work, candidate: Candidate) -> int:
+        """Return the steps or images that were not counted before."""
         limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
         if work.epoch > candidate.epochs:
             return 0
@@ -206,40 +207,32 @@ class WorkCounter:
 
 
 def newly_covered(known: list[tuple[int, int]], first: int, end: int) -> int:
-    """How many of [first, end) no range in `known` has yet; they are in it afterwards."""
+    """Add [first, end) to the ranges in `known`. Return how many of it they did not cover."""
     if end <= first:
         return 0
-    touching = [one for one in known if one[0] <= end and first <= one[1]]
+    touching = [span for span in known if span[0] <= end and first <= span[1]]
     before = sum(high - low for low, high in touching)
-    low = min([first, *(one[0] for one in touching)])
-    high = max([end, *(one[1] for one in touching)])
-    known[:] = [one for one in known if one not in touching] + [(low, high)]
+    low = min([first, *(span[0] for span in touching)])
+    high = max([end, *(span[1] for span in touching)])
+    known[:] = [span for span in known if span not in touching] + [(low, high)]
     return high - low - before
 
 
-def operations_per_unit(candidate: Candidate, phase: Phase) -> int:
-    """Of an optimizer step [D12], or of one image's validation."""
-    count = candidate.operations
-    if phase == "validate":
-        return count.forward_per_image
-    return count.per_step(candidate.batch_size)
-
-
 def curve_of(chunks: Sequence[Chunk], *, until: float) -> Curve:
-    """All workers' operations, each chunk's spread evenly over its time; then none `until`."""
+    """Sum all workers' operations, each chunk's spread evenly over its time; flat to `until`."""
+    # Time → change of the rate there.
     steps: dict[float, float] = {0.0: 0.0}
-    if until > max(one.end for one in chunks):
+    if until > max(chunk.end for chunk in chunks):
         steps[until] = 0.0
-    """Time → change of the rate there."""
     jumps: dict[float, float] = {}
-    for one in chunks:
-        length = one.end - one.start
+    for chunk in chunks:
+        length = chunk.end - chunk.start
         if length > 0:
-            steps[one.start] = steps.get(one.start, 0.0) + one.operations / length
-            steps[one.end] = steps.get(one.end, 0.0) - one.operations / length
+            steps[chunk.start] = steps.get(chunk.start, 0.0) + chunk.operations / length
+            steps[chunk.end] = steps.get(chunk.end, 0.0) - chunk.operations / length
         else:
-            steps.setdefault(one.end, 0.0)
-            jumps[one.end] = jumps.get(one.end, 0.0) + one.operations
+            steps.setdefault(chunk.end, 0.0)
+            jumps[chunk.end] = jumps.get(chunk.end, 0.0) + chunk.operations
     times = sorted(steps)
     total, rate, totals = 0.0, 0.0, []
     for before, now in pairwise([times[0], *times]):
@@ -251,45 +244,46 @@ def curve_of(chunks: Sequence[Chunk], *, until: float) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Shares of the workers' time, each from its own first batch to its own last work."""
+    """Fractions of the workers' time, from each one's first batch to its last work."""
 
     between_trainings: float
-    """From the end of one model's work to the next model's first batch, in one attempt."""
+    """Fraction from the end of one model's work to the next one's first batch, in one attempt."""
     uncovered: float
-    """All time without work: also restarts after a failure. Checkpoints and the ends of epochs are
-    in the time of the work they belong to."""
+    """Fraction without any work, restarts after a failure included. Checkpoints and the ends of
+    epochs count as the work they belong to."""
 
 
 def idle(chunks: Iterable[Chunk]) -> Idle:
-    """How much of their time the workers' accelerators had nothing to do."""
+    """Compute how much of their time the workers' accelerators were idle."""
     by_worker: dict[int, list[Chunk]] = {}
     for chunk in chunks:
         by_worker.setdefault(chunk.worker, []).append(chunk)
     total = between = uncovered = 0.0
-    for mine in by_worker.values():
-        mine.sort(key=lambda one: (one.end, one.start))
-        total += mine[-1].end - mine[0].start
-        reached = mine[0].end
-        for one, other in pairwise(mine):
-            gap = max(0.0, other.start - reached)
+    for own in by_worker.values():
+        own.sort(key=lambda chunk: (chunk.end, chunk.start))
+        total += own[-1].end - own[0].start
+        reached = own[0].end
+        for chunk, following in pairwise(own):
+            gap = max(0.0, following.start - reached)
             uncovered += gap
-            if one.attempt == other.attempt and one.model != other.model:
+            if chunk.attempt == following.attempt and chunk.model != following.model:
                 between += gap
-            reached = max(reached, other.end)
+            reached = max(reached, following.end)
     return Idle(between / total, uncovered / total) if total else Idle(0.0, 0.0)
 
 
 def search_result(
     history: History, *, finished: Sequence[int], ensemble_size: int
 ) -> EnsembleResult:
-    """In the place of an aggregated result: each worker's best error, and the best of all."""
+    """Return the trial's result: each worker's best error, and the best of all."""
     history.refresh()
     best = best_errors(history)
     members = tuple(sorted(worker for worker in finished if worker in best))
     if not members:
         raise JobError(
-            "no worker validated a model: the search was too short for one epoch. "
-            "Give it more time, or a smaller class."
+            "no worker validated a model: the search was too short for one epoch.",
+            key="automl.minutes",
+            remedy="Set a larger automl.minutes, or choose a smaller class.",
         )
     errors = tuple(best[worker] for worker in members)
     missing = tuple(sorted(set(range(ensemble_size)) - set(members)))
@@ -306,7 +300,7 @@ def search_result(
 
 
 def best_errors(history: History) -> dict[int, float]:
-    """Worker → the least error of its models; workers that validated none are not in it."""
+    """Return the least error of each worker that validated a model."""
     best: dict[int, float] = {}
     for model in history.models.values():
         if model.accuracy is not None:
@@ -317,7 +311,7 @@ def best_errors(history: History) -> dict[int, float]:
 def search_figures(
     search: SearchTimeline, history: History, *, min_seconds: float, target: float
 ) -> TrialSearchScore:
-    """All but the final FLOPS, which is the score's own."""
+    """Compute the figures of a search, all but the final FLOPS."""
     _, at_seconds = search.curve.highest(least=min_seconds)
     models = history.models.values()
     lost = idle(search.chunks)
@@ -349,13 +343,13 @@ def search_figures(
 
 
 def highest_regulated(search: SearchTimeline, *, least: float) -> tuple[float, float]:
-    """The highest regulated score with t ≥ `least`, and that t."""
+    """Return the highest regulated score with t ≥ `least`, and that t."""
     least = min(least, search.seconds)
     moments = [t for t in search.curve.seconds if t >= least]
-    moments += [one.seconds for one in search.improvements if least <= one.seconds]
+    moments += [better.seconds for better in search.improvements if least <= better.seconds]
     known = [(score, t) for t in [least, *moments] if (score := search.regulated(t)) is not None]
     if not known:
-        raise JobError("no model was validated: there is no error, and no regulated score.")
+        raise JobError("no model was validated: there is no regulated score.", key="history")
     return max(known)
 
 
@@ -379,21 +373,21 @@ def mean_of_searches(trials: Sequence[TrialSearchScore], *, variation: float | N
 
 @dataclass(frozen=True)
 class TimedSearch:
-    """A search, and how its time was told."""
+    """A search with its histories and its clock."""
 
     search: SearchTimeline
     history: History
     clock: Clock
     clocks: Clocks
     ends: tuple[Event, Event]
-    """The lines that begin and end the window."""
+    """Events of the first and the last line."""
 
 
 def timed_search(history: History, events: Sequence[Event]) -> TimedSearch:
-    """The search on one clock; `events` of the trial tell the offsets of its hosts' clocks."""
+    """Read a search on one clock; the trial's `events` have the offsets of the hosts' clocks."""
     lines = history.refresh()
     if not lines:
-        raise JobError("the search has no history: no worker has written one yet.")
+        raise JobError("the search has no history: no worker has written one yet.", key="history")
     clock = clock_of({host_of(line.event) for line in lines})
     clocks = Clocks(events)
 
@@ -415,28 +409,30 @@ def score_search(
     trial: int,
     meters: Iterable[NodeLog] = (),
 ) -> TrialScore:
-    """One trial's score; VFLOPS is by the class's exponent, which AIPerf does not have (n = 0)."""
+    """Compute a trial's score; AIPerf has no penalty: its classes have the exponent n = 0."""
     terms = plan.definition.search
     if terms is None:
-        raise JobError("the plan's class has no terms of a search: it can't be scored as one.")
-    mine = [event for event in events if event.get("trial") == trial]
-    found = timed_search(history, mine)
-    search, definition = found.search, plan.definition
-    result = _result(mine, history)
+        raise JobError("the plan's class has no settings of a search.", key="definition.search")
+    recorded = [event for event in events if event.get("trial") == trial]
+    timed = timed_search(history, recorded)
+    search, definition = timed.search, plan.definition
+    result = _result(recorded, history)
     flops, _ = search.curve.highest(least=60 * terms.minutes)
     reached = search.to_error(definition.target_quality)
     training, validation = (_operations(search.chunks, phase) for phase in ("train", "validate"))
     steps = sum(chunk.count for chunk in search.chunks if chunk.phase == "train")
     first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
     starts = [s for worker, (s, _) in spans(search.chunks).items() if worker in first_wave]
-    one_host = found.clock == "monotonic"
+    one_host = timed.clock == "monotonic"
     return trial_score(
         plan,
-        mine,
+        recorded,
         trial=trial,
         result=result,
         flops=flops,
-        window=Window(search.first, search.first + search.seconds, sample_times(mine, found.clock)),
+        window=Window(
+            search.first, search.first + search.seconds, sample_times(recorded, timed.clock)
+        ),
         meters=meters,
         convention=_convention(history),
         seconds=search.seconds,
@@ -447,10 +443,10 @@ def score_search(
         apc=plan.ensemble_size * training / steps if steps else 0.0,
         members_flops_sum=_own_rates(search.chunks),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
-        idle_seconds=_nobody_worked(search),
-        clock=found.clock,
-        clock_offset_seconds=found.clocks.largest_offset(),
-        clock_uncertainty_seconds=0.0 if one_host else found.clocks.uncertainty(*found.ends),
+        idle_seconds=_idle_seconds(search),
+        clock=timed.clock,
+        clock_offset_seconds=timed.clocks.largest_offset(),
+        clock_uncertainty_seconds=0.0 if one_host else timed.clocks.uncertainty(*timed.ends),
         search=search_figures(
             search,
             history,
@@ -461,45 +457,55 @@ def score_search(
 
 
 def _result(events: Sequence[Event], history: History) -> EnsembleResult:
-    """The trial's result, which has to follow from the histories."""
+    """Return the trial's recorded result; refuse one that contradicts the histories."""
     result = recorded_result(events)
     best = best_errors(history)
     claimed = dict(zip(result.members, result.member_qualities, strict=True))
     if not best or not math.isclose(result.ensemble_quality, min(best.values()), rel_tol=1e-9):
         raise JobError(
-            f"the result says an error of {result.ensemble_quality:g}, the histories of the "
-            f"workers {min(best.values(), default=math.nan):g}. Is there a backup of them?"
+            f"the recorded result has an error of {result.ensemble_quality:g}, the histories of "
+            f"the workers {min(best.values(), default=math.nan):g}.",
+            key="aggregate",
+            value=result.ensemble_quality,
+            remedy="Restore the histories from a backup.",
         )
     for worker, error in claimed.items():
         if not math.isclose(error, best.get(worker, math.nan), rel_tol=1e-9):
-            raise JobError(f"the error of worker {worker} does not follow from its history.")
+            raise JobError(
+                f"the error of worker {worker} does not follow from its history.",
+                key="aggregate",
+                value=error,
+            )
     return result
 
 
 def _operations(chunks: Sequence[Chunk], phase: str) -> int:
-    return sum(one.operations for one in chunks if one.phase == phase)
+    return sum(chunk.operations for chunk in chunks if chunk.phase == phase)
 
 
 def _convention(history: History) -> str:
-    found = {model.candidate.operations.convention for model in history.models.values()}
-    if len(found) != 1:
-        raise JobError(f"operations are counted by several conventions: {', '.join(found)}.")
-    return found.pop()
+    conventions = {model.candidate.operations.convention for model in history.models.values()}
+    if len(conventions) != 1:
+        raise JobError(
+            f"operations are counted by several conventions: {', '.join(conventions)}.",
+            key="convention",
+        )
+    return conventions.pop()
 
 
 def spans(chunks: Iterable[Chunk]) -> dict[int, tuple[float, float]]:
-    """Worker → its first batch and the end of its last work."""
-    found: dict[int, tuple[float, float]] = {}
-    for one in chunks:
-        first, last = found.get(one.worker, (one.start, one.end))
-        found[one.worker] = min(first, one.start), max(last, one.end)
-    return found
+    """Return each worker's first batch and the end of its last work."""
+    spans: dict[int, tuple[float, float]] = {}
+    for chunk in chunks:
+        first, last = spans.get(chunk.worker, (chunk.start, chunk.end))
+        spans[chunk.worker] = min(first, chunk.start), max(last, chunk.end)
+    return spans
 
 
 def _own_rates(chunks: Sequence[Chunk]) -> float:
     total: dict[int, int] = {}
-    for one in chunks:
-        total[one.worker] = total.get(one.worker, 0) + one.operations
+    for chunk in chunks:
+        total[chunk.worker] = total.get(chunk.worker, 0) + chunk.operations
     return sum(
         total[worker] / (last - first)
         for worker, (first, last) in spans(chunks).items()
@@ -507,10 +513,10 @@ def _own_rates(chunks: Sequence[Chunk]) -> float:
     )
 
 
-def _nobody_worked(search: SearchTimeline) -> float:
-    """Seconds of the window that no worker's work covers."""
+def _idle_seconds(search: SearchTimeline) -> float:
+    """Return the seconds of the window that no worker's work covers."""
     covered = reached = 0.0
-    for one in sorted(search.chunks, key=lambda chunk: chunk.start):
-        covered += max(0.0, one.end - max(one.start, reached))
-        reached = max(reached, one.end)
+    for chunk in sorted(search.chunks, key=lambda chunk: chunk.start):
+        covered += max(0.0, chunk.end - max(chunk.start, reached))
+        reached = max(reached, chunk.end)
     return max(0.0, search.seconds - covered)

@@ -13,6 +13,7 @@ from ai500.report.charts import svg
 from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
 from ai500.report.charts.tree import Node, Tree
 from ai500.report.formats import NOT_MEASURED, counted, flop, flops, quality, variation_percent
+from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import timeline_figure
@@ -29,7 +30,6 @@ from ai500.report.section import (
     Table,
 )
 from ai500.report.summary import hardware, which_trials, which_trials_by_number
-from ai500.report.templating import ROWS_SHOWN
 
 MOVES_SHOWN = 60
 """Characters of a model's changes in the table."""
@@ -128,21 +128,22 @@ def score_table(data: SearchData) -> Table:
         ("FLOPS", flops(score.flops),
          f"highest of operations / time, from the first batch to ≥ "
          f"{human_seconds(figures.min_seconds)}", "AIPerf §IV-E"),
-        ("at", human_seconds(figures.at_seconds), "the end of that time", "AIPerf Fig. 4"),
+        ("Time of the score", human_seconds(figures.at_seconds), "the end of that time",
+         "AIPerf Fig. 4"),
         ("Regulated score", flops(figures.regulated_score),
          f"−ln(error) × FLOPS, highest at {human_seconds(figures.regulated_at_seconds)}",
          "AIPerf Eq. 3"),
         ("Mean FLOPS", flops(figures.mean_flops), "over the whole search", "decision D6"),
         (f"Best {score.quality_name}", quality(score.ensemble_quality),
          f"of all models, on the validation set: {figures.best_model}", "AIPerf §IV-D"),
-        ("Initial model's", NOT_MEASURED if initial is None else f"{initial:.4f}",
+        ("Initial model's error", NOT_MEASURED if initial is None else f"{initial:.4f}",
          "the best of the workers' first rounds", "AIPerf Table IV"),
         ("Largest error", f"{score.target_quality:g}", "fixed by the problem class", "decision D7"),
-        ("Time to it", _reached(target, human_seconds),
-         "until the best error was at most that", "V3 Fig. 2"),
-        ("Operations to it", _reached(figures.operations_to_target, flop),
+        ("Time to largest error", _reached(target, human_seconds),
+         "until the best error was at most the largest", "V3 Fig. 2"),
+        ("Operations to largest error", _reached(figures.operations_to_target, flop),
          "of all workers until then", "V3 Fig. 2"),
-        ("Variation of these", variation_percent(figures.operations_to_target_variation),
+        ("Variation of these operations", variation_percent(figures.operations_to_target_variation),
          "sample standard deviation / mean over the trials", "V3 Fig. 2"),
         ("Operations of training", flop(score.operations),
          f"forward, backward, update, convention {score.convention}", "AIPerf Tables I, II"),
@@ -361,8 +362,8 @@ def models_table(data: SearchData) -> Table:
         (2, 3, 4, 5, 6, 7, 8),
         title="Models",
         note="The best first. Batch: images of a step over all accelerators of a worker; TPE: "
-        "chosen by Bayesian optimization. Predicted: the error that the learning curve promised. "
-        "FLOP: of training and validation, as far as it came.",
+        "chosen by Bayesian optimization. Predicted: the final error by the learning curve. "
+        "FLOP: training and validation, until the model stopped.",
         noun="models",
     )
 

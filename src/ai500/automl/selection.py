@@ -1,4 +1,7 @@
-"""Parents from the ranked history (AIPerf §IV-C, §IV-E). Needs no torch."""
+"""Ranking of models: accuracies predicted from learning curves, and the choice of parents.
+
+AIPerf §IV-C, §IV-E. Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ import numpy as np
 from ai500.automl.history import Model
 
 LEAST_EPOCHS = 3
-"""A curve of three unknowns through fewer points would say anything."""
+"""Epochs of a prediction: the curve has three unknowns."""
 EXPONENTS = tuple(np.geomspace(0.05, 4.0, 60))
 SHRINKAGE = 1e-3
-"""A weight on b², so that noise in a flat curve is not taken for a steep one."""
+"""Weight of b² in the fit, so that noise in a flat curve is not fitted by a steep one."""
 
 
 def predicted_accuracy(accuracies: Sequence[float], *, epochs: int) -> float:
-    """At `epochs`, by the power law a − b·n^−c through the epochs so far (AIPerf §IV-E).
+    """Predict the accuracy at `epochs` by the power law a − b·n^−c (AIPerf §IV-E).
 
-    For each c on a grid a and b ≥ 0 follow by least squares; the best c wins. What the model has
-    reached already, and 1, are its bounds. Fewer than three epochs predict what was reached.
+    For each c on a grid, a and b ≥ 0 are fitted by least squares; the best c is used. The best
+    accuracy so far and 1 bound the prediction. Fewer than three epochs predict the best so far.
     """
     best, done = max(accuracies), len(accuracies)
     if done < LEAST_EPOCHS or epochs <= done:
@@ -32,7 +35,7 @@ def predicted_accuracy(accuracies: Sequence[float], *, epochs: int) -> float:
 
 
 def _fit(powers: np.ndarray, values: np.ndarray) -> tuple[float, float, float]:
-    """Squared error, a and b of a − b·powers; an accuracy that fell has b = 0."""
+    """Return squared error, a and b of a − b·powers; a falling accuracy has b = 0."""
     centred = powers - powers.mean()
     slope = float(centred @ (values - values.mean()) / (centred @ centred + SHRINKAGE))
     b = max(0.0, -slope)
@@ -42,44 +45,44 @@ def _fit(powers: np.ndarray, values: np.ndarray) -> tuple[float, float, float]:
 
 
 def has_stalled(accuracies: Sequence[float], *, patience: int) -> bool:
-    """Whether the last `patience` epochs were none better than one before them."""
+    """Return True if none of the last `patience` epochs was better than all before."""
     if len(accuracies) <= patience:
         return False
     return max(accuracies[-patience:]) <= max(accuracies[:-patience])
 
 
 TEMPERATURE = 2.0
-"""Of the draw by rank: the second has e^−1/2 = 0.61 of the first one's chance."""
+"""Temperature of the draw by rank: the second has e^−1/2 = 0.61 of the first's probability."""
 
 
 def ranked(
     models: Iterable[Model], *, by_prediction: bool, training: str | None = None
 ) -> list[Model]:
-    """Those that can be parents, best first: in warm-up by what their learning curves promise.
+    """Return the possible parents, best first: by predicted accuracy in warm-up rounds.
 
-    A worker's own model that still trains can be one: its weights come when it has ended. Equal
-    ones stand in the order of their names, so that every worker ranks alike.
+    A worker's own model in `training` is possible: its weights follow when it has ended. Ties are
+    ordered by name, so that every worker ranks alike.
     """
-    done = [
-        one
-        for one in models
-        if (one.id == training if one.ended is None else one.ended.weights is not None)
+    candidates = [
+        model
+        for model in models
+        if (model.id == training if model.ended is None else model.ended.weights is not None)
     ]
 
     def key(model: Model) -> tuple[float, str]:
         value = model.predicted if by_prediction else model.accuracy
         return -(value or 0.0), model.id
 
-    return sorted((one for one in done if one.epochs), key=key)
+    return sorted((model for model in candidates if model.epochs), key=key)
 
 
-def kept(models: Iterable[Model], *, best: int) -> set[str]:
-    """Whose weights may still be asked for: the best by either ranking."""
+def models_to_keep(models: Iterable[Model], *, best: int) -> set[str]:
+    """Return the names of models whose weights are still needed: the best by either ranking."""
     known = list(models)
     return {
-        one.id
+        model.id
         for by_prediction in (False, True)
-        for one in ranked(known, by_prediction=by_prediction)[:best]
+        for model in ranked(known, by_prediction=by_prediction)[:best]
     }
 
 
@@ -91,16 +94,16 @@ def draw_parents(
     random: np.random.Generator,
     training: str | None = None,
 ) -> Iterator[Model]:
-    """The best ones in a drawn order: each place goes to rank r with weight exp(−r / 2).
+    """Yield the best models in a random order: each place goes to rank r with weight exp(−r / 2).
 
-    After them the others as they rank: where the best ones have no children left.
+    The remaining models follow in their order, in case the best have no new children.
     """
     known = ranked(models, by_prediction=by_prediction, training=training)
-    left, others = known[:best], known[best:]
+    left, remaining = known[:best], known[best:]
     ranks = list(range(len(left)))
     while left:
         weights = np.array([math.exp(-rank / TEMPERATURE) for rank in ranks])
         at = int(random.choice(len(left), p=weights / weights.sum()))
         ranks.pop(at)
         yield left.pop(at)
-    yield from others
+    yield from remaining

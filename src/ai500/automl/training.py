@@ -1,4 +1,4 @@
-"""One model of a search on one rank: the training loop of `train/`, told to the history."""
+"""Training of one model of a search on one rank: the loop of `train/`, logged in the history."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ai500.train.member import Member
 from ai500.train.worker import Interrupted
 
 CHUNK_SECONDS = 2.0
-"""The score over time is known no finer."""
+"""Duration of a line of work: the resolution of the score over time."""
 
 
 def model_task(task: Task, candidate: Candidate, *, batch_size: int, seed: int) -> Task:
-    """The worker's task as that of one model."""
+    """Return the worker's task, adapted to one model."""
     return dataclasses.replace(
         task,
         seed=seed,
@@ -42,19 +42,20 @@ def model_task(task: Task, candidate: Candidate, *, batch_size: int, seed: int) 
 
 @dataclass
 class ModelLog:
-    """Takes what the loop tells of a model and writes the history's lines; rank 0's."""
+    """Event log of the loop on rank 0 that writes a model's lines to the history."""
 
     candidate: Candidate
     accuracies: dict[int, float]
-    """Epoch → on the validation set; with those of earlier attempts."""
-    most_epochs: int
-    """That the learning curve is followed to: of a round after warm-up."""
+    """Epoch → accuracy on the validation set, earlier attempts included."""
+    max_epochs: int
+    """Epoch at which accuracy is predicted: the last one of a round after warm-up."""
     write: Callable[[Entry], None]
-    on_judged: Callable[[], None]
-    """Called after each epoch that was judged."""
+    on_validated: Callable[[], None]
+    """Function that is called after each validation."""
     log: EventLog
     device: torch.device
-    told: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    """Events of the loop, for the worker's record."""
     _epoch: int = -1
     _first: int = 0
     _last: int = 0
@@ -62,11 +63,11 @@ class ModelLog:
     _since: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """The first batch is about to be read."""
+        """Start the clock: the first batch is about to be read."""
         self._since = time.monotonic()
 
     def step(self, position: Position) -> None:
-        """A step is done."""
+        """Count a finished step."""
         if position.epoch != self._epoch:
             self._epoch, self._first = position.epoch, position.step - 1
         self._last = position.step
@@ -74,7 +75,7 @@ class ModelLog:
             self.flush()
 
     def flush(self) -> None:
-        """The steps since the last line, once the accelerator has done them."""
+        """Write the steps since the last line, once the accelerator has finished them."""
         if self._last > self._first:
             if self.device.type != "cpu":
                 torch.accelerator.synchronize()
@@ -82,8 +83,8 @@ class ModelLog:
             self._first = self._last
 
     def emit(self, event: str, **fields: Any) -> None:
-        """As the loop's event log."""
-        self.told.append({"event": event, **fields})
+        """Translate an event of the loop into lines of the history."""
+        self.events.append({"event": event, **fields})
         if event == "interrupted":  # the rest is in the history
             self.log.emit(event, model=self.candidate.model, **fields)
         if event in ("epoch", "interrupted"):
@@ -91,14 +92,14 @@ class ModelLog:
             self._loss = fields.get("loss")
         elif event == "quality":
             self._work("validate", fields["epoch"], 0, fields["images"])
-            self._judge(fields["epoch"], accuracy=1.0 - fields["quality"])
+            self._validated(fields["epoch"], accuracy=1.0 - fields["quality"])
 
-    def _judge(self, epoch: int, *, accuracy: float) -> None:
+    def _validated(self, epoch: int, *, accuracy: float) -> None:
         self.accuracies[epoch] = accuracy
-        curve = [self.accuracies[one] for one in sorted(self.accuracies)]
-        promised = predicted_accuracy(curve, epochs=self.most_epochs)
-        self.write(Epoch(self.candidate.model, epoch, self._loss, accuracy, promised))
-        self.on_judged()
+        curve = [self.accuracies[number] for number in sorted(self.accuracies)]
+        predicted = predicted_accuracy(curve, epochs=self.max_epochs)
+        self.write(Epoch(self.candidate.model, epoch, self._loss, accuracy, predicted))
+        self.on_validated()
 
     def _work(self, phase: Phase, epoch: int, first: int, count: int) -> None:
         now = time.monotonic()
@@ -108,47 +109,47 @@ class ModelLog:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a model ends before its last epoch."""
+    """Conditions that end a model before its last epoch."""
 
     search: Search
     deadline: Callable[[], float]
-    """On the monotonic clock."""
-    asked_to_stop: Callable[[], bool]
+    """Function that returns the end of the search on the monotonic clock."""
+    stop_requested: Callable[[], bool]
 
 
 def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, str]:
-    """To the model's end, on every rank; what became of it, and why.
+    """Train a model to its end, on every rank. Return its final state and the reason.
 
-    `Interrupted` goes on to the caller where a person or the scheduler asked for it.
+    `Interrupted` is raised where a person or the scheduler requested the stop.
     """
     mesh = member.engine.mesh
 
-    def over() -> bool:
-        return limits.asked_to_stop() or time.monotonic() >= limits.deadline()
+    def time_is_up() -> bool:
+        return limits.stop_requested() or time.monotonic() >= limits.deadline()
 
-    def together() -> bool:
-        wish = CheckpointAction.STOP if over() else CheckpointAction.CONTINUE
-        return broadcast_action(wish, mesh) == CheckpointAction.STOP
+    def stop_agreed() -> bool:
+        action = CheckpointAction.STOP if time_is_up() else CheckpointAction.CONTINUE
+        return broadcast_action(action, mesh) == CheckpointAction.STOP
 
     stopped_early = False
 
     def stop_early(epoch: int) -> bool:
         nonlocal stopped_early
-        given_up = log is not None and has_stalled(
+        stalled = log is not None and has_stalled(
             [log.accuracies[number] for number in sorted(log.accuracies)],
             patience=limits.search.patience,
         )
-        action = CheckpointAction.STOP if given_up else CheckpointAction.CONTINUE
+        action = CheckpointAction.STOP if stalled else CheckpointAction.CONTINUE
         stopped_early = broadcast_action(action, mesh) == CheckpointAction.STOP
         return stopped_early
 
-    member.stop_requested, member.on_epoch = together, stop_early
+    member.stop_requested, member.on_epoch = stop_agreed, stop_early
     if log is not None:
         member.on_step = log.step
     try:
         loop.train(member)
     except Interrupted:
-        if broadcast_action(_asked(limits), mesh) == CheckpointAction.STOP:
+        if broadcast_action(_requested(limits), mesh) == CheckpointAction.STOP:
             raise
         return "out_of_time", "the search's time is up"
     except DivergedError as error:
@@ -163,15 +164,20 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
 
 
 def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
-    """A model alone on its accelerator is lost; other ranks would wait for this one for ever."""
+    """Return the state of a model that needs too much memory; with several ranks, raise.
+
+    The other ranks would wait for this one forever.
+    """
     if ranks > 1:
         raise AI500Error(
             f"rank {rank}: a model that trains {images} images a step needs more memory than the "
-            "accelerator has. Set smaller automl.batch_sizes, or a smaller automl.max_growth, in "
-            "a new run."
+            "accelerator has.",
+            key="automl.batch_sizes",
+            value=images,
+            remedy="Start a new run with smaller automl.batch_sizes or automl.max_growth.",
         )
     return "lost", OUT_OF_MEMORY
 
 
-def _asked(limits: Limits) -> CheckpointAction:
-    return CheckpointAction.STOP if limits.asked_to_stop() else CheckpointAction.CONTINUE
+def _requested(limits: Limits) -> CheckpointAction:
+    return CheckpointAction.STOP if limits.stop_requested() else CheckpointAction.CONTINUE

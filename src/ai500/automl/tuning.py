@@ -1,4 +1,4 @@
-"""Hyper-parameters by TPE (AIPerf §IV-B), from the history alone: no study is shared (ADR 0006)."""
+"""Hyper-parameters by TPE (AIPerf §IV-B), from the history only: no shared study (ADR 0006)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ai500.core.errors import EnvironmentLacksError
 from ai500.records import Search
 
 STARTUP_MODELS = 4
-"""Before so many models have ended TPE draws evenly; a worker's warm-up has as many."""
+"""Models before which TPE draws uniformly; a worker's warm-up has as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What is tuned."""
+    """Hyper-parameters that a search tunes."""
 
     batch_size: int
     """Images per accelerator and step."""
@@ -26,17 +26,17 @@ class Proposal:
 
 
 def default_proposal(search: Search, *, batch_size: int) -> Proposal:
-    """Before TPE begins: the class's own."""
+    """Return the class's own hyper-parameters, which are used until TPE begins."""
     return Proposal(batch_size, search.kernel_sizes[0], tuned=False)
 
 
 def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -> Proposal:
-    """Optuna's TPE, told of every model of the history, asked once.
+    """Ask Optuna's TPE for one proposal, given every model of the history.
 
-    `parts`: pieces of a step's batch (degree × accumulation), one of which TPE chooses the size of.
-    Models that still train are told with the worst accuracy so far (the constant liar), so that
-    workers which ask at the same time are not all sent to the same place; so are models that were
-    lost before they were judged: out of memory is the worst place of all.
+    `parts` is the number of pieces of a step's batch (degree × accumulation); TPE chooses the size
+    of one. Models in training enter with the worst accuracy so far (the constant liar), so that
+    workers that ask at the same time get different proposals; so do models that were lost before
+    their first validation, such as those that ran out of memory.
     """
     optuna = import_optuna()
     space = {
@@ -46,7 +46,7 @@ def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -
     sampler = optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=STARTUP_MODELS)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     known = sorted(models, key=lambda model: model.id)
-    judged = [model.accuracy for model in known if model.accuracy is not None]
+    accuracies = [model.accuracy for model in known if model.accuracy is not None]
     for model in known:
         params = {
             "batch_size": model.candidate.batch_size // parts,
@@ -54,24 +54,25 @@ def propose(models: Iterable[Model], *, search: Search, parts: int, seed: int) -
         }
         value = model.accuracy
         if value is None and model.state in ("training", "lost"):
-            value = min(judged, default=None)
+            value = min(accuracies, default=None)
         if value is None or any(params[name] not in space[name].choices for name in space):
             continue
         study.add_trial(optuna.create_trial(params=params, distributions=space, value=value))
-    asked = study.ask(space).params
-    return Proposal(asked["batch_size"], asked["kernel"], tuned=True)
+    chosen = study.ask(space).params
+    return Proposal(chosen["batch_size"], chosen["kernel"], tuned=True)
 
 
 def import_optuna() -> Any:
-    """Optuna, or an error that says what it is for."""
+    """Import Optuna; an error says what it is needed for."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own dependencies
+            warnings.simplefilter("ignore")  # warnings of its dependencies
             import optuna
     except ImportError as error:
         raise EnvironmentLacksError(
-            "a search tunes batch and kernel size by Optuna's TPE (AIPerf Table IV), which is not "
-            "installed here: pip install optuna."
+            "a search tunes batch and kernel size by Optuna's TPE (AIPerf Table IV); Optuna is not "
+            "installed.",
+            remedy="Run: pip install optuna",
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -18,16 +18,16 @@ from ai500.workloads.models.architecture_network import Network
 
 
 class WeightStore:
-    """A worker writes and deletes its own files; everybody reads everybody's."""
+    """Store of weights: a worker writes and deletes its own files, and reads those of all."""
 
     def __init__(self, trial: Path, worker: Path) -> None:
         self._trial = trial
         self._folder = worker / "weights"
         self.unreadable: dict[str, str] = {}
-        """Files that are there and of no use, and why; two threads find them, one tells."""
+        """Unusable files with the reason; two threads add to it, one logs it."""
 
     def save(self, model: str, weights: Weights) -> str:
-        """Whole or not at all; where, relative to the trial's folder."""
+        """Write weights atomically. Return the file, relative to the trial's folder."""
         buffer = io.BytesIO()
         torch.save(weights, buffer)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -36,28 +36,28 @@ class WeightStore:
         return str(path.relative_to(self._trial))
 
     def load(self, relative: str, architecture: Architecture) -> Weights | None:
-        """None: its worker has deleted it meanwhile, or it has not this architecture's weights."""
+        """Read weights. Return None if they were deleted or do not fit the architecture."""
         try:
-            found = _whole(self._trial / relative)
+            loaded = _read_verified(self._trial / relative)
         except FileNotFoundError:
             return None
-        except Exception as error:  # the unpickler of a torn file raises anything
-            why = str(error).partition("\n")[0][:200]
-            self.unreadable[relative] = why or type(error).__name__
+        except Exception as error:  # the unpickler may raise anything on a damaged file
+            reason = str(error).partition("\n")[0][:200]
+            self.unreadable[relative] = reason or type(error).__name__
             return None
-        if _shapes(found) != _shapes(expected_weights(architecture)):
+        if _shapes(loaded) != _shapes(expected_weights(architecture)):
             self.unreadable[relative] = "it has the weights of another architecture"
             return None
-        weights: Weights = found
+        weights: Weights = loaded
         return weights
 
     def saved(self, model: str) -> str | None:
-        """Where a model of this worker lies; None: it was not saved."""
+        """Return the file of this worker's model; None: it was not saved."""
         path = self._path(model)
         return str(path.relative_to(self._trial)) if path.exists() else None
 
     def keep(self, models: set[str]) -> None:
-        """Delete this worker's other files."""
+        """Delete this worker's files of all other models."""
         for path in self._folder.glob("*.pt"):
             if path.stem not in models:
                 with contextlib.suppress(OSError):
@@ -67,16 +67,16 @@ class WeightStore:
         return self._folder / f"{model}.pt"
 
 
-def _whole(path: Path) -> Any:
-    """What is saved there; torch itself does not compare the checksums of its archives."""
+def _read_verified(path: Path) -> Any:
+    """Read a file and verify its checksums, which torch does not."""
     with zipfile.ZipFile(path) as archive:
-        if (spoiled := archive.testzip()) is not None:
-            raise zipfile.BadZipFile(f"the checksum of {spoiled} is wrong")
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def expected_weights(architecture: Architecture) -> Weights:
-    """Names and shapes without values; no random number is drawn."""
+    """Return the weights' names and shapes without values; draw no random number."""
     with torch.device("meta"):
         return dict(Network(architecture).state_dict())
 

@@ -1,7 +1,7 @@
 """One rank of one worker of a search (AIPerf §IV-C): rounds of one model each until time is up.
 
-Rank 0 decides what is trained (`head.py`), the others follow. Whatever a worker knows is in the
-histories: one that died goes on from them, one that comes late reads them.
+Rank 0 decides what is trained (`coordinator.py`), the other ranks follow. The state of a worker is
+in the histories: a worker that failed resumes from them, one that starts late reads them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ T = TypeVar("T")
 def run(
     task: Task, *, rank: Rank, device: str | torch.device, threads: int | None, stop: StopRequest
 ) -> None:
-    """Search until the worker's time is up, and on rank 0 leave the record."""
+    """Search until the worker's time is up, and write the record on rank 0."""
     device = torch.device(device)
-    import_optuna()  # said at the beginning, not in the fifth round
+    import_optuna()  # fail at the start, not in the fifth round
     with worker_context(task, rank=rank, device=device, threads=threads) as meters:
         worker = Worker(task, rank=rank, device=device, stop=stop)
         with timed_window(task, rank=rank, meters=meters, emit=worker.emit) as ready:
@@ -49,7 +49,7 @@ def run(
 
 
 class Worker:
-    """This rank's part of the worker."""
+    """One rank of a worker."""
 
     def __init__(self, task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> None:
         assert task.search is not None
@@ -63,19 +63,19 @@ class Worker:
         self._trained: tuple[Member, ModelLog | None] | None = None
 
     def emit(self, event: str, **fields: object) -> None:
-        """Into the member's log, told once."""
+        """Log an event on rank 0."""
         if self._log is not None:
             self._log.emit(event, **fields)
 
     def search(self, ready: Callable[[], None]) -> None:
-        """Round after round. The other ranks go through the same rounds as rank 0."""
+        """Train one model after another; all ranks go through the same rounds."""
         coordinator = self._coordinator
         try:
-            ended = "time is up"
-            while self._agreed(self._time_left):
-                prepared = self._agreed(lambda: self._needed().take())
+            reason = "time is up"
+            while self._from_rank_0(self._time_left):
+                prepared = self._from_rank_0(lambda: self._rank_0_coordinator().next_model())
                 if prepared is None:
-                    ended = EXHAUSTED
+                    reason = EXHAUSTED
                     break
                 self._round(prepared, ready)
         except Interrupted:
@@ -83,27 +83,29 @@ class Worker:
                 coordinator.close("interrupted")
             raise
         if coordinator is not None:
-            coordinator.close(ended)
+            coordinator.close(reason)
         self.emit("end")
 
     def finish(self) -> None:
-        """The record that ends the job; outside the timed window."""
-        if self._trained is None:  # an earlier attempt had used up the time
-            prepared = self._agreed(lambda: self._needed().initial)
+        """Write the record that ends the job, outside the timed window."""
+        if self._trained is None:  # an earlier attempt used up the time
+            prepared = self._from_rank_0(lambda: self._rank_0_coordinator().initial)
             self._trained = self._member(prepared, on_ready=lambda: None), None
         member, log = self._trained
-        write_record(self._task, member, self._coordinator, told=[] if log is None else log.told)
+        write_record(
+            self._task, member, self._coordinator, events=[] if log is None else log.events
+        )
 
-    def _needed(self) -> Coordinator:
+    def _rank_0_coordinator(self) -> Coordinator:
         assert self._coordinator is not None
         return self._coordinator
 
     def _time_left(self) -> bool:
-        coordinator = self._needed()
+        coordinator = self._rank_0_coordinator()
         return coordinator.seconds_left > 0 and time.monotonic() < self._deadline
 
     def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
-        """One model from its candidate to its last line in the history."""
+        """Train one model, from its candidate to its last line in the history."""
         log = self._model_log(prepared)
 
         def on_ready() -> None:
@@ -113,25 +115,25 @@ class Worker:
             if log is not None:
                 log.begin()
 
-        self._trained = None  # its memory is needed
-        member = self._built(prepared, log=log, on_ready=on_ready)
+        self._trained = None  # free its memory
+        member = self._build_if_it_fits(prepared, log=log, on_ready=on_ready)
         if member is None:
             self._lost(prepared, f"{OUT_OF_MEMORY} while it was built")
             return
         self._trained = member, log
         if self._coordinator is not None:
-            self._coordinator.look_ahead()
-        limits = Limits(self._search, deadline=self._deadline_now, asked_to_stop=self._stop)
+            self._coordinator.prepare_next()
+        limits = Limits(self._search, deadline=self._deadline_now, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
         else:
-            self._put_away(prepared, member, state, reason)
+            self._finish_model(prepared, member, state, reason)
 
-    def _built(
+    def _build_if_it_fits(
         self, prepared: Prepared, *, log: ModelLog | None, on_ready: Callable[[], None]
     ) -> Member | None:
-        """None: there is no memory for it. What was built of it is freed on return."""
+        """Build a model; return None if memory is too small, with the partial model freed."""
         try:
             return self._member(prepared, log=log, on_ready=on_ready)
         except (RuntimeError, MemoryError) as error:
@@ -145,20 +147,20 @@ class Worker:
     def _lost(self, prepared: Prepared, reason: str) -> None:
         if self._coordinator is not None:
             self.emit("model_lost", model=prepared.candidate.model, reason=reason)
-            self._coordinator.ended(prepared.candidate, "lost", reason, {})
+            self._coordinator.finish_model(prepared.candidate, "lost", reason, {})
 
-    def _put_away(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
+    def _finish_model(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
         weights = gather_weights(member.engine.module, member.engine.layout)
         if self._coordinator is not None and weights is not None:
-            self._coordinator.ended(prepared.candidate, state, reason, weights)
+            self._coordinator.finish_model(prepared.candidate, state, reason, weights)
 
     def _begin(self) -> None:
-        """The worker's first batch in this attempt."""
+        """Start the worker's clock at the first batch of this attempt."""
         if self._coordinator is not None:
             self._coordinator.begin()
             self._deadline = time.monotonic() + self._coordinator.seconds_left
         else:
-            self._deadline = math.nextafter(math.inf, 0)  # rank 0 tells when it is over
+            self._deadline = math.nextafter(math.inf, 0)  # rank 0 decides when time is up
 
     def _deadline_now(self) -> float:
         return self._deadline
@@ -189,43 +191,44 @@ class Worker:
         coordinator = self._coordinator
         if coordinator is None:
             return None
-        before = coordinator.history.models[prepared.candidate.model].epochs
+        epochs = coordinator.history.models[prepared.candidate.model].epochs
         return ModelLog(
             candidate=prepared.candidate,
-            accuracies={number: one.accuracy for number, one in before.items()},
-            most_epochs=self._task.hyperparameters.epochs,
+            accuracies={number: epoch.accuracy for number, epoch in epochs.items()},
+            max_epochs=self._task.hyperparameters.epochs,
             write=coordinator.write,
-            on_judged=coordinator.look_ahead,
+            on_validated=coordinator.prepare_next,
             log=coordinator.log,
             device=self._device,
         )
 
-    def _agreed(self, decide: Callable[[], T]) -> T:
-        """What rank 0 decides, on every rank; weights stay with it: DDP hands them round."""
+    def _from_rank_0(self, decide: Callable[[], T]) -> T:
+        """Return rank 0's decision on every rank, without weights: DDP broadcasts those."""
         if self._mesh.size == 1:
             return decide()
-        box: list[T | None] = [decide() if self._coordinator is not None else None]
-        told = [_without_weights(one) for one in box]
-        dist.broadcast_object_list(told, src=0)
-        return box[0] if self._coordinator is not None else told[0]  # type: ignore[return-value]
+        decision = decide() if self._coordinator is not None else None
+        message = [_without_weights(decision)]
+        dist.broadcast_object_list(message, src=0)
+        return decision if self._coordinator is not None else message[0]  # type: ignore[return-value]
 
 
-def _without_weights(decided: object) -> object:
-    if isinstance(decided, Prepared):
-        return Prepared(decided.candidate, decided.batch_size, (), decided.seed, None)
-    return decided
+def _without_weights(decision: object) -> object:
+    if isinstance(decision, Prepared):
+        return Prepared(decision.candidate, decision.batch_size, (), decision.seed, None)
+    return decision
 
 
 def network(architecture: Architecture, weights: Weights | None) -> Network:
-    """With copies of these weights no random number is drawn; without, others bring them.
+    """Build the network with copies of the weights, drawing no random number.
 
-    Copies: a child shares tensors with its parent, which may just be on its way to the disk.
+    Without weights, a checkpoint or rank 0 provides them. Copies, because a child shares tensors
+    with its parent, which the other thread may be writing.
     """
     if weights is None:
-        made = Network(architecture)
+        built = Network(architecture)
     else:
         with torch.device("meta"):
-            made = Network(architecture)
-        own = {name: value.clone() for name, value in weights.items()}
-        made.load_state_dict(own, assign=True)
-    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+            built = Network(architecture)
+        copies = {name: value.clone() for name, value in weights.items()}
+        built.load_state_dict(copies, assign=True)
+    return built.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

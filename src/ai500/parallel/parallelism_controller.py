@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.errors import ConfigError
-from ai500.records import Mapping, Node, Share
+from ai500.records import MemberMapping, Node, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _refuse_idle_accelerators(
     )
 
 
-def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[Mapping, ...]:
+def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[MemberMapping, ...]:
     """Map each member to a wave, nodes and consecutive slots; every accelerator gets a member
     before any gets a second one."""
     slots = [(node.name, slot.index) for node in nodes for slot in node.slots]
@@ -140,11 +140,11 @@ def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[Mapping, ...]:
             Share(node=name, slots=tuple(index for owner, index in member_slots if owner == name))
             for name in names
         )
-        mapping.append(Mapping(member=member, wave=wave, shares=shares))
+        mapping.append(MemberMapping(member=member, wave=wave, shares=shares))
     return tuple(mapping)
 
 
-def members_by_node(mapping: Iterable[Mapping]) -> dict[str, list[int]]:
+def members_by_node(mapping: Iterable[MemberMapping]) -> dict[str, list[int]]:
     """Return the members of each node."""
     members: dict[str, list[int]] = {}
     for mapped in mapping:

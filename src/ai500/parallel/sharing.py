@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ai500.core.errors import ConfigError
 from ai500.core.events import Event
-from ai500.records import Mapping, Sharing
+from ai500.records import MemberMapping, Sharing
 from ai500.workloads.protocol import Workload
 
 # Precisions whose whole step is the same every time. With a loss scale the host has to read after
@@ -67,7 +67,7 @@ def _not_capturable(workload: Workload, *, parallel_degree: int, precision: str)
     return ""
 
 
-def groups(mapping: Iterable[Mapping], sharing: Sharing) -> list[tuple[int, ...]]:
+def groups(mapping: Iterable[MemberMapping], sharing: Sharing) -> list[tuple[int, ...]]:
     """Return the members of each process, in the order of their first members."""
     processes: dict[object, list[int]] = {}
     for mapped in mapping:

@@ -22,7 +22,7 @@ from ai500.records import (
     Cluster,
     Communication,
     Hyperparameters,
-    Mapping,
+    MemberMapping,
     Node,
     Operations,
     Plan,
@@ -263,7 +263,9 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
 
 
-def _communication(config: Config, degrees: Degrees, mapping: tuple[Mapping, ...]) -> Communication:
+def _communication(
+    config: Config, degrees: Degrees, mapping: tuple[MemberMapping, ...]
+) -> Communication:
     """Check the communication between a member's replicas; one replica does not communicate."""
     data, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
     mode = config.communication.mode
@@ -323,7 +325,7 @@ def _operations(config: Config, problem_class: ProblemClass) -> Operations | Non
 
 def _bytes_per_node(
     problem_class: ProblemClass,
-    mapping: tuple[Mapping, ...],
+    mapping: tuple[MemberMapping, ...],
     nodes: tuple[Node, ...],
     *,
     stage: bool,

@@ -9,7 +9,7 @@ A value that was not measured is None.
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
-    Mapping,
+    MemberMapping,
     Operations,
     Parallelism,
     Plan,
@@ -69,7 +69,7 @@ __all__ = [
     "InitialNetwork",
     "JobRecord",
     "JobState",
-    "Mapping",
+    "MemberMapping",
     "Node",
     "Operations",
     "ParallelPlan",

@@ -14,7 +14,7 @@ OFFICIAL_CONVENTION = "aiperf"
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MemberMapping:
     """Nodes and slots of one member: the job → node mapping of the Parallelism Controller."""
 
     member: int
@@ -116,7 +116,7 @@ class Plan:
     cluster: Cluster | None
     """The scheduler's cluster; None: this machine is the whole system."""
     nodes: tuple[Node, ...]
-    mapping: tuple[Mapping, ...]
+    mapping: tuple[MemberMapping, ...]
     hyperparameters: Hyperparameters
     global_batch_size: int
     learning_rate: float

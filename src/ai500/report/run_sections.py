@@ -7,7 +7,7 @@ import dataclasses
 from ai500.core.units import human_bytes, human_seconds
 from ai500.inventory import summary
 from ai500.parallel.sharing import describe_sharing
-from ai500.records import Hyperparameters, Mapping, TrainRecord
+from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
 from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import NOT_MEASURED, counted, ranges
@@ -38,7 +38,7 @@ def timeline_figure(run: RunData, *, noun: str) -> Figure:
         f"A bar is a {noun}'s training, a thin line before it the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(trial.seconds)}; "
         f"in {human_seconds(trial.idle_seconds)} of it no {noun} trained, "
-        f"and the first wave's starts lay {human_seconds(trial.start_skew_seconds)} apart."
+        f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart."
         + (" Dashed boxes: attempts that did not finish." if interrupted else ""),
     )
 
@@ -63,7 +63,7 @@ def _timeline_rows(run: RunData) -> list[Row]:
     return [Row(name, bars) for name, bars in rows.items()]
 
 
-def _row_name(run: RunData, mapping: Mapping) -> str:
+def _row_name(run: RunData, mapping: MemberMapping) -> str:
     """Return the place; on a single node the slots suffice."""
     name = place(mapping)
     if len(run.plan.nodes) > 1:
@@ -72,7 +72,7 @@ def _row_name(run: RunData, mapping: Mapping) -> str:
     return f"slot {slots}" if slots.isdigit() else f"slots {slots}"
 
 
-def place(mapping: Mapping) -> str:
+def place(mapping: MemberMapping) -> str:
     """Format a member's nodes and slots."""
     return "; ".join(f"{share.node}: {ranges(share.slots)}" for share in mapping.shares)
 

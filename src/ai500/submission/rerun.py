@@ -38,7 +38,7 @@ def rerun_config(
         "ensemble.size": plan.ensemble_size,
         "parallel.degree": plan.parallel_degree,
         "system.scale": plan.system_scale,
-        "run.trials": runs or _least_runs(plan),
+        "run.trials": runs or _required_runs(plan),
         "run.seed": _seed(submission),
     }
     for key in overrides:
@@ -101,7 +101,7 @@ def _require_local(key: str, source: str) -> None:
         )
 
 
-def _least_runs(plan: Plan) -> int:
+def _required_runs(plan: Plan) -> int:
     return reference_class(plan).required_runs
 
 

@@ -49,7 +49,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def taken(coordinator: Coordinator) -> Prepared:
-    prepared = coordinator.take()
+    prepared = coordinator.next_model()
     assert prepared is not None
     return prepared
 
@@ -61,7 +61,7 @@ def end(
     if state != "lost":
         coordinator.write(Epoch(name, 1, None, accuracy, accuracy))
     weights: Weights = prepared.weights or {}
-    coordinator.ended(prepared.candidate, state, "", weights)
+    coordinator.finish_model(prepared.candidate, state, "", weights)
 
 
 def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
@@ -71,7 +71,7 @@ def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
         prepared = taken(coordinator)
         assert prepared.weights is not None
         assert (prepared.candidate.parent is None) == (number <= 2)  # 1 is lost: begun again
-        coordinator.look_ahead()
+        coordinator.prepare_next()
         end(coordinator, prepared, state)
     assert taken(coordinator).candidate.model == "000-0006"
 
@@ -81,7 +81,7 @@ def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
     for _ in range(MAX_INITIAL_LOSSES):
         end(coordinator, taken(coordinator), "lost")
     with pytest.raises(AI500Error, match="the initial model could not be trained in 3 rounds"):
-        coordinator.take()
+        coordinator.next_model()
 
 
 def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
@@ -90,7 +90,7 @@ def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
         dataclasses.replace(SMALL, initial=InitialNetwork("basic", (1, 1), 1 << 22))
     )
     with pytest.raises(AI500Error, match=r"could not be trained in 3 rounds.*out of memory"):
-        coordinator.take()
+        coordinator.next_model()
     states = [model.state for model in coordinator.history.models.values()]
     assert states == ["lost"] * MAX_INITIAL_LOSSES
     assert len(desk.told("out_of_memory")) == MAX_INITIAL_LOSSES
@@ -99,15 +99,15 @@ def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
 def test_a_child_too_large_for_any_memory_is_lost_and_the_next_one_taken(desk: Desk) -> None:
     coordinator = desk.coordinator()
     first = taken(coordinator)
-    coordinator.look_ahead()
-    (ahead,) = coordinator._ahead
+    coordinator.prepare_next()
+    (ahead,) = coordinator._preparing
     prepared = ahead.result()
     assert prepared.weights is None
     (added,) = [one for one in prepared.moves if one.kind == "deeper"]
     huge = dataclasses.replace(prepared, moves=(Move("wider", added.layer - 2, size=1 << 44),))
     done: Future[Prepared] = Future()
     done.set_result(huge)
-    coordinator._ahead = [done]
+    coordinator._preparing = [done]
     end(coordinator, first)
     after = taken(coordinator)
     assert after.candidate.model == "000-0003" and after.candidate.parent == "000-0001"
@@ -119,8 +119,8 @@ def test_a_child_too_large_for_any_memory_is_lost_and_the_next_one_taken(desk: D
 def test_what_another_worker_took_up_meanwhile_is_not_taken(desk: Desk) -> None:
     coordinator = desk.coordinator()
     first = taken(coordinator)
-    coordinator.look_ahead()
-    (ahead,) = coordinator._ahead
+    coordinator.prepare_next()
+    (ahead,) = coordinator._preparing
     same = ahead.result().candidate
     end(coordinator, first)
     (desk.trial / "members" / "001").mkdir()
@@ -136,7 +136,7 @@ def test_an_exhausted_space_ends_the_search(desk: Desk) -> None:
         if prepared is None:
             break
         end(coordinator, prepared)
-        prepared = coordinator.take()
+        prepared = coordinator.next_model()
     assert prepared is None
     (told,) = desk.told("search_space_exhausted")
     assert "Set a larger automl.max_growth" in told["reason"]
@@ -155,7 +155,7 @@ def test_no_name_is_given_twice(desk: Desk) -> None:
     end(coordinator, taken(coordinator))
     second = taken(coordinator).candidate.model
     coordinator.write(Work(second, "train", 1, 0, 5, 1.0))
-    coordinator._put_away.result()  # type: ignore[union-attr]
+    coordinator._saving.result()  # type: ignore[union-attr]
     coordinator.checkpoint(second).write_bytes(b"whatever")
     spoil(desk.folder / HISTORY_FILE, "candidate")
     again = desk.coordinator()

@@ -143,7 +143,7 @@ def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) 
     history = History(tmp_path)
     assert [type(line.entry) for line in history.refresh()] == [Presence]
     assert [line.line for line in history.unreadable] == [2, 3, 4, 5]
-    assert "'000-0001' was not taken up before" in str(history.unreadable[1])
+    assert "'000-0001' has no candidate before" in str(history.unreadable[1])
     assert history.orphans(0) == {"000-0001"}
     assert not history.orphans(1)
     assert not history.models
@@ -198,8 +198,8 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     while not done.is_set():
-        seen += reader.new()
+        seen += reader.new_lines()
     thread.join()
-    seen += reader.new()
+    seen += reader.new_lines()
     assert [line.entry.first for line in seen if isinstance(line.entry, Work)] == [*range(1, 101)]
     assert not reader.unreadable

@@ -19,7 +19,13 @@ from ai500 import config as configuration
 from ai500.automl.history import MAX_STARTS, Ended, Epoch, Line, Model, Presence, Work, resume_state
 from ai500.automl.memory import is_out_of_memory
 from ai500.automl.program import planned_search
-from ai500.automl.selection import draw_parents, has_stalled, kept, predicted_accuracy, ranked
+from ai500.automl.selection import (
+    draw_parents,
+    has_stalled,
+    models_to_keep,
+    predicted_accuracy,
+    ranked,
+)
 from ai500.automl.training import out_of_memory
 from ai500.automl.tuning import import_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
@@ -104,7 +110,7 @@ def test_parents_are_drawn_by_rank() -> None:
 
 def test_weights_of_the_best_by_either_rank_are_kept() -> None:
     models = [model(f"000-{n:04d}", n / 10, predicted=1 - n / 10) for n in range(1, 8)]
-    assert kept(models, best=2) == {"000-0006", "000-0007", "000-0001", "000-0002"}
+    assert models_to_keep(models, best=2) == {"000-0006", "000-0007", "000-0001", "000-0002"}
 
 
 def tuned_history() -> list[Model]:

@@ -123,7 +123,7 @@ V = Violation
 VIOLATIONS: dict[str, Violation] = {
     "least time": V(on_trials(seconds=60.0), "searched for 60.0 s, the least time of the class"),
     "largest error": V(
-        on_trials(ensemble_quality=0.6), "error is 0.6000, the largest of the class 0.4"
+        on_trials(ensemble_quality=0.6), "error is 0.6000, the largest of the class is 0.4"
     ),
     "at least fp16": V(
         told("numerics", "precision", value="fp8"), "trained in fp8",
@@ -135,7 +135,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "network morphism": V(
         candidates(lambda c: replace(c, parent="009-0001"), model="001-0003"),
-        "001-0003's parent 009-0001 is not in any history",
+        "parent 009-0001 of 001-0003 is in no history",
     ),
     "tuned from the fifth round": V(
         candidates(lambda c: replace(c, tuned=False), model="000-0005"),

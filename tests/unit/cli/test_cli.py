@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from ai500.cli import app, main
-from ai500.core.errors import JobError
+from ai500.core.errors import (
+    ConfigError,
+    DataError,
+    EnvironmentLacksError,
+    InputError,
+    JobError,
+    RunFolderError,
+)
 from tests.support.commands import Start
 
 Run = Callable[..., tuple[int, str, str]]
@@ -154,46 +161,62 @@ def test_plan_json_of_the_default(ai500: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "kind", "key", "value"),
     [
-        (["plan", "--set", "ensemble.size=x"], "ensemble.size: expected a whole number"),
-        (["plan", "--set", "ensemble.sizes=4"], "did you mean 'size'?"),
-        (["plan", "--set", "ensemble.size"], "expected key=value"),
-        (["plan", "--class", "huge"], "problem_class = 'huge'"),
-        (["plan", "--workload", "image"], "no such workload"),
-        (["plan", "--config", "none.toml"], "none.toml: no such file"),
-        (["plan", "--set", "parallel.degree=7"], "V3 Eq. 5"),
-        (["plan", "--set", "system.scale=99"], "system.scale = 99: the system has"),
-        (["plan", "--set", "system.device=cuda"], 'Set system.device = "cpu"'),
-        (["plan", "--set", "train.batch_size=100000"], "is more than the"),
-        (["plan", "--data", "nowhere"], "is no store"),
-        (["run", "--class", "full"], "needs your own data"),
-        (["run", "--scheduler", "pbs"], "no such scheduler"),
-        (
-            ["plan", "--scheduler", "local", "--set", "container.image=x"],
-            "scheduler.launcher = 'bare' starts no container",
-        ),
-        (["run", "--runs", "0"], "--runs 0"),
-        (["plan", "--runs", "many"], "--runs many"),
-        (["plan", "--set", "run.trials=0"], "run.trials: 0 is too small; it must be at least 1"),
-        (["plan", "--set", "run.trials=all"], "run.trials: expected a whole number or"),
-        (["status", "nowhere"], "not a run folder"),
-        (["resume", "nowhere"], "not a run folder"),
-        (["score", "nowhere"], "not a run folder"),
-        (["cancel", "nowhere"], "not a run folder"),
-        (["data", "pack", "nowhere", "--out", "store"], "nowhere"),
-        (["data", "check", "nowhere"], "nowhere"),
-        (["data", "generate", "--class", "full"], "needs your own data"),
-        (["frobnicate"], "frobnicate"),
+        ("plan --set ensemble.size=x", ConfigError, "ensemble.size", "x"),
+        ("plan --set ensemble.sizes=4", ConfigError, "ensemble.sizes", 4),
+        ("plan --set ensemble.size", ConfigError, None, "ensemble.size"),
+        ("plan --class huge", ConfigError, "problem_class", "huge"),
+        ("plan --workload image", ConfigError, "workload", "image"),
+        ("plan --set parallel.degree=7", ConfigError, "parallel.degree", 7),
+        ("plan --set system.scale=99", ConfigError, "system.scale", 99),
+        ("plan --set system.device=cuda", ConfigError, "system.device", "cuda"),
+        ("plan --set train.batch_size=100000", ConfigError, "train.batch_size", 200_000),
+        ("run --class full", DataError, None, "full"),
+        ("data generate --class full", DataError, None, "full"),
+        ("run --scheduler pbs", ConfigError, "scheduler.kind", "pbs"),
+        ("plan --scheduler local --set container.image=x", ConfigError, "container.image", "x"),
+        ("run --runs 0", InputError, "--runs", "0"),
+        ("plan --runs many", InputError, "--runs", "many"),
+        ("plan --set run.trials=0", ConfigError, "run.trials", 0),
+        ("plan --set run.trials=all", ConfigError, "run.trials", "all"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_is_one_message_and_exit_code_2(
-    ai500: Run, arguments: list[str], says: str
+@pytest.mark.usefixtures("ai500")
+def test_a_mistake_names_key_and_value(
+    arguments: str, kind: type[InputError], key: str | None, value: object
 ) -> None:
-    code, _, err = ai500(*arguments)
-    assert code == 2, err
-    assert says in " ".join(err.split())
+    with pytest.raises(kind) as caught:
+        app(arguments.split())
+    error = caught.value
+    assert (error.exit_code, error.key, error.value) == (2, key, value)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ("plan --config nowhere", ConfigError),
+        ("plan --data nowhere", DataError),
+        ("status nowhere", RunFolderError),
+        ("resume nowhere", RunFolderError),
+        ("score nowhere", RunFolderError),
+        ("cancel nowhere", RunFolderError),
+        ("data pack nowhere --out store", DataError),
+        ("data check nowhere", DataError),
+    ],
+)
+@pytest.mark.usefixtures("ai500")
+def test_a_missing_file_is_named(arguments: str, kind: type[InputError]) -> None:
+    with pytest.raises(kind) as caught:
+        app(arguments.split())
+    assert caught.value.exit_code == 2
+    assert Path(str(caught.value.path)).name == "nowhere"
+
+
+def test_an_unknown_command_exits_2(ai500: Run) -> None:
+    code, _, err = ai500("frobnicate")
+    assert (code, "frobnicate" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -210,28 +233,35 @@ def test_runs_valid_are_the_least_runs_of_the_class(
     assert json.loads(out)["trials"] == least
 
 
-def test_a_plan_for_other_machines_does_not_run_here(ai500: Run) -> None:
-    code, _, err = ai500("run", "--set", "system.nodes=4", "--out", "run")
-    assert code == 3
-    assert "runs on this machine alone" in err
+@pytest.mark.parametrize(
+    ("settings", "key", "value"),
+    [
+        (["system.nodes=4"], "scheduler.kind", "local"),
+        (
+            ["scheduler.launcher=podman", "container.image=x", 'container.runtime=["podmann"]'],
+            "scheduler.launcher",
+            "podman",
+        ),
+    ],
+    ids=["several nodes", "no container runtime"],
+)
+@pytest.mark.usefixtures("ai500")
+def test_a_run_that_this_machine_cannot_do_is_not_started(
+    settings: list[str], key: str, value: str
+) -> None:
+    with pytest.raises(EnvironmentLacksError) as caught:
+        app(["run", "--out", "run", *(word for text in settings for word in ("--set", text))])
+    assert (caught.value.exit_code, caught.value.key, caught.value.value) == (3, key, value)
     assert not Path("run").exists()
 
 
-def test_a_container_runtime_that_is_not_here_is_named(ai500: Run) -> None:
-    settings = ("scheduler.launcher=podman", "container.image=x", 'container.runtime=["podmann"]')
-    words = [word for setting in settings for word in ("--set", setting)]
-    code, _, err = ai500("run", *words, "--out", "run")
-    assert code == 3
-    assert "the program 'podmann', which is not on this machine" in " ".join(err.split())
-    assert not Path("run").exists()
-
-
-def test_a_folder_with_something_in_it_is_refused(ai500: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ai500")
+def test_a_folder_with_files_of_others_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
-    code, _, err = ai500("run", "--out", "thesis")
-    assert code == 2
-    assert "not an empty folder" in err
+    with pytest.raises(RunFolderError) as caught:
+        app(["run", "--out", "thesis"])
+    assert Path(str(caught.value.path)).name == "thesis"
 
 
 def test_a_finished_run_is_not_overwritten(ai500: Run, finished_run: Path) -> None:

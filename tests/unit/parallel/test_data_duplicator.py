@@ -106,9 +106,9 @@ def test_dense_and_sparse_reading_bring_the_same(
     counts = np.zeros(COUNTS["train"], dtype=np.uint8)
     counts[7::stride] = 1
     staged = duplicate(store, counts=[counts], folder=tmp_path / "node")
-    wanted = np.flatnonzero(counts)
+    drawn = np.flatnonzero(counts)
     assert np.array_equal(
-        staged.splits["train"].rows(wanted)[0], store.splits["train"].images[wanted]
+        staged.splits["train"].rows(drawn)[0], store.splits["train"].images[drawn]
     )
 
 
@@ -308,5 +308,5 @@ def test_the_plan_foretells_the_copy(store: ImageStore, tmp_path: Path, members:
         image_bytes=192,
         members=members,
     )
-    found = sum(file.stat().st_size for file in staged.path.glob("*.npy"))
-    assert found == pytest.approx(planned, rel=0.02)
+    size = sum(file.stat().st_size for file in staged.path.glob("*.npy"))
+    assert size == pytest.approx(planned, rel=0.02)

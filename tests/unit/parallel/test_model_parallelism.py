@@ -26,15 +26,15 @@ WEATHER = load_workload("extreme_weather")
 
 
 def planned(degree: int, **settings: Any) -> Parallelism:
-    """As `ai500 plan` does it, on one node that is large enough."""
+    """Plan as `ai500 plan` does, on one node that is large enough."""
     overrides = {f"parallel.{key}": value for key, value in settings.items()}
     system = {"system.nodes": 1, "system.accelerators_per_node": degree}
     config = load(overrides=overrides | system | {"parallel.degree": degree})
     return make_plan(config, MACHINE).parallel
 
 
-def shape(found: Parallelism) -> tuple[int, int, int]:
-    return found.data_degree, found.pipeline_degree, found.tensor_degree
+def shape(parallelism: Parallelism) -> tuple[int, int, int]:
+    return parallelism.data_degree, parallelism.pipeline_degree, parallelism.tensor_degree
 
 
 def test_one_axis_takes_the_whole_degree() -> None:
@@ -112,24 +112,26 @@ def test_a_workload_without_a_plan_has_data_parallelism_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["smoke", "full"])
-@pytest.mark.parametrize("workload", [WORKLOAD, WEATHER], ids=lambda one: one.name)
+@pytest.mark.parametrize("workload", [WORKLOAD, WEATHER], ids=lambda workload: workload.name)
 def test_the_plan_of_a_class_fits_its_model(workload: Workload, name: str) -> None:
     problem_class = workload.problem_classes[name]
     plan = workload.parallel_plan(problem_class)
     assert plan is not None
     with torch.device("meta"):
         model = workload.model(problem_class)
-    split = {n: found for n, _ in model.named_modules() if (found := plan.split_of(n))}
-    for layer, one in split.items():
-        assert _split_channels(model.get_submodule(layer), one) == one.channels, layer
+    split = {n: division for n, _ in model.named_modules() if (division := plan.split_of(n))}
+    for layer, division in split.items():
+        assert _split_channels(model.get_submodule(layer), division) == division.channels, layer
     # Every pattern means something, and everything but two small predictions is divided.
-    assert {one.layers for one in split.values()} == {one.layers for one in plan.splits}
+    assert {division.layers for division in split.values()} == {
+        division.layers for division in plan.splits
+    }
     heavy = (torch.nn.Conv2d, torch.nn.Linear)
-    whole = {n for n, one in model.named_modules() if isinstance(one, heavy) and n not in split}
+    whole = {n for n, layer in model.named_modules() if isinstance(layer, heavy) and n not in split}
     assert whole == ({"head.classify", "head.locate"} if workload is WEATHER else set())
     units = [model.get_submodule(name) for name in plan.units]
-    held = sum(one.numel() for unit in units for one in unit.parameters())
-    assert not units or held > 0.8 * sum(one.numel() for one in model.parameters())
+    held = sum(parameter.numel() for unit in units for parameter in unit.parameters())
+    assert not units or held > 0.8 * sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_the_detector_is_split_and_cut() -> None:
@@ -186,8 +188,8 @@ def test_stages_are_balanced_as_well_as_can_be(costs: list[int], parts: int) -> 
     def worst(bounds: tuple[int, ...]) -> int:
         return max(sum(costs[first:last]) for first, last in itertools.pairwise(bounds))
 
-    found = balanced(costs, parts)
-    assert len(found) == parts + 1
-    assert all(first < last for first, last in itertools.pairwise(found))
+    bounds = balanced(costs, parts)
+    assert len(bounds) == parts + 1
+    assert all(first < last for first, last in itertools.pairwise(bounds))
     inner = itertools.combinations(range(1, len(costs)), parts - 1)
-    assert worst(tuple(found)) == min(worst((0, *cuts, len(costs))) for cuts in inner)
+    assert worst(tuple(bounds)) == min(worst((0, *cuts, len(costs))) for cuts in inner)

@@ -36,8 +36,8 @@ def solved(
 
 
 def test_defaults_are_one_member_a_node() -> None:
-    found = solved(None, None, scale=64)
-    assert (found.ensemble_size, found.parallel_degree, found.waves) == (8, 8, 1)
+    degrees = solved(None, None, scale=64)
+    assert (degrees.ensemble_size, degrees.parallel_degree, degrees.waves) == (8, 8, 1)
 
 
 def test_size_follows_from_degree() -> None:
@@ -50,21 +50,21 @@ def test_degree_follows_from_size() -> None:
 
 def test_smoke_on_two_cpu_slots_has_four_members_in_waves() -> None:
     """[D13]: never under the class's own M."""
-    found = solved(None, None, scale=2, per_node=2, least=4)
-    assert (found.ensemble_size, found.parallel_degree, found.waves) == (4, 2, 4)
-    found = solved(None, 1, scale=2, per_node=2, least=4)
-    assert (found.ensemble_size, found.waves) == (4, 2)
+    degrees = solved(None, None, scale=2, per_node=2, least=4)
+    assert (degrees.ensemble_size, degrees.parallel_degree, degrees.waves) == (4, 2, 4)
+    degrees = solved(None, 1, scale=2, per_node=2, least=4)
+    assert (degrees.ensemble_size, degrees.waves) == (4, 2)
 
 
 def test_more_members_than_places_run_in_waves() -> None:
-    found = solved(5, None, scale=2, per_node=2)
-    assert (found.parallel_degree, found.at_once, found.waves) == (1, 2, 3)
+    degrees = solved(5, None, scale=2, per_node=2)
+    assert (degrees.parallel_degree, degrees.at_once, degrees.waves) == (1, 2, 3)
 
 
 def test_several_members_share_an_accelerator() -> None:
     """[D11]: M = k × Sys_scale / P_degree."""
-    found = solved(None, 1, scale=2, per_node=2, k=4)
-    assert (found.ensemble_size, found.at_once, found.waves) == (8, 8, 1)
+    degrees = solved(None, 1, scale=2, per_node=2, k=4)
+    assert (degrees.ensemble_size, degrees.at_once, degrees.waves) == (8, 8, 1)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_sizes_that_are_offered_work_also_with_shared_accelerators() -> None:
 
 def test_mapping_fills_nodes_in_order_and_spans_them() -> None:
     mapping = map_members(solved(4, 16, scale=64), nodes(8, 8))
-    assert [[share.node for share in one.shares] for one in mapping] == [
+    assert [[share.node for share in mapped.shares] for mapped in mapping] == [
         ["n0", "n1"], ["n2", "n3"], ["n4", "n5"], ["n6", "n7"],
     ]  # fmt: skip
     assert mapping[0].shares[0].slots == tuple(range(8))
@@ -104,8 +104,8 @@ def test_mapping_fills_nodes_in_order_and_spans_them() -> None:
 
 def test_mapping_of_shared_accelerators_fills_each_before_sharing() -> None:
     mapping = map_members(solved(4, 1, scale=2, per_node=2, k=2), nodes(1, 2))
-    assert [one.shares[0].slots for one in mapping] == [(0,), (1,), (0,), (1,)]
-    assert {one.wave for one in mapping} == {0}
+    assert [mapped.shares[0].slots for mapped in mapping] == [(0,), (1,), (0,), (1,)]
+    assert {mapped.wave for mapped in mapping} == {0}
 
 
 @given(
@@ -123,15 +123,17 @@ def test_a_mapping_never_overbooks_and_never_idles(
     fitting = [d for d in divisors(scale) if per_node % d == 0 or d % per_node == 0]
     degree = data.draw(st.sampled_from(fitting))
     size = k * scale // degree + extra
-    found = solved(size, degree, scale=scale, per_node=per_node, k=k)
-    mapping = map_members(found, nodes(nodes_count, per_node))
+    degrees = solved(size, degree, scale=scale, per_node=per_node, k=k)
+    mapping = map_members(degrees, nodes(nodes_count, per_node))
     assert len(mapping) == size
-    assert max(one.wave for one in mapping) + 1 == found.waves
+    assert max(mapped.wave for mapped in mapping) + 1 == degrees.waves
     load: dict[tuple[int, str, int], int] = {}
-    for one in mapping:
-        for share in one.shares:
+    for mapped in mapping:
+        for share in mapped.shares:
             for slot in share.slots:
-                load[one.wave, share.node, slot] = load.get((one.wave, share.node, slot), 0) + 1
-        assert sum(len(share.slots) for share in one.shares) == degree
+                load[mapped.wave, share.node, slot] = (
+                    load.get((mapped.wave, share.node, slot), 0) + 1
+                )
+        assert sum(len(share.slots) for share in mapped.shares) == degree
     assert max(load.values()) <= k
     assert [count for (wave, _, _), count in load.items() if wave == 0] == [k] * scale

@@ -45,7 +45,10 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
     writer, path, disk_is_free = Writer(), tmp_path / "checkpoint.pt", threading.Event()
     step(engine, optimizer)
     then = {name: value.clone() for name, value in engine.module.state_dict().items()}
-    momenta = [optimizer.state[one]["momentum_buffer"].clone() for one in parameters_of(optimizer)]
+    momenta = [
+        optimizer.state[parameter]["momentum_buffer"].clone()
+        for parameter in parameters_of(optimizer)
+    ]
     WRITER_THREAD.submit(disk_is_free.wait)
     writer.save(
         path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
@@ -62,7 +65,9 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
 
     restored = restore(path, engine=engine, optimizer=optimizer, numerics=NUMERICS, seed=1)
     assert restored == Position(seed=1, step=8)
-    again = [optimizer.state[one]["momentum_buffer"] for one in parameters_of(optimizer)]
+    again = [
+        optimizer.state[parameter]["momentum_buffer"] for parameter in parameters_of(optimizer)
+    ]
     torch.testing.assert_close(again, momenta, rtol=0, atol=0)
 
 

@@ -1,4 +1,4 @@
-"""How many images an evaluation takes at once."""
+"""Batch size of evaluations."""
 
 from __future__ import annotations
 

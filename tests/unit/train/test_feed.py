@@ -36,7 +36,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
 
 
 def orders(count: int, *, batches: int) -> list[NDArray[np.int64]]:
-    """With repetitions, as a bootstrap's."""
+    """Draw batches with repetitions, as a bootstrap has them."""
     random = np.random.default_rng(5)
     return [random.integers(0, count, BATCH) for _ in range(batches)]
 
@@ -46,7 +46,7 @@ def requests(batches: list[NDArray[np.int64]]) -> Iterator[BatchRequest]:
 
 
 def readers() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "ai500-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name == "ai500-prefetch"]
 
 
 def test_many_threads_gather_what_one_would(
@@ -73,11 +73,11 @@ def test_batches_read_ahead_are_the_stores(layout: dict[str, Any], tmp_path: Pat
     batches = [*orders(frames.count, batches=9), np.array([3, 3])]
     arrived = list(prefetch(requests(batches), samples=frames, device=CPU))
     assert len(arrived) == len(batches)
-    for (images, labels, given), indices in zip(arrived, batches, strict=True):
+    for (images, labels, extra), indices in zip(arrived, batches, strict=True):
         for row, number in enumerate(indices):
             assert (images[row].numpy() == frames.rows(np.array([number]))[0][0]).all()
         assert (labels.numpy() == frames.labels[indices]).all()
-        assert (given.numpy() == indices * 0.5).all()
+        assert (extra.numpy() == indices * 0.5).all()
     assert readers() == []
 
 
@@ -92,10 +92,10 @@ def test_an_epoch_read_ahead_is_the_epoch(
     monkeypatch.setattr("ai500.train.feed.batches_on_device", prefetch)
     ahead = list(feed.epoch(4, order, first_step=3))
     assert len(plain) == len(ahead) == 7
-    for one, other in zip(plain, ahead, strict=True):
-        assert torch.equal(one.images, other.images)
-        assert torch.equal(one.labels, other.labels)
-        assert torch.equal(one.draws, other.draws)
+    for batch, expected in zip(plain, ahead, strict=True):
+        assert torch.equal(batch.images, expected.images)
+        assert torch.equal(batch.labels, expected.labels)
+        assert torch.equal(batch.draws, expected.draws)
     assert (plain[0].labels.numpy() == split.labels[order[56:64]]).all()
 
 

@@ -36,8 +36,8 @@ def test_sums_are_numpys_int32(size: tuple[int, int, int]) -> None:
     draw = np.random.default_rng(0)
     a = draw.integers(-127, 128, (m, k), dtype=np.int8)
     b = draw.integers(-127, 128, (k, n), dtype=np.int8)
-    found = integer_product(torch.from_numpy(a), torch.from_numpy(b))
-    assert np.array_equal(found.numpy(), a.astype(np.int32) @ b.astype(np.int32))
+    product = integer_product(torch.from_numpy(a), torch.from_numpy(b))
+    assert np.array_equal(product.numpy(), a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -51,9 +51,9 @@ def test_sums_do_not_depend_on_the_layout(transposed: bool) -> None:
 
 def test_a_sum_too_long_for_int32() -> None:
     length = 2**31 // 127**2 + 100
-    ones = torch.full((1, length), 127, dtype=torch.int8)
-    found = integer_product(ones, ones.t())
-    assert found.item() == length * 127**2
+    largest = torch.full((1, length), 127, dtype=torch.int8)
+    product = integer_product(largest, largest.t())
+    assert product.item() == length * 127**2
 
 
 def test_rounding_to_nearest_is_within_half_a_step() -> None:
@@ -108,9 +108,9 @@ def test_products_are_those_of_the_rounded_operands(
 
     monkeypatch.setattr(torch, "rand_like", remembered)
     ours_x, ours_w = x.clone().requires_grad_(), weight.clone().requires_grad_()
-    found = int8.Int8Products().convolution(ours_x, ours_w, shape)
-    gradient = drawn(*found.shape, seed=3)
-    found.backward(gradient)
+    result = int8.Int8Products().convolution(ours_x, ours_w, shape)
+    gradient = drawn(*result.shape, seed=3)
+    result.backward(gradient)
 
     def back(pair: tuple[Tensor, Tensor], dim: int) -> Tensor:
         view = [1, 1, 1, 1]
@@ -127,7 +127,7 @@ def test_products_are_those_of_the_rounded_operands(
         stride=shape.stride,
         padding=shape.padding,
     )
-    torch.testing.assert_close(found.detach().double(), forward, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(result.detach().double(), forward, rtol=1e-5, atol=1e-5)
     dx = torch.nn.grad.conv2d_input(
         list(x_shape),
         back(quantize(weight, scale_for=1), 1),
@@ -169,7 +169,7 @@ def test_gradients_are_close_to_those_of_fp32() -> None:
     """Within 2 % of the norm for weights, 6 % for a bias, whose sum cancels, layer by layer."""
     layers = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.Flatten(), nn.Linear(16 * 64, 10))
     images, labels = drawn(32, 3, 8, 8), torch.arange(32) % 10
-    found = {}
+    results = {}
     for name in ("fp32", "int8"):
         numerics = precision.make(name, device=CPU)
         layers.zero_grad()
@@ -177,8 +177,8 @@ def test_gradients_are_close_to_those_of_fp32() -> None:
         with numerics.forward():
             loss = F.cross_entropy(layers(images), labels)
         loss.backward()
-        found[name] = [p.grad.clone() for p in layers.parameters() if p.grad is not None]
-    for exact, rounded in zip(found["fp32"], found["int8"], strict=True):
+        results[name] = [p.grad.clone() for p in layers.parameters() if p.grad is not None]
+    for exact, rounded in zip(results["fp32"], results["int8"], strict=True):
         assert 0 < (exact - rounded).norm() / exact.norm() < (0.02 if exact.dim() > 1 else 0.06)
 
 
@@ -211,8 +211,8 @@ def test_the_record_names_the_layers_and_nothing_else_changes() -> None:
     numerics = precision.make("int8", device=CPU)
     assert numerics.model(model) is model
     assert {name: id(value) for name, value in model.named_parameters()} == before
-    told = numerics.describe()
-    assert (told["own_products"], told["other_products"]) == (["1"], ["0"])
+    description = numerics.describe()
+    assert (description["own_products"], description["other_products"]) == (["1"], ["0"])
 
 
 def test_a_convolution_with_groups_stays_in_fp32() -> None:

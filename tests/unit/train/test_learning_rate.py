@@ -99,8 +99,8 @@ def test_the_full_class_decays_at_its_epochs() -> None:
     """Goyal et al.'s course over 90 epochs, from the hyper-parameters."""
     reference = load_workload("image_classification").problem_classes["full"].reference
     rate = learning_rate_of(reference, peak=3.2, steps_per_epoch=100)
-    found = [rate(epoch * 100) for epoch in (5, 29, 30, 60, 80)]
-    assert found == pytest.approx([3.2, 3.2, 0.32, 0.032, 0.0032])
+    rates = [rate(epoch * 100) for epoch in (5, 29, 30, 60, 80)]
+    assert rates == pytest.approx([3.2, 3.2, 0.32, 0.032, 0.0032])
     assert rate(0) == pytest.approx(3.2 / 500)
 
 

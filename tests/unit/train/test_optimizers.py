@@ -33,7 +33,7 @@ def initial() -> list[Array]:
 def gradients() -> Iterator[list[Array]]:
     draw = np.random.default_rng(4)
     while True:
-        yield [draw.normal(size=one.shape) for one in initial()]
+        yield [draw.normal(size=weight.shape) for weight in initial()]
 
 
 def lars_of_the_paper() -> Iterator[list[Array]]:
@@ -68,9 +68,9 @@ def lamb_of_the_paper() -> Iterator[list[Array]]:
         yield weights
 
 
-def ours(name: str, *, stop_after: int | None = None) -> Iterator[list[Array]]:
+def trained(name: str, *, stop_after: int | None = None) -> Iterator[list[Array]]:
     """The same steps by our optimizer; stopped and begun anew from its state, if wanted."""
-    weights = [nn.Parameter(torch.from_numpy(one)) for one in initial()]
+    weights = [nn.Parameter(torch.from_numpy(initial_weight)) for initial_weight in initial()]
     optimizer = plugins.load("optimizer", name)(weights, HYPER)
     for step, (rate, gradient) in enumerate(zip(RATES, gradients(), strict=False)):
         if step == stop_after:
@@ -93,18 +93,18 @@ def test_every_step_is_the_papers(
     name: str, reference: Callable[[], Iterator[list[Array]]]
 ) -> None:
     steps = 0
-    for found, expected in zip(ours(name), reference(), strict=True):
+    for weights, expected in zip(trained(name), reference(), strict=True):
         steps += 1
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+        for weight, true in zip(weights, expected, strict=True):
+            np.testing.assert_allclose(weight, true, rtol=1e-12, atol=1e-14)
     assert steps == len(RATES)
 
 
 @pytest.mark.parametrize("name", plugins.names("optimizer"))
 def test_a_stopped_optimizer_goes_on_bit_by_bit(name: str) -> None:
-    for found, expected in zip(ours(name, stop_after=3), ours(name), strict=True):
-        for one, other in zip(found, expected, strict=True):
-            assert np.array_equal(one, other)
+    for weights, expected in zip(trained(name, stop_after=3), trained(name), strict=True):
+        for weight, true in zip(weights, expected, strict=True):
+            assert np.array_equal(weight, true)
 
 
 @pytest.mark.parametrize("name", plugins.names("optimizer"))

@@ -122,21 +122,21 @@ def test_trying_a_precision_draws_no_random_number() -> None:
 
 def test_loss_scaling_is_torchs_own() -> None:
     """Scale, skipped steps and weights equal torch.amp.GradScaler's, through two overflows."""
-    ours, theirs = (nn.Parameter(torch.ones(4)) for _ in range(2))
-    our_optimizer, their_optimizer = (torch.optim.SGD([p], lr=0.1) for p in (ours, theirs))
+    own, scaled_by_torch = (nn.Parameter(torch.ones(4)) for _ in range(2))
+    our_optimizer, their_optimizer = (torch.optim.SGD([p], lr=0.1) for p in (own, scaled_by_torch))
     numerics = precision.make("fp32", device=CPU)
     numerics.loss_scaling = LossScaling()
     reference = torch.amp.GradScaler("cpu")
     for step in range(8):
         factor = float("inf") if step in (2, 3) else 0.5
-        for parameter, scaled in ((ours, numerics.scale), (theirs, reference.scale)):
+        for parameter, scaled in ((own, numerics.scale), (scaled_by_torch, reference.scale)):
             parameter.grad = None
             scaled((parameter * factor).sum()).backward()
         stepped = numerics.step(our_optimizer)
         reference.step(their_optimizer)
         reference.update()
         assert stepped == (step not in (2, 3))
-        assert torch.equal(ours, theirs)
+        assert torch.equal(own, scaled_by_torch)
         assert numerics.loss_scaling.scale == reference.get_scale()
     assert numerics.describe()["loss_scaling"]["skipped_steps"] == 2
 
@@ -235,13 +235,15 @@ def test_reduced_precisions_learn_like_fp32_on_the_cpu() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     for name, tolerance in (("mixed-bf16", 0.03), ("mixed-fp16", 0.01), ("fp16", 0.02)):
-        assert told[name]["losses"] == pytest.approx(told["fp32"]["losses"], rel=tolerance), name
-        assert told[name]["losses"] != told["fp32"]["losses"], name
-        assert told[name]["state"].keys() == told["fp32"]["state"].keys()
-        assert set(told[name]["state"].values()) == {"torch.float32", "torch.int64"}  # masters
-    assert (told["fp16"]["inside"], told["mixed-fp16"]["inside"]) == (
+        assert printed[name]["losses"] == pytest.approx(printed["fp32"]["losses"], rel=tolerance), (
+            name
+        )
+        assert printed[name]["losses"] != printed["fp32"]["losses"], name
+        assert printed[name]["state"].keys() == printed["fp32"]["state"].keys()
+        assert set(printed[name]["state"].values()) == {"torch.float32", "torch.int64"}  # masters
+    assert (printed["fp16"]["inside"], printed["mixed-fp16"]["inside"]) == (
         ["torch.float16"] * 3,
         ["torch.float16", "torch.float16", "torch.float32"],
     )
@@ -275,13 +277,13 @@ def test_fp8_products_are_those_of_the_rounded_matrices(
     draw = torch.Generator().manual_seed(0)
     a, b = torch.randn(m, k, generator=draw), torch.randn(k, n, generator=draw)
     qa, qb = fp8.quantize(a, kind), fp8.quantize(b, fp8.VALUES)
-    found = fp8.product(qa, qb, out=torch.float32)
+    result = fp8.product(qa, qb, out=torch.float32)
     exact = (qa.values.double() * qa.undo) @ (qb.values.double() * qb.undo)
-    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
     # Each rounding changes a number by at most half a unit of its last place: 2⁻⁴, 2⁻³ of it.
-    one, other = (2**-4 if kind is fp8.VALUES else 2**-3), 2**-4
-    bound = ((1 + one) * (1 + other) - 1) * (a.abs() @ b.abs())
-    assert ((found - a @ b).abs() <= bound + 1e-4).all()
+    first_error, second_error = (2**-4 if kind is fp8.VALUES else 2**-3), 2**-4
+    bound = ((1 + first_error) * (1 + second_error) - 1) * (a.abs() @ b.abs())
+    assert ((result - a @ b).abs() <= bound + 1e-4).all()
 
 
 @pytest.mark.parametrize("kind", [fp8.VALUES, fp8.GRADIENTS])
@@ -300,10 +302,13 @@ def test_fp8_gradients_of_a_strided_convolution() -> None:
     x = torch.randn(4, 16, 6, 6, generator=torch.Generator().manual_seed(0))
     weight = torch.randn(32, 16, 1, 1, generator=torch.Generator().manual_seed(1))
     shape = Shape(stride=(2, 2))
-    found, exact = _gradients(x, weight, shape, own=True), _gradients(x, weight, shape, own=False)
-    for one, other in zip(found, exact, strict=True):
-        assert one.shape == other.shape
-        assert 0 < (one.float() - other).norm() / other.norm() < 0.1
+    gradients, exact = (
+        _gradients(x, weight, shape, own=True),
+        _gradients(x, weight, shape, own=False),
+    )
+    for gradient, true in zip(gradients, exact, strict=True):
+        assert gradient.shape == true.shape
+        assert 0 < (gradient.float() - true).norm() / true.norm() < 0.1
 
 
 def _gradients(x: Tensor, weight: Tensor, shape: Shape, *, own: bool) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
 """Compare every kernel with float64: random inputs, odd shapes, poisoned memory.
 
-python -m benchmarks.gpu.kernel_checks cuda
-TRITON_INTERPRET=1 python -m benchmarks.gpu.kernel_checks cpu
+python -m tests.support.kernel_checks cuda
+TRITON_INTERPRET=1 python -m tests.support.kernel_checks cpu
 """
 
 from __future__ import annotations
