@@ -19,7 +19,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core.errors import DataError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
+from ai500.data.store import data_error
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT",
@@ -68,10 +69,10 @@ def year_files(folder: Path) -> dict[int, Path]:
         if year is None or path.name.startswith("."):
             continue
         if year in files:
-            raise DataError(
-                f"{folder}: two files for the year {year}: {files[year].name} and {path.name}.",
-                path=folder,
-                remedy="Keep one.",
+            raise data_error(
+                folder,
+                f"two files for the year {year}: {files[year].name} and {path.name}.",
+                "Keep one.",
             )
         files[year] = path
     return dict(sorted(files.items()))
