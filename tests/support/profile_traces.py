@@ -10,7 +10,7 @@ HOST, DEVICE, MAIN, STREAM, COMM = 4711, 0, 1, 7, 20
 
 
 class Builder:
-    """Builder of a trace; times are in microseconds, correlation numbers tie kernels to launches."""
+    """Builder of a trace; times are in microseconds."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
