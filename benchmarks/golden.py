@@ -459,7 +459,7 @@ def compare(part: str, old: Path | PartError, new: Path | PartError) -> Iterator
 
 
 def size(value: Value) -> int:
-    """Number of numbers in a value."""
+    """Count the numbers in a value."""
     return value.size if isinstance(value, Array) else 1
 
 

@@ -80,7 +80,7 @@ class Interleaved:
         return getattr(self._feed, name)
 
     def epoch(self, *arguments: object, **named: object) -> Iterator[Batch]:
-        """The feed's own epoch; the bare loop's time is kept apart."""
+        """Yield the feed's own epoch; the bare loop's time is kept apart."""
         for batch in self._feed.epoch(*arguments, **named):  # type: ignore[arg-type]
             began = time.perf_counter()
             next(self._bare)

@@ -18,7 +18,7 @@ def text(x: float, y: float, words: str, *, size: int = 14, fill: str = INK, mor
 
 
 def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str) -> str:
-    """A rounded rectangle."""
+    """Draw a rounded rectangle."""
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" '
         f'stroke="{stroke}" stroke-width="1.5"/>'
@@ -26,7 +26,7 @@ def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: s
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A curve with a head, from left to right."""
+    """Draw a curve with an arrowhead, from left to right."""
     bend = (x1 + x2) / 2
     return (
         f'<path d="M{x1:g} {y1:g} C{bend:g} {y1:g} {bend:g} {y2:g} {x2 - 6:g} {y2:g}" fill="none" '
@@ -35,7 +35,7 @@ def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def samples(x: float, y: float, counts: tuple[int, ...], colour: str) -> str:
-    """A bootstrap: a bar for each sample, as tall as it was drawn often."""
+    """Draw a bootstrap: a bar for each sample, its height the repeat count."""
     bars = [
         f'<rect x="{x + 9 * place:g}" y="{y - 9 * count:g}" width="7" height="{9 * count:g}" '
         f'fill="{colour}"/>'
@@ -64,7 +64,7 @@ def member(row: int, name: str, counts: tuple[int, ...]) -> list[str]:
 
 
 def picture() -> str:
-    """The whole SVG."""
+    """Return the SVG."""
     bootstraps = ((1, 0, 2, 1, 0, 1, 0, 3, 1, 1), (0, 2, 1, 0, 1, 1, 2, 0, 0, 3),
                   (2, 1, 0, 0, 1, 3, 1, 0, 1, 1), (1, 1, 1, 2, 0, 0, 1, 1, 3, 0))  # fmt: skip
     parts = [

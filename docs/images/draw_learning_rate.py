@@ -47,7 +47,7 @@ CURVES = (
 
 
 def drawn() -> str:
-    """The whole picture."""
+    """Draw the picture."""
     full = CLASSES["full"].reference
     peak = scaled_peak(
         full.base_learning_rate,

@@ -26,7 +26,7 @@ def pictures() -> dict[str, str]:
 
 
 def recorded(numbers: v2.PublishedRoofline, title: str) -> str:
-    """The roofs of one part of Fig. 9."""
+    """Return the roofs of one part of Fig. 9."""
     slopes = [Slope(name, rate) for name, rate in numbers.bandwidths.items()]
     return standalone(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
 

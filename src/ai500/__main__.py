@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The command line; Ctrl-C while it is being loaded is no traceback either."""
+    """Run the command line; Ctrl-C while it loads prints no traceback."""
     try:
         from ai500 import cli
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What `test_collectives` asks of real ranks: each check runs on every rank of one group.
+"""Checks of `test_collectives` on real ranks: each runs on every rank of one group.
 
 RANK=… WORLD_SIZE=… python -m tests.support.collective_checks STORE REPORT [DEVICE]
 """
@@ -39,7 +39,7 @@ _made: dict[tuple[str, str, int], Collective] = {}
 
 
 def collective(mode: str, precision: str, local_size: int) -> Collective:
-    """As new; process groups are made once."""
+    """Return a collective without state; process groups are made once."""
     key = (mode, precision, local_size)
     if key not in _made:
         _made[key] = make(mode, precision, group=None, local_size=local_size)
@@ -79,9 +79,9 @@ def check_mean_same_bits_every_time() -> None:
     long = 1_000_003 if world() == 2 else 20_011
     for mode, precision, local_size in combinations():
         for length in (1, 7, 5000, long) if local_size == local_sizes()[-2:][0] else (7, 5000):
-            one = collective(mode, precision, local_size)
+            reducer = collective(mode, precision, local_size)
             inputs = everyone(length, length)
-            result = one.all_reduce_mean(drawn(length, rank(), length))
+            result = reducer.all_reduce_mean(drawn(length, rank(), length))
             error = (result.double() - inputs.mean(0)).abs()
             where = (mode, precision, local_size, length)
             assert result.dtype == torch.float32
@@ -91,19 +91,19 @@ def check_mean_same_bits_every_time() -> None:
             else:
                 assert not error.any(), where
             assert same_everywhere(result), where
-            one.reset()
-            again = one.all_reduce_mean(drawn(length, rank(), length))
+            reducer.reset()
+            again = reducer.all_reduce_mean(drawn(length, rank(), length))
             assert torch.equal(result, again), where
 
 
 def check_own_type_is_kept_without_compression() -> None:
     for mode in modes():
-        one = collective(mode, "fp32", local_sizes()[-1])
+        reducer = collective(mode, "fp32", local_sizes()[-1])
         inputs = everyone(3, 1001, torch.float64)
-        result = one.all_reduce_mean(drawn(3, rank(), 1001, torch.float64))
+        result = reducer.all_reduce_mean(drawn(3, rank(), 1001, torch.float64))
         assert result.dtype == torch.float64
         assert torch.allclose(result, inputs.mean(0), rtol=0, atol=1e-15)
-        half = one.all_reduce_mean(drawn(3, rank(), 1001, torch.bfloat16))
+        half = reducer.all_reduce_mean(drawn(3, rank(), 1001, torch.bfloat16))
         assert half.dtype == torch.bfloat16
         inputs = everyone(3, 1001, torch.bfloat16)
         # A library's ring rounds each partial sum to the tensor's own type.
@@ -113,9 +113,9 @@ def check_own_type_is_kept_without_compression() -> None:
 
 def check_zeros_and_nothing() -> None:
     for mode, precision, local_size in combinations():
-        one = collective(mode, precision, local_size)
-        assert not one.all_reduce_mean(torch.zeros(2500)).any()
-        assert one.all_reduce_mean(torch.zeros(0)).numel() == 0
+        reducer = collective(mode, precision, local_size)
+        assert not reducer.all_reduce_mean(torch.zeros(2500)).any()
+        assert reducer.all_reduce_mean(torch.zeros(0)).numel() == 0
 
 
 def check_what_is_not_finite_shows_and_passes() -> None:
@@ -123,11 +123,11 @@ def check_what_is_not_finite_shows_and_passes() -> None:
         return
     for mode, precision, local_size in combinations():
         for bad in (math.nan, math.inf, -math.inf):
-            one = collective(mode, precision, local_size)
-            mine = drawn(1, rank(), 3000)
+            reducer = collective(mode, precision, local_size)
+            own = drawn(1, rank(), 3000)
             if rank() == world() - 1:
-                mine[1500] = bad
-            result = one.all_reduce_mean(mine)
+                own[1500] = bad
+            result = reducer.all_reduce_mean(own)
             where = (mode, precision, local_size, bad)
             assert not math.isfinite(result[1500]), where
             if precision != "int8":
@@ -135,15 +135,15 @@ def check_what_is_not_finite_shows_and_passes() -> None:
                 assert int(result.isfinite().sum()) == 2999, where
             assert same_everywhere(result.nan_to_num(7)), where
             # A step that a loss scaler throws away must not spoil the next one.
-            assert bool(one.all_reduce_mean(drawn(1, rank(), 3000)).isfinite().all()), where
+            assert bool(reducer.all_reduce_mean(drawn(1, rank(), 3000)).isfinite().all()), where
 
 
 def check_large_and_small_gradients_in_half_precision() -> None:
     for mode in modes():
-        one = collective(mode, "fp16", local_sizes()[-1])
+        reducer = collective(mode, "fp16", local_sizes()[-1])
         for factor in (1e-20, 1e-7, 1.0, 1e6, 1e30):
             inputs = everyone(4, 999) * factor
-            result = one.all_reduce_mean((drawn(4, rank(), 999).double() * factor).float())
+            result = reducer.all_reduce_mean((drawn(4, rank(), 999).double() * factor).float())
             error = (result.double() - inputs.mean(0)).abs()
             assert bool(result.isfinite().all())
             allowed = bound("fp16", inputs, mode, local_sizes()[-1]) * 1.001
@@ -152,16 +152,16 @@ def check_large_and_small_gradients_in_half_precision() -> None:
 
 def check_traffic_is_the_theory() -> None:
     for mode, precision, local_size in combinations():
-        one = collective(mode, precision, local_size)
+        reducer = collective(mode, precision, local_size)
         for length in (1, 5000):
-            one.all_reduce_mean(torch.ones(length), key=str(length))
+            reducer.all_reduce_mean(torch.ones(length), key=str(length))
         expected = [expected_bytes(mode, precision, local_size, n) for n in (1, 5000)]
-        found = (one.traffic.inside_node, one.traffic.between_nodes)
-        where = (mode, precision, local_size, found, expected)
-        assert found == tuple(map(sum, zip(*expected, strict=True))), where
-        assert one.traffic.calls == (2 if world() > 1 else 0)
+        counted = (reducer.traffic.inside_node, reducer.traffic.between_nodes)
+        where = (mode, precision, local_size, counted, expected)
+        assert counted == tuple(map(sum, zip(*expected, strict=True))), where
+        assert reducer.traffic.calls == (2 if world() > 1 else 0)
         if local_size == world():
-            assert one.traffic.between_nodes == 0
+            assert reducer.traffic.between_nodes == 0
 
 
 def check_error_feedback_loses_nothing_over_steps() -> None:
@@ -169,12 +169,12 @@ def check_error_feedback_loses_nothing_over_steps() -> None:
         return
     for mode in modes():
         local_size = local_sizes()[-2:][0]
-        one = collective(mode, "int8", local_size)
+        reducer = collective(mode, "int8", local_size)
         inputs = everyone(5, 3000)
         total = torch.zeros(3000, dtype=torch.float64)
         once = bound("int8", inputs, mode, local_size)
         for step in range(1, 41 if world() < 6 else 9):
-            result = one.all_reduce_mean(drawn(5, rank(), 3000)).double()
+            result = reducer.all_reduce_mean(drawn(5, rank(), 3000)).double()
             total += result
             error = (total - step * inputs.mean(0)).abs()
             # Values are larger by what was lost before: less than one hundredth.
@@ -186,9 +186,9 @@ def check_error_feedback_goes_on_after_a_restart() -> None:
     for mode in modes():
         straight = collective(mode, "int8", local_sizes()[0])
 
-        def steps(one: Collective, first: int, last: int) -> list[Tensor]:
+        def steps(reducer: Collective, first: int, last: int) -> list[Tensor]:
             return [
-                one.all_reduce_mean(drawn(step, rank(), length), key=str(length))
+                reducer.all_reduce_mean(drawn(step, rank(), length), key=str(length))
                 for step in range(first, last)
                 for length in (3000, 77)
             ]
@@ -200,8 +200,8 @@ def check_error_feedback_goes_on_after_a_restart() -> None:
         file.seek(0)
         resumed = make(mode, "int8", group=None, local_size=local_sizes()[0])
         resumed.load_state_dict(torch.load(file, weights_only=True))
-        found = steps(resumed, 3, 6)
-        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True)), mode
+        means = steps(resumed, 3, 6)
+        assert all(torch.equal(a, b) for a, b in zip(expected, means, strict=True)), mode
         straight.reset()
         if world() > 1:
             fresh = steps(straight, 3, 6)
@@ -223,29 +223,29 @@ def check_groups_side_by_side() -> None:
             for precision in PRECISIONS:
                 # In a world of six, three neighbours on nodes of two or three do not fill them.
                 local_size = 1 if world() == 6 else world() // 2
-                one = make(mode, precision, group=group, local_size=local_size)
-                result = one.all_reduce_mean(drawn(6, rank(), 2000)).double()
+                reducer = make(mode, precision, group=group, local_size=local_size)
+                result = reducer.all_reduce_mean(drawn(6, rank(), 2000)).double()
                 inputs = torch.stack([drawn(6, r, 2000) for r in ranks]).double()
                 error = (result - inputs.mean(0)).abs().max()
                 assert float(error) <= 2.1 * UNIT[precision] * float(inputs.abs().max()) * 4
 
 
 def gradients(mode: str | None, precision: str = "fp32") -> tuple[list[Tensor], Collective | None]:
-    """Of a small model under DDP, after its buckets have settled."""
+    """Return gradients of a small model under DDP, after its buckets are laid out."""
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(40, 70), nn.Tanh(), nn.Linear(70, 50), nn.Linear(50, 3))
     data = DistributedDataParallel(model, bucket_cap_mb=0.01, gradient_as_bucket_view=True)
-    one = None
+    reducer = None
     if mode is not None:
-        one = collective(mode, precision, local_sizes()[-2:][0])
-        data.register_comm_hook(None, one.ddp_hook)
+        reducer = collective(mode, precision, local_sizes()[-2:][0])
+        data.register_comm_hook(None, reducer.ddp_hook)
     for step in range(3):
         model.zero_grad(set_to_none=True)
-        if one is not None:
-            one.reset()
+        if reducer is not None:
+            reducer.reset()
         data(drawn(step, rank(), 320).view(8, 40)).square().mean().backward()
-    found = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
-    return found, one
+    averaged = [parameter.grad.clone() for parameter in model.parameters()]  # type: ignore[union-attr]
+    return averaged, reducer
 
 
 def check_hook_gives_the_gradients_of_ddp() -> None:
@@ -253,27 +253,27 @@ def check_hook_gives_the_gradients_of_ddp() -> None:
     largest = max(float(g.abs().max()) for g in expected)
     for mode in modes():
         for precision in PRECISIONS:
-            found, one = gradients(mode, precision)
-            assert one is not None
+            hooked, reducer = gradients(mode, precision)
+            assert reducer is not None
             exact = mode == "all_reduce" and precision == "fp32"
-            for ours, theirs in zip(found, expected, strict=True):
-                error = float((ours - theirs).abs().max())
+            for gradient, true in zip(hooked, expected, strict=True):
+                error = float((gradient - true).abs().max())
                 # The ranks' own gradients are larger than their mean.
                 limit = 0 if exact else 4 * world() * UNIT[precision] * largest
                 assert error <= limit, (mode, precision, error / largest)
-                assert same_everywhere(ours)
-            assert one.traffic.calls >= (2 if world() > 1 else 0), "more than one bucket"
+                assert same_everywhere(gradient)
+            assert reducer.traffic.calls >= (2 if world() > 1 else 0), "more than one bucket"
 
 
-def check_hook_tells_an_error() -> None:
+def check_hook_reports_an_error() -> None:
     if world() == 1:
         return
     torch.manual_seed(3)
     model = nn.Linear(9000, 3)
     data = DistributedDataParallel(model)
-    one = collective("all_reduce", "int8", world())
-    one.all_reduce_mean(torch.ones(10), key="bucket 0")
-    data.register_comm_hook(None, one.ddp_hook)
+    reducer = collective("all_reduce", "int8", world())
+    reducer.all_reduce_mean(torch.ones(10), key="bucket 0")
+    data.register_comm_hook(None, reducer.ddp_hook)
     try:
         data(torch.ones(1, 9000)).sum().backward()
     except RuntimeError as error:
@@ -294,16 +294,16 @@ def check_sizes_that_are_refused() -> None:
 
 def check_description() -> None:
     for mode, precision, local_size in combinations():
-        one = collective(mode, precision, local_size)
-        one.all_reduce_mean(torch.ones(5000))
-        told = one.describe()
-        assert (told["mode"], told["precision"]) == (mode, precision)
-        assert tuple(told["grid"]) == shape(mode, local_size)
-        assert told["nodes"] == world() // local_size
-        assert told["traffic"]["calls"] == (1 if world() > 1 else 0)
+        reducer = collective(mode, precision, local_size)
+        reducer.all_reduce_mean(torch.ones(5000))
+        description = reducer.describe()
+        assert (description["mode"], description["precision"]) == (mode, precision)
+        assert tuple(description["grid"]) == shape(mode, local_size)
+        assert description["nodes"] == world() // local_size
+        assert description["traffic"]["calls"] == (1 if world() > 1 else 0)
         flat = mode == "all_reduce" and precision == "fp32"
-        assert told["bytes"] == ("analytical" if flat else "counted")
-        json.dumps(told)
+        assert description["bytes"] == ("analytical" if flat else "counted")
+        json.dumps(description)
 
 
 CHECKS: dict[str, Callable[[], None]] = {

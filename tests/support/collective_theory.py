@@ -1,4 +1,4 @@
-"""What collectives must give, by theory: how many bytes are sent, how far a mean may be off."""
+"""Theory of the collectives: bytes that are sent, bounds of a mean's error."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def shape(mode: str, local_size: int) -> tuple[int, int]:
 
 
 def lines(mode: str, local_size: int) -> list[list[int]]:
-    """This rank's row and column."""
+    """Return this rank's row and column."""
     row, rows = shape(mode, local_size)
     first, column = rank() // row * row, rank() % row
     return [list(range(first, first + row)), [column + row * k for k in range(rows)]]
 
 
 def roundings(mode: str, local_size: int) -> int:
-    """Of a value on its way: once for each direct exchange, at each hop of a ring, at the end."""
+    """Count the roundings of a value: once per all-to-all, per hop of a ring, and at the end."""
     count = 1
     for line in lines(mode, local_size):
         nodes = {r // local_size for r in line}
@@ -64,7 +64,7 @@ def roundings(mode: str, local_size: int) -> int:
 
 
 def bound(precision: str, inputs: Tensor, mode: str, local_size: int) -> Tensor:
-    """Of the error of each value."""
+    """Bound the error of each value."""
     if precision == "fp32":
         return 1e-6 * inputs.abs().mean(0)
     times = roundings(mode, local_size) * 1.01
@@ -87,18 +87,18 @@ def message_bytes(precision: str, values: int) -> int:
 
 
 def expected_bytes(mode: str, precision: str, local_size: int, length: int) -> tuple[int, int]:
-    """Inside the node and between nodes, by theory: everything goes to the right of a line."""
+    """Return bytes inside the node and between nodes: a rank sends to its right neighbour."""
     row, rows = shape(mode, local_size)
     multiple = {"fp32": 1, "fp16": 2, "bf16": 1, "int8": 1024}[precision]
     chunk = math.ceil(length / (row * rows * multiple)) * multiple
-    mine, column = lines(mode, local_size)
+    own_row, column = lines(mode, local_size)
     last = message_bytes(precision, chunk)
     along_row = (row - 1) * (message_bytes(precision, rows * chunk) + rows * last)
     along_column = 2 * (rows - 1) * last
     if mode == "all_reduce" and precision == "fp32":
         along_row = 2 * (world() - 1) * 4 * length // world()
     inside = between = 0
-    for line, sent in ((mine, along_row), (column, along_column)):
+    for line, sent in ((own_row, along_row), (column, along_column)):
         right = line[(line.index(rank()) + 1) % len(line)]
         if right // local_size == rank() // local_size:
             inside += sent

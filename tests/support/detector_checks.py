@@ -25,7 +25,7 @@ from ai500.records import Parallelism
 from ai500.train.precision.numerics import Numerics
 from ai500.workloads.detection.losses import detection_loss
 from ai500.workloads.extreme_weather import CLASSES, WORKLOAD
-from tests.support.engine_checks import _gradients, _mine, distance
+from tests.support.engine_checks import _gradients, _own_share, distance
 
 CPU = torch.device("cpu")
 STEPS, BATCH = 2, 4
@@ -84,29 +84,29 @@ def trained(parallel: Parallelism) -> tuple[Engine, dict[str, Tensor] | None]:
     for step, batch in batches():
         torch.manual_seed(step)
         optimizer.zero_grad(set_to_none=True)
-        engine.forward_backward(*_mine(engine, *batch))
+        engine.forward_backward(*_own_share(engine, *batch))
         first = _gradients(engine) if step == 0 else first
         optimizer.step()
     return engine, first
 
 
 def alone(microbatches: int) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-    """One process on whole batches: first gradients, last weights, and what it then finds."""
-    one = model()
-    optimizer = torch.optim.SGD(one.parameters(), lr=0.01, momentum=0.9)
+    """Train in one process; return first gradients, last weights and detections."""
+    single = model()
+    optimizer = torch.optim.SGD(single.parameters(), lr=0.01, momentum=0.9)
     first: dict[str, Tensor] = {}
     for step, (images, labels) in batches():
         torch.manual_seed(step)
         optimizer.zero_grad(set_to_none=True)
-        for some, theirs in zip(
+        for part, part_labels in zip(
             images.chunk(microbatches), labels.chunk(microbatches), strict=True
         ):
-            (detection_loss(one(some, theirs)) / microbatches).backward()
+            (detection_loss(single(part, part_labels)) / microbatches).backward()
         if step == 0:
-            first = {n: p.grad.clone() for n, p in one.named_parameters()}  # type: ignore[union-attr]
+            first = {n: p.grad.clone() for n, p in single.named_parameters()}  # type: ignore[union-attr]
         optimizer.step()
     with torch.no_grad():
-        return first, one.state_dict(), one.eval()(next(batches())[1][0])
+        return first, single.state_dict(), single.eval()(next(batches())[1][0])
 
 
 def main() -> None:
@@ -124,7 +124,7 @@ def main() -> None:
             continue
         known[name] = gradients, weights, detections
         expected = known["data"] if parallel.mode == "data" else alone(parallel.microbatches)
-        found = {
+        result = {
             "mode": name,
             "held": held,
             "gradients": distance(gradients, expected[0]),
@@ -133,7 +133,7 @@ def main() -> None:
             "found": int((detections[..., 4] > 0).sum()),
             "detections": float((detections - expected[2]).abs().max()),
         }
-        print("FOUND", json.dumps(found), flush=True)
+        print("FOUND", json.dumps(result), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

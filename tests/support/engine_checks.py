@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 STEPS = 5
 BATCH = 32
 RANKS_PER_NODE = 2
-"""The collectives are told of nodes, so that hierarchical ones have something to do."""
+"""Ranks on an emulated node, so that hierarchical collectives have two levels."""
 
 
 @dataclass(frozen=True)
@@ -205,12 +205,12 @@ def _norm_batches(
     micro = case.accumulation * case.parallel.microbatches
     cut = [[piece.chunk(micro) for piece in tensor.chunk(replicas)] for tensor in (images, labels)]
     for number in range(micro):
-        theirs = [[replica[number] for replica in tensor] for tensor in cut]
+        parts = [[replica[number] for replica in tensor] for tensor in cut]
         if case.parallel.batch_norm == "synchronized":
-            yield torch.cat(theirs[0]), torch.cat(theirs[1]), True
+            yield torch.cat(parts[0]), torch.cat(parts[1]), True
         else:
             for replica in range(replicas):
-                yield theirs[0][replica], theirs[1][replica], replica == 0
+                yield parts[0][replica], parts[1][replica], replica == 0
 
 
 def train(
@@ -220,13 +220,13 @@ def train(
     engine = engine_of(case)
     optimizer = optimizer_of(case, engine.parameters())
     engine.prepare(optimizer)
-    engine.warm_up(*_mine(engine, *batch(99)))
+    engine.warm_up(*_own_share(engine, *batch(99)))
     if file is not None:
         checkpoint.restore(file, engine=engine, optimizer=optimizer, numerics=_numerics(), seed=1)
     gradients = None
     for step in range(first, last):
         optimizer.zero_grad(set_to_none=True)
-        engine.forward_backward(*_mine(engine, *batch(step)))
+        engine.forward_backward(*_own_share(engine, *batch(step)))
         if step == 0:
             gradients = _gradients(engine)
         optimizer.step()
@@ -237,19 +237,19 @@ def _numerics() -> Numerics:
     return Numerics("fp64", "IEEE FP64", CPU)
 
 
-def _mine(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _own_share(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     data = engine.mesh.data
     return images.chunk(data.size)[data.rank], labels.chunk(data.size)[data.rank]
 
 
 def _gradients(engine: Engine) -> dict[str, Tensor] | None:
-    mine = {}
+    own = {}
     for name, parameter in engine.module.named_parameters():
         gradient = parameter.grad
         assert gradient is not None, name
         # A copy: DDP keeps gradients in its buckets, and uses those again.
-        mine[name] = (gradient.to_local() if hasattr(gradient, "to_local") else gradient).clone()
-    return gather_tensors(mine, engine.layout, {name: name for name in mine})
+        own[name] = (gradient.to_local() if hasattr(gradient, "to_local") else gradient).clone()
+    return gather_tensors(own, engine.layout, {name: name for name in own})
 
 
 def stopped(case: Case, file: Path) -> None:
@@ -270,8 +270,8 @@ def stopped(case: Case, file: Path) -> None:
 def resumes(case: Case, file: Path, expected: str | None) -> bool:
     """Restored in a new engine, and the same bits at the end."""
     engine, _, _ = train(case, first=3, file=file)
-    found = gather_weights(engine.module, engine.layout)
-    return found is None or checkpoint.weights_sha256(found) == expected
+    weights = gather_weights(engine.module, engine.layout)
+    return weights is None or checkpoint.weights_sha256(weights) == expected
 
 
 def taken_over(case: Case, file: Path) -> bool:
@@ -290,39 +290,39 @@ def taken_over(case: Case, file: Path) -> bool:
     return _same(saved["model"], weights) and _same(saved["optimizer"]["state"], state["state"])
 
 
-def _same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+def _same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
 
 
 def predictions_error(engine: Engine, weights: dict[str, Tensor] | None, case: Case) -> float:
-    """Of an odd number of samples, against the whole model in one process."""
+    """Return the error on an odd number of samples, against one process."""
     images = batch(50)[0][:5]
     with engine.evaluating():
-        found = engine.predict(images)
+        outputs = engine.predict(images)
     if weights is None:
         return 0.0
     model = model_of(case)
     model.load_state_dict(weights)
     with torch.no_grad():
-        return float((found - model.eval()(images)).abs().max())
+        return float((outputs - model.eval()(images)).abs().max())
 
 
-def distance(found: dict[str, Tensor], expected: dict[str, Tensor], *, of: str = "") -> float:
+def distance(actual: dict[str, Tensor], expected: dict[str, Tensor], *, of: str = "") -> float:
     """The largest difference of any two values, over the largest value of their tensor."""
-    assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
+    assert actual.keys() == expected.keys(), actual.keys() ^ expected.keys()
     return max(
-        float((found[name] - value).abs().max() / value.abs().max().clamp(min=1e-30))
+        float((actual[name] - value).abs().max() / value.abs().max().clamp(min=1e-30))
         for name, value in expected.items()
         if name.rpartition(".")[2].startswith("running") == (of == "running")
         and value.is_floating_point()
     )
 
 
-def overall(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+def overall(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     """The same over the largest value of all tensors: what a rounding on the wire may cost."""
     largest = max(float(value.abs().max()) for value in expected.values())
     return (
-        max(float((found[name] - value).abs().max()) for name, value in expected.items()) / largest
+        max(float((actual[name] - value).abs().max()) for name, value in expected.items()) / largest
     )
 
 
@@ -330,24 +330,24 @@ def check(case: Case, folder: Path) -> dict[str, Any]:
     engine, _, gradients = train(case)
     weights = gather_weights(engine.module, engine.layout)
     predicted = predictions_error(engine, weights, case)
-    told = engine.describe()
+    description = engine.describe()
     sha256 = checkpoint.weights_sha256(weights) if weights is not None else None
-    found: dict[str, Any] = {"case": case.name, "describe": told}
+    result: dict[str, Any] = {"case": case.name, "describe": description}
     if case.communication == "all_reduce" or case.precision == "int8":
         file = folder / f"{case.name}.pt"
         stopped(case, file)
-        found["resumed"] = resumes(case, file, sha256)
-        found["taken_over"] = taken_over(case, file)
+        result["resumed"] = resumes(case, file, sha256)
+        result["taken_over"] = taken_over(case, file)
     if weights is not None and gradients is not None:
         expected_gradients, expected = alone(case)
-        found |= {
+        result |= {
             "gradients": distance(gradients, expected_gradients),
             "gradients_overall": overall(gradients, expected_gradients),
             "weights": distance(weights, expected),
             "running": distance(weights, expected, of="running"),
             "predictions": predicted,
         }
-    return found
+    return result
 
 
 def main() -> None:
@@ -356,9 +356,9 @@ def main() -> None:
     folder = Path(sys.argv[2])
     chosen = [case for case in cases(int(sys.argv[1])) if all(w in case.name for w in sys.argv[3:])]
     for case in chosen:
-        found = check(case, folder)
+        result = check(case, folder)
         if dist.get_rank() == 0:
-            print("FOUND", json.dumps(found), flush=True)
+            print("FOUND", json.dumps(result), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -21,13 +21,13 @@ from torch.nn.parallel import DistributedDataParallel
 from ai500.parallel import collectives
 
 BYTES_SENT_AT = 200
-"""Of `tcpi_bytes_sent` in Linux's struct tcp_info; `tcpi_bytes_retrans` follows it."""
+"""Offset of `tcpi_bytes_sent` in Linux's struct tcp_info; `tcpi_bytes_retrans` follows it."""
 STEPS = 4
 RANKS_PER_NODE = 2
 
 
 def kernel_bytes_sent() -> int:
-    """By all TCP sockets of this process, since each was opened, what was sent again once."""
+    """Return the bytes that all TCP sockets of this process sent; retransmissions once."""
     total = 0
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -36,16 +36,21 @@ def kernel_bytes_sent() -> int:
             descriptor = os.dup(int(entry.name))
         except OSError:
             continue
-        with socket.socket(fileno=descriptor) as one:
-            if one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6):
-                told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_SENT_AT + 16)
-                sent, sent_again = struct.unpack_from("QQ", told, BYTES_SENT_AT)
+        with socket.socket(fileno=descriptor) as connection:
+            if connection.type == socket.SOCK_STREAM and connection.family in (
+                socket.AF_INET,
+                socket.AF_INET6,
+            ):
+                info = connection.getsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_SENT_AT + 16
+                )
+                sent, sent_again = struct.unpack_from("QQ", info, BYTES_SENT_AT)
                 total += sent - sent_again
     return total
 
 
 def train(mode: str, precision: str) -> dict[str, object]:
-    """Bytes per step: the collective's count, and the kernel's."""
+    """Return the bytes per step by the collective's count and by the kernel's."""
     torch.manual_seed(1)
     made = collectives.make(mode, precision, group=None, local_size=RANKS_PER_NODE)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(1024, 512), nn.Linear(512, 768)))
@@ -75,7 +80,7 @@ if __name__ == "__main__":
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),
     )
-    found = {case: train(*case.split(":")) for case in cases}
-    Path(f"{report}.{dist.get_rank()}").write_text(json.dumps(found))
+    results = {case: train(*case.split(":")) for case in cases}
+    Path(f"{report}.{dist.get_rank()}").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()

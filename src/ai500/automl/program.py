@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ai500.automl.history import HISTORY_FILE, History
 from ai500.automl.progress import ProgressReader
 from ai500.automl.rules import (
     SEARCH_RULES,
-    SearchEvidence,
     read_search_evidence,
     search_facts,
 )
@@ -35,9 +34,6 @@ from ai500.records import (
     TrialScore,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
-from ai500.report.run_data import RunData
-from ai500.report.run_report import ProgramReport
-from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.rule import Rule
 from ai500.workloads.models.architecture import MAX_KERNEL
 
@@ -52,6 +48,9 @@ class ArchitectureSearch:
     entry_point = "ai500.automl.worker:run"
     member_files: Sequence[str] = (HISTORY_FILE,)
     rules: Sequence[Rule] = SEARCH_RULES
+    evidence = staticmethod(read_search_evidence)
+    facts = staticmethod(search_facts)
+    report = staticmethod(search_report)
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree, else the class's, unless the workers' number is set."""
@@ -112,18 +111,6 @@ class ArchitectureSearch:
             mean_of_trials(trials, required_runs=required_runs),
             search=mean_of_searches(searches, variation=variation(spent)),
         )
-
-    def evidence(self, run: RunFolder, trial: int) -> SearchEvidence:
-        """Read the histories of a trial's workers."""
-        return read_search_evidence(run, trial)
-
-    def facts(self, evidence: Evidence) -> Iterable[Fact]:
-        """Yield the facts of a search."""
-        return search_facts(evidence)
-
-    def report(self, run: RunData) -> ProgramReport:
-        """Return a search's part of the report."""
-        return search_report(run)
 
 
 SEARCH = ArchitectureSearch()

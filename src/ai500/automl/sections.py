@@ -13,6 +13,7 @@ from ai500.report.charts import svg
 from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
 from ai500.report.charts.tree import Node, Tree
 from ai500.report.formats import NOT_MEASURED, counted, flop, flops, quality, variation_percent
+from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import timeline_figure
@@ -29,7 +30,6 @@ from ai500.report.section import (
     Table,
 )
 from ai500.report.summary import hardware, which_trials, which_trials_by_number
-from ai500.report.templating import ROWS_SHOWN
 
 MOVES_SHOWN = 60
 """Characters of a model's changes in the table."""

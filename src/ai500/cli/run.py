@@ -181,10 +181,10 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         except AI500Error as error:
             print(f"showing the states last recorded: {error}", file=sys.stderr)
             states = {}
-        for member, (_, job) in states.items():
-            views[member].reason = job.reason
+        for member, (_, current) in states.items():
+            views[member].reason = current.reason
             if not followed:
-                views[member].state = job.state
+                views[member].state = current.state
     for member, view in views.items():
         if trial.member(member).record.exists():
             view.state = "done"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
+from ai500.data.store import data_error
 from ai500.records import BootstrapRecord
 
 Counts = NDArray[np.uint8]
@@ -84,9 +85,8 @@ def header_of(counts: Counts, *, algorithm: str, seed: int, member: int) -> Head
 def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, member: int) -> Header:
     """Write a member's bootstrap: a line of JSON, then the compressed counts."""
     if counts.dtype != np.uint8 or counts.ndim != 1:
-        raise DataError(
-            f"{path}: a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}.",
-            path=path,
+        raise data_error(
+            path, f"a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}."
         )
     header = header_of(counts, algorithm=algorithm, seed=seed, member=member)
     packed = counts
@@ -107,13 +107,9 @@ def load_bootstrap(path: Path) -> tuple[Header, Counts]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such bootstrap.", path=path, remedy="Draw it again: ai500 resume."
-        ) from None
+        raise data_error(path, "no such bootstrap.", "Draw it again: ai500 resume.") from None
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot read this bootstrap: {error.strerror}.", path=path
-        ) from error
+        raise data_error(path, f"cannot read this bootstrap: {error.strerror}.") from error
     try:
         header, counts = _unpacked(data)
     except (ValueError, TypeError, zlib.error) as error:
@@ -128,21 +124,16 @@ def recorded_counts(run: Path, record: BootstrapRecord) -> Counts:
     """Read a member's counts and compare them with the run's record."""
     header, counts = load_bootstrap(run / record.path)
     if header.sha256 != record.sha256:
-        raise DataError(
-            f"{run / record.path}: SHA-256 of its counts is {header.sha256}, the run "
-            f"recorded {record.sha256}.",
-            path=run / record.path,
-            remedy="Start a new run.",
+        raise data_error(
+            run / record.path,
+            f"SHA-256 of its counts is {header.sha256}, the run recorded {record.sha256}.",
+            "Start a new run.",
         )
     return counts
 
 
 def _corrupt(path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{path}: this bootstrap is corrupt: {reason}.",
-        path=path,
-        remedy="Delete it and draw it again.",
-    )
+    return data_error(path, f"this bootstrap is corrupt: {reason}.", "Delete it and draw it again.")
 
 
 def _unpacked(data: bytes) -> tuple[Header, Counts]:

@@ -34,6 +34,7 @@ from ai500.data.store import (
     Indices,
     SampleLayout,
     Shape,
+    data_error,
     facts_of,
     require_indices,
     summary_of,
@@ -87,9 +88,7 @@ class Column:
                 self.path, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=self.shape
             )
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{self.path}: cannot read this file of the store: {error}.", path=self.path
-            ) from error
+            raise data_error(self.path, f"cannot read this file of the store: {error}.") from error
         return array.view(np.ndarray)
 
     def read(self, indices: Indices) -> NDArray[Any]:
@@ -102,9 +101,7 @@ class Column:
                     return self._read_span(file, first, last)[indices - first]
                 rows = [self._read_span(file, row, row + 1) for row in indices.tolist()]
         except OSError as error:
-            raise DataError(
-                f"{self.path}: cannot read this file: {error.strerror}.", path=self.path
-            ) from error
+            raise data_error(self.path, f"cannot read this file: {error.strerror}.") from error
         return np.concatenate(rows)
 
     def _read_span(self, file: io.FileIO, first: int, last: int) -> NDArray[Any]:
@@ -114,10 +111,7 @@ class Column:
         while rest:
             read = file.readinto(rest)
             if not read:
-                raise DataError(
-                    f"{self.path}: ends before sample {last - 1}: the file was cut off.",
-                    path=self.path,
-                )
+                raise data_error(self.path, f"ends before sample {last - 1}: the file was cut off.")
             rest = rest[read:]
         return rows
 
@@ -222,18 +216,17 @@ class ImageStore:
         try:
             store = _from_manifest(path, manifest)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(
-                f"{path / MANIFEST}: not the manifest of a store ({error!r}).",
-                path=path / MANIFEST,
-                remedy="Make the store again.",
+            raise data_error(
+                path / MANIFEST,
+                f"not the manifest of a store ({error!r}).",
+                "Make the store again.",
             ) from error
         stated = manifest.get("sha256")
         if stated != store.sha256:
-            raise DataError(
-                f"{path / MANIFEST}: corrupt: its contents have SHA-256 {store.sha256}, "
-                f"it says {stated}.",
-                path=path / MANIFEST,
-                remedy=COPY_AGAIN,
+            raise data_error(
+                path / MANIFEST,
+                f"corrupt: its contents have SHA-256 {store.sha256}, it says {stated}.",
+                COPY_AGAIN,
             )
         for column in store.columns():
             _check_size(column)
@@ -261,11 +254,11 @@ class ImageStore:
         channels, height, width = problem_class.input_shape
         shape = self.splits["train"].shape
         if shape[0] < height or shape[1] < width:
-            raise DataError(
-                f"{self.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
+            raise data_error(
+                self.path,
+                f"its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
                 f"{problem_class.name} needs at least {height}×{width}×{channels}.",
-                path=self.path,
-                remedy=f"Pack them again with --size {max(height, width)} or more.",
+                f"Pack them again with --size {max(height, width)} or more.",
             )
 
     def columns(self) -> Iterator[Column]:
@@ -288,10 +281,10 @@ class ImageStore:
             sha256 = file_sha256(column.path, count)
             expected = self.file_sha256[column.path.name]
             if sha256 != expected:
-                raise DataError(
-                    f"{column.path}: corrupt: SHA-256 is {sha256}, manifest says {expected}.",
-                    path=column.path,
-                    remedy=COPY_AGAIN,
+                raise data_error(
+                    column.path,
+                    f"corrupt: SHA-256 is {sha256}, manifest says {expected}.",
+                    COPY_AGAIN,
                 )
 
 
@@ -302,13 +295,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(_why_no_store(path), path=path) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot read this manifest: {error}.", path=file) from error
+        raise data_error(file, f"cannot read this manifest: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise DataError(
-            f"{file}: not a manifest of format {FORMAT!r}.",
-            path=file,
-            remedy="Make the store again.",
-        )
+        raise data_error(file, f"not a manifest of format {FORMAT!r}.", "Make the store again.")
     return manifest
 
 
@@ -377,16 +366,12 @@ def _check_size(column: Column) -> None:
     try:
         size = column.path.stat().st_size
     except OSError as error:
-        raise DataError(
-            f"{column.path}: this file of the store is missing ({error.strerror}).",
-            path=column.path,
-            remedy=COPY_AGAIN,
+        raise data_error(
+            column.path, f"this file of the store is missing ({error.strerror}).", COPY_AGAIN
         ) from error
     if size != column.file_bytes:
-        raise DataError(
-            f"{column.path}: has {size} bytes, its manifest says {column.file_bytes}.",
-            path=column.path,
-            remedy=COPY_AGAIN,
+        raise data_error(
+            column.path, f"has {size} bytes, its manifest says {column.file_bytes}.", COPY_AGAIN
         )
 
 
@@ -400,5 +385,5 @@ def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> st
                 if on_bytes:
                     on_bytes(len(block))
     except OSError as error:
-        raise DataError(f"{path}: cannot read this file: {error.strerror}.", path=path) from error
+        raise data_error(path, f"cannot read this file: {error.strerror}.") from error
     return digest.hexdigest()

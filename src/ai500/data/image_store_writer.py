@@ -44,7 +44,7 @@ from ai500.data.resumable_work import (
     in_parallel,
     locked,
 )
-from ai500.data.store import DataSource, Shape, digests_of
+from ai500.data.store import DataSource, Shape, data_error, digests_of
 from ai500.records import ProblemClass
 
 CHUNK_BYTES = 1 << 24
@@ -171,24 +171,22 @@ class StoreWriter:
     def create(cls, path: Path, plan: Plan) -> StoreWriter:
         """Begin a store, or resume an unfinished one of the same plan."""
         if not plan.counts or min(plan.counts.values()) < 1:
-            raise DataError(
-                f"{path}: each split of a store needs samples; asked: {plan.counts}.",
-                path=path,
+            raise data_error(
+                path,
+                f"each split of a store needs samples; asked: {plan.counts}.",
                 value=plan.counts,
             )
         text = atomic.json_text(asdict(plan))
         plan_file = path / PLAN
         if plan_file.exists():
             if plan_file.read_text() != text:
-                raise DataError(
-                    f"{path}: holds another unfinished store, or its source has changed since.",
-                    path=path,
-                    remedy="Delete the folder, or choose another.",
+                raise data_error(
+                    path,
+                    "holds another unfinished store, or its source has changed since.",
+                    "Delete the folder, or choose another.",
                 )
         elif any(file.name != LOCK and file.name[0] != "." for file in path.iterdir()):
-            raise DataError(
-                f"{path}: holds other files.", path=path, remedy="Choose an empty or a new folder."
-            )
+            raise data_error(path, "holds other files.", "Choose an empty or a new folder.")
         written_bytes = sum(file.stat().st_blocks * 512 for file in path.glob("*.npy"))
         require_free_bytes(plan.store_bytes - written_bytes, folder=path, purpose="the store")
         atomic.write_text(plan_file, text)
@@ -251,9 +249,7 @@ class StoreWriter:
             holes = [row for row, _ in journal.holes(name)]
             splits[name] = self.split(name, fewer=len(holes))
             if splits[name].count == 0:
-                raise DataError(
-                    f"{self.path}: no image of split {name!r} can be read.", path=self.path
-                )
+                raise data_error(self.path, f"no image of split {name!r} can be read.")
             for before, after in zip(self.split(name).columns, splits[name].columns, strict=True):
                 _close_gaps(before, after, holes)
                 hashes[after.path.name] = file_sha256(after.path)
@@ -262,10 +258,10 @@ class StoreWriter:
         sha256 = identity(body)
         if expected_sha256 not in (None, sha256):
             self._discard([*hashes, JOURNAL, PLAN])
-            raise DataError(
-                f"{self.path}: the store written here had SHA-256 {sha256}, {plan.name} must have "
+            raise data_error(
+                self.path,
+                f"the store written here had SHA-256 {sha256}, {plan.name} must have "
                 f"{expected_sha256}. It was deleted.",
-                path=self.path,
                 value=sha256,
                 remedy="This machine computes differently: report it.",
             )
@@ -286,11 +282,10 @@ def _close_gaps(before: Column, after: Column, holes: Sequence[int]) -> None:
     """
     size = after.path.stat().st_size
     if size not in (before.file_bytes, after.file_bytes):
-        raise DataError(
-            f"{after.path}: has {size} bytes instead of {before.file_bytes}: another program "
-            "changed it.",
-            path=after.path,
-            remedy="Delete the folder and make the store again.",
+        raise data_error(
+            after.path,
+            f"has {size} bytes instead of {before.file_bytes}: another program changed it.",
+            "Delete the folder and make the store again.",
         )
     missing = set(holes)
     count = after.shape[0]
@@ -311,9 +306,7 @@ def make_store(path: Path, make: Callable[[], ImageStore]) -> ImageStore:
     if (path / MANIFEST).exists():
         return ImageStore.open(path)
     if path.exists() and not path.is_dir():
-        raise DataError(
-            f"{path}: is a file; a store is a folder.", path=path, remedy="Choose another name."
-        )
+        raise data_error(path, "is a file; a store is a folder.", "Choose another name.")
     with atomic.explaining_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     with locked(path / LOCK):
@@ -350,12 +343,12 @@ def generate(
     counts = {split.name: split.count for split in store.splits.values()}
     same = (store.name, store.classes, counts) == (name, tuple(classes), splits)
     if not same or expected_sha256 not in (None, store.sha256):
-        raise DataError(
-            f"{path}: holds another store: {store.name!r} with {counts}, SHA-256 {store.sha256}; "
+        raise data_error(
+            path,
+            f"holds another store: {store.name!r} with {counts}, SHA-256 {store.sha256}; "
             f"expected {name!r} with {splits}"
             f"{f', SHA-256 {expected_sha256}' if expected_sha256 else ''}.",
-            path=path,
-            remedy="Choose another folder.",
+            "Choose another folder.",
         )
     return store
 

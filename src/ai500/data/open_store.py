@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core.errors import DataError
 from ai500.data.climate.store import ClimateStore
 from ai500.data.gather import Empty
 from ai500.data.image_store import ImageStore
@@ -20,6 +19,7 @@ from ai500.data.store import (
     Store,
     StoredSplit,
     StoreReader,
+    data_error,
     digests_of,
 )
 
@@ -43,11 +43,11 @@ def verify(split: StoredSplit, indices: Indices, *, digests: Digests, expected: 
     if wrong.size:
         row = wrong[0]
         path = split.path_of(int(indices[row]))
-        raise DataError(
-            f"{path}: sample {indices[row]} is corrupt: its image and label have digest "
+        raise data_error(
+            path,
+            f"sample {indices[row]} is corrupt: its image and label have digest "
             f"{digests[row]:016x}, the store says {expected[row]:016x}.",
-            path=path,
-            remedy="Make or copy the store again.",
+            "Make or copy the store again.",
         )
 
 

@@ -28,6 +28,7 @@ from ai500.core.errors import DataError
 from ai500.data.image_store import Images, ImageStore
 from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.resumable_work import Chunk, Holes, Journal, Progress
+from ai500.data.store import data_error
 
 SUFFIXES = frozenset(
     (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -76,11 +77,11 @@ class Listing:
 def list_folder(source: Path, *, validation_fraction: float, without: Path) -> Listing:
     """List the images of a tree; `without` is a folder in it that is not a class."""
     if not source.is_dir():
-        raise DataError(f"{source}: no such folder of images.", path=source, remedy=EXPECTED_TREE)
+        raise data_error(source, "no such folder of images.", EXPECTED_TREE)
     train = source / TRAIN if _class_folders(source / TRAIN, without=without) else source
     classes = tuple(_class_folders(train, without=without))
     if not classes:
-        raise DataError(f"{source}: no class folder in it.", path=source, remedy=EXPECTED_TREE)
+        raise data_error(source, "no class folder in it.", EXPECTED_TREE)
     files, ignored = _files_of(source, train, classes)
     validation = next(
         (source / name for name in VALIDATION_NAMES if (source / name).is_dir()), None
@@ -89,14 +90,14 @@ def list_folder(source: Path, *, validation_fraction: float, without: Path) -> L
         return Listing(classes, _part(files, fraction=validation_fraction), ignored)
     unknown = sorted(set(_class_folders(validation, without=without)) - set(classes))
     if unknown:
-        raise DataError(
-            f"{validation / unknown[0]}: no such class in {train}.",
-            path=validation / unknown[0],
-            remedy="Both folders must have the same classes.",
+        raise data_error(
+            validation / unknown[0],
+            f"no such class in {train}.",
+            "Both folders must have the same classes.",
         )
     validation_files, more_ignored = _files_of(source, validation, classes)
     if not validation_files:
-        raise DataError(f"{validation}: no image in it.", path=validation, remedy=EXPECTED_TREE)
+        raise data_error(validation, "no image in it.", EXPECTED_TREE)
     return Listing(classes, {TRAIN: files, VALIDATION: validation_files}, ignored + more_ignored)
 
 
@@ -127,10 +128,8 @@ def _files_of(
         images, other_files = _images_below(folder / name)
         if not images:
             kinds = ", ".join(sorted(SUFFIXES))
-            raise DataError(
-                f"{folder / name}: no image in this class ({kinds}).",
-                path=folder / name,
-                remedy="Delete or fill it.",
+            raise data_error(
+                folder / name, f"no image in this class ({kinds}).", "Delete or fill it."
             )
         files += [(image.relative_to(source).as_posix(), label) for image in images]
         ignored += other_files
@@ -139,9 +138,7 @@ def _files_of(
 
 def _images_below(folder: Path) -> tuple[list[Path], int]:
     def fail(error: OSError) -> None:
-        raise DataError(
-            f"{error.filename}: cannot list this folder: {error.strerror}.", path=error.filename
-        )
+        raise data_error(error.filename, f"cannot list this folder: {error.strerror}.")
 
     images: list[Path] = []
     other_files = 0
@@ -212,9 +209,7 @@ def pack_folder(
     try:
         listing = list_folder(source, validation_fraction=validation_fraction, without=out)
     except OSError as error:
-        raise DataError(
-            f"{error.filename}: cannot read this: {error.strerror}.", path=error.filename
-        ) from error
+        raise data_error(error.filename, f"cannot read this: {error.strerror}.") from error
     plan = Plan(
         name=source.name,
         classes=listing.classes,
@@ -288,11 +283,11 @@ def require_same(store: ImageStore, plan: Plan) -> int:
     shapes = {split.shape for split in store.splits.values()}
     contents = (store.name, store.classes, counts, shapes)
     if contents != (plan.name, plan.classes, plan.counts, {plan.shape}):
-        raise DataError(
-            f"{store.path}: holds another store: {store.name!r}, {len(store.classes)} classes, "
+        raise data_error(
+            store.path,
+            f"holds another store: {store.name!r}, {len(store.classes)} classes, "
             f"{counts}, images {shapes}; expected {plan.name!r}, {len(plan.classes)} classes, "
             f"{plan.counts}, images {plan.shape}.",
-            path=store.path,
-            remedy="Delete it, or choose another folder.",
+            "Delete it, or choose another folder.",
         )
     return len(listed)

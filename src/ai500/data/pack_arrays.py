@@ -18,7 +18,7 @@ from ai500.data.image_store import Images, ImageStore, Labels
 from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.pack import TRAIN, VALIDATION, Packed, held_out, require_same
 from ai500.data.resumable_work import Chunk, Holes, Progress
-from ai500.data.store import Indices
+from ai500.data.store import Indices, data_error
 
 NAMES = (
     ("images", "labels", "validation_images", "validation_labels"),
@@ -97,26 +97,20 @@ def _parts(images: Path, labels: Path | None, *, fraction: float) -> dict[str, _
     loaded = _load(images)
     if isinstance(loaded, np.ndarray):
         if labels is None:
-            raise DataError(
-                f"{images}: needs labels.",
-                path=images,
-                remedy="Give labels.npy, or a .npz that holds both.",
-            )
+            raise data_error(images, "needs labels.", "Give labels.npy, or a .npz that holds both.")
         separate = _load(labels)
         if not isinstance(separate, np.ndarray):
-            raise DataError(
-                f"{labels}: is a .npz.",
-                path=labels,
-                remedy="Give labels as .npy, or images and labels in one .npz.",
+            raise data_error(
+                labels, "is a .npz.", "Give labels as .npy, or images and labels in one .npz."
             )
         pixels, numbers = _checked(loaded, separate, where=f"{images}, {labels}")
     else:
         names = next((n for n in NAMES if n[0] in loaded and n[1] in loaded), None)
         if names is None or labels is not None:
-            raise DataError(
-                f"{images}: holds {sorted(loaded)}; a .npz needs `images` and `labels` in it "
+            raise data_error(
+                images,
+                f"holds {sorted(loaded)}; a .npz needs `images` and `labels` in it "
                 "(and no other file of labels).",
-                path=images,
             )
         pixels, numbers = _checked(
             loaded[names[0]], loaded[names[1]], where=f"{images}: {names[0]}"
@@ -146,11 +140,9 @@ def _load(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file of arrays.", path=path) from None
+        raise data_error(path, "no such file of arrays.") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: not a readable .npy or .npz of numbers: {error}.", path=path
-        ) from error
+        raise data_error(path, f"not a readable .npy or .npz of numbers: {error}.") from error
 
 
 def _checked(
@@ -192,15 +184,13 @@ def _class_names(
     labels = np.concatenate([part.labels for part in parts.values()])
     number = len(classes) if classes is not None else np.unique(parts[TRAIN].labels).size
     if int(labels.min()) < 0 or int(labels.max()) >= number:
-        raise DataError(
-            f"{source}: labels run from {labels.min()} to {labels.max()}; {number} classes have "
+        raise data_error(
+            source,
+            f"labels run from {labels.min()} to {labels.max()}; {number} classes have "
             f"labels 0 to {number - 1}, without gaps.",
-            path=source,
-            remedy="Renumber them: numpy.unique(labels, return_inverse=True).",
+            "Renumber them: numpy.unique(labels, return_inverse=True).",
         )
     shapes = {part.images.shape[1:] for part in parts.values()}
     if len(shapes) > 1:
-        raise DataError(
-            f"{source}: images of both splits must have one shape, not {shapes}.", path=source
-        )
+        raise data_error(source, f"images of both splits must have one shape, not {shapes}.")
     return tuple(classes) if classes is not None else tuple(str(i) for i in range(number))

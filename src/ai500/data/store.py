@@ -220,14 +220,21 @@ def summary_of(store: Store) -> tuple[str, ...]:
     return f"{store.path}: {counts}, {len(store.classes)} classes", f"SHA-256 {store.sha256}"
 
 
+def data_error(
+    path: str | Path, problem: str, remedy: str = "", *, value: object = None
+) -> DataError:
+    """Build the error about a file or folder of data: `PATH: problem remedy`."""
+    return DataError(f"{path}: {problem}", path=path, value=value, remedy=remedy)
+
+
 def require_indices(split: Samples, indices: Indices, *, folder: Path, name: str) -> None:
     """Raise `DataError` unless the split has all these samples."""
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < split.count:
-        raise DataError(
-            f"{folder}: samples {indices.min()} to {indices.max()} asked for, split {name!r} has "
+        raise data_error(
+            folder,
+            f"samples {indices.min()} to {indices.max()} asked for, split {name!r} has "
             f"0 to {split.count - 1}.",
-            path=folder,
-            remedy="Use the store that the bootstrap was drawn for.",
+            "Use the store that the bootstrap was drawn for.",
         )
 
 

@@ -18,9 +18,10 @@ from ai500.ranking.entries import Entry, Origin, Rejected
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
-from ai500.report import run_sections, templating
+from ai500.report import run_sections
 from ai500.report.formats import NOT_MEASURED, flops
 from ai500.report.meter_section import power_section
+from ai500.report.page import environment
 from ai500.report.run_data import RunData
 from ai500.report.section import Figure, Folded, Listing, Paragraph, Section, Table
 from ai500.rules.decisions import DECISIONS
@@ -30,7 +31,7 @@ from ai500.submission.manifest import NOTES, Info
 
 @cache
 def _environment() -> Environment:
-    return templating.environment(
+    return environment(
         "ai500.ranking",
         decisions=DECISIONS,
         flops=flops,

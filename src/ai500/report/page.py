@@ -1,12 +1,21 @@
-"""A self-contained HTML page of sections, readable offline, on paper and on a phone."""
+"""Self-contained HTML pages of sections, readable offline, on paper and on a phone.
+
+All pages share one Jinja environment, in which undefined names are errors and all text is escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from ai500.report.section import Block, Section
-from ai500.report.templating import environment
+
+ROWS_SHOWN = 40
+"""Rows of a table that are shown; the rest is folded away."""
 
 
 @dataclass(frozen=True)
@@ -31,3 +40,28 @@ class Page:
 def render(page: Page) -> str:
     """Return the page as HTML."""
     return environment().get_template("page.html").render(page=page)
+
+
+def environment(*packages: str, **names: object) -> Environment:
+    """Make the environment of templates in `packages` and of the report's; all see `names`."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "ai500.report")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"rows_shown": ROWS_SHOWN, **names}
+    made.filters["prose"] = prose
+    made.filters["kind"] = lambda block: type(block).__name__
+    return made
+
+
+def prose(text: str) -> Markup:
+    """Escape a text and set `words in backticks` as code."""
+    parts = escape(text).split("`")
+    if len(parts) % 2 == 0:  # a backtick without its partner stays a character
+        parts[-2:] = ["`".join(parts[-2:])]
+    return Markup(
+        "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    )

@@ -85,6 +85,7 @@ def prepare(member: Member) -> checkpoint.Position:
 
 def training_steps(member: Member, position: checkpoint.Position) -> TrainingSteps:
     """Yield the requests of all remaining steps; on exit the last checkpoint is on disk."""
+    # In `finally`, because a driver may close the generator, and a step may raise.
     try:
         yield from _train_epochs(member, position)
     finally:
@@ -97,6 +98,8 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         loss_sum = _mean_over_replicas(member, position.loss_sum)
+        # Once per epoch, and before the evaluation: a diverged member fails without a checkpoint
+        # of its NaNs.
         _check_finite(position.epoch, loss_sum)
         finished = position.epoch + 1
         member.emit(
@@ -111,7 +114,9 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
         if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
             _evaluate(member, finished)
         if finished == hyper.epochs:
+            # The timed window ends here: the last checkpoint and the record are not timed.
             member.emit("end", epoch=finished)
+        # A new position: step, images and loss are sums over an epoch.
         position = checkpoint.Position(seed=task.seed, epoch=finished)
         _save(member, position)
         _report_progress(member, position, images_per_second=images_per_second, loss=None)
@@ -127,6 +132,7 @@ def _train_epoch(
     order = _epoch_order(member, position.epoch)
     member.engine.module.train()
     if position.epoch == 0 and position.step == 0:
+        # The timed window begins here, before the first sample is read.
         member.emit("first_batch", optimizer_sha256=settings_sha256(member.optimizer))
     # Summed on the device: reading each loss would make the host wait for every step.
     loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)

@@ -17,10 +17,10 @@ from ai500.core.units import human_si
 from ai500.pipeline.reporting import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
-from ai500.report.templating import ROWS_SHOWN
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script>"

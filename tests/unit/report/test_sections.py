@@ -13,7 +13,7 @@ from ai500.pipeline.reporting import write_report
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
-from ai500.report.page import Page, render
+from ai500.report.page import Page, prose, render
 from ai500.report.section import (
     Block,
     Card,
@@ -30,7 +30,6 @@ from ai500.report.section import (
     Table,
 )
 from ai500.report.section_files import read_sections, write_section
-from ai500.report.templating import prose
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script>\"'"

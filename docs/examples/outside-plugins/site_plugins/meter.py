@@ -25,6 +25,6 @@ class Battery:
 
 
 def open_meter(root: Path) -> Battery | Absent:
-    """The first battery there is."""
+    """Open the first battery of the machine."""
     found = sorted(root.glob("sys/class/power_supply/BAT*/power_now"))
     return Battery(found[0].parent) if found else Absent("no battery tells its power")

@@ -12,7 +12,7 @@ from ai500.api import Hyperparameters
 def adamw(
     parameters: Iterable[torch.nn.Parameter], hyperparameters: Hyperparameters
 ) -> torch.optim.AdamW:
-    """The rate is set anew at every step by the learning-rate policy."""
+    """Make AdamW; the learning-rate policy sets its rate at every step."""
     return torch.optim.AdamW(
         parameters,
         lr=hyperparameters.base_learning_rate,

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core import atomic
-from ai500.core.errors import DataError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
 from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames
 from ai500.data.climate.years import Chunked, Year, require_usable_boxes
 from ai500.data.resumable_work import Progress, available_cores
-from ai500.data.store import cache_folder
+from ai500.data.store import cache_folder, data_error
 
 FORMAT = "ai500 climate 1"
 INDEX = "ai500-index.json"
@@ -254,11 +254,11 @@ def _require_finite(slab: Frames, year: Year, *, frame: int, channel: int) -> No
     for row, fields in enumerate(slab):
         for number, field in enumerate(fields):
             if not np.isfinite(field).all():
-                raise DataError(
-                    f"{year.path}: frame {frame + row} has values that are no numbers in "
+                raise data_error(
+                    year.path,
+                    f"frame {frame + row} has values that are no numbers in "
                     f"{CHANNELS[channel + number]}.",
-                    path=year.path,
-                    remedy=f"Correct the file; `ai500 data check {year.path.parent}` lists all.",
+                    f"Correct the file; `ai500 data check {year.path.parent}` lists all.",
                 )
 
 

@@ -19,17 +19,14 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core.errors import DataError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError
+from ai500.data.store import data_error
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT",
     "TS", "U850", "UBOT", "V850", "VBOT", "Z1000", "Z200", "ZBOT",
 )  # fmt: skip
 """In the files' order, which is alphabetical; the data set's page prints Z1000 as Z100."""
-UNITS = (
-    "m/s", "Pa", "Pa", "kg/kg", "K", "K", "kg/m²", "K",
-    "K", "m/s", "m/s", "m/s", "m/s", "m", "m", "m",
-)  # fmt: skip
 CLASSES = (
     "tropical depression",
     "tropical cyclone",
@@ -68,10 +65,10 @@ def year_files(folder: Path) -> dict[int, Path]:
         if year is None or path.name.startswith("."):
             continue
         if year in files:
-            raise DataError(
-                f"{folder}: two files for the year {year}: {files[year].name} and {path.name}.",
-                path=folder,
-                remedy="Keep one.",
+            raise data_error(
+                folder,
+                f"two files for the year {year}: {files[year].name} and {path.name}.",
+                "Keep one.",
             )
         files[year] = path
     return dict(sorted(files.items()))

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
 from ai500.data.climate.check import check_years
 from ai500.data.climate.index import Index, Statistics, blocks, digests_of_block, threads_for
@@ -37,6 +36,7 @@ from ai500.data.store import (
     Indices,
     Normalization,
     SampleLayout,
+    data_error,
     require_indices,
 )
 from ai500.records import ProblemClass
@@ -168,10 +168,10 @@ class ClimateStore:
         _require_finished(path)
         files = year_files(path)
         if not files:
-            raise DataError(
-                f"{path}: has no files of the ExtremeWeather schema, such as climo_1979.h5.",
-                path=path,
-                remedy="`ai500 data generate --workload extreme_weather` makes learnable ones.",
+            raise data_error(
+                path,
+                "has no files of the ExtremeWeather schema, such as climo_1979.h5.",
+                "`ai500 data generate --workload extreme_weather` makes learnable ones.",
             )
         years = tuple(open_year(file) for file in files.values())
         _require_alike(path, years)
@@ -240,19 +240,19 @@ class ClimateStore:
         _, height, width = problem_class.input_shape
         shape = self.splits["train"].shape
         if shape[:2] != (height, width):
-            raise DataError(
-                f"{self.path}: its frames are {shape[0]}×{shape[1]}; class {problem_class.name} "
+            raise data_error(
+                self.path,
+                f"its frames are {shape[0]}×{shape[1]}; class {problem_class.name} "
                 f"needs {height}×{width}.",
-                path=self.path,
-                remedy="Choose another --class.",
+                "Choose another --class.",
             )
         for name, split in self.splits.items():
             if not (split.labels[..., 4] >= 0).any():
-                raise DataError(
-                    f"{self.path}: its {split.count} {name} frames have no box at all: there is "
+                raise data_error(
+                    self.path,
+                    f"its {split.count} {name} frames have no box at all: there is "
                     "nothing to learn or to detect.",
-                    path=self.path,
-                    remedy=f"Run `ai500 data check {self.path}`.",
+                    f"Run `ai500 data check {self.path}`.",
                 )
 
     def verify(self, progress: Progress | None = None) -> None:
@@ -304,32 +304,31 @@ def _is_unfinished(path: Path) -> bool:
 
 def _require_finished(path: Path) -> None:
     if _is_unfinished(path):
-        raise DataError(
-            f"{path}: is unfinished climate data.",
-            path=path,
-            remedy="Run the same `ai500 data generate` again: it resumes.",
+        raise data_error(
+            path,
+            "is unfinished climate data.",
+            "Run the same `ai500 data generate` again: it resumes.",
         )
 
 
 def _compare(year: Year, first: int, digests: list[str], expected: Sequence[str]) -> None:
     for row, (digest, recorded) in enumerate(zip(digests, expected, strict=True)):
         if digest != recorded:
-            raise DataError(
-                f"{year.path}: frame {first + row} is corrupt: it and its boxes have digest "
+            raise data_error(
+                year.path,
+                f"frame {first + row} is corrupt: it and its boxes have digest "
                 f"{digest}, {indexing.INDEX} says {recorded}.",
-                path=year.path,
-                remedy="Make or copy the file again.",
+                "Make or copy the file again.",
             )
 
 
 def _require_same_files(folder: Path, index: Index, years: Sequence[Year]) -> None:
     differences = [f"{name} {why}" for name, why in index.other_files(years)]
     if differences:
-        raise DataError(
-            f"{folder}: {'; '.join(differences)}. The folder is not the generated data of its "
-            "index.",
-            path=folder,
-            remedy="Put back missing files and move away unknown ones, or delete "
+        raise data_error(
+            folder,
+            f"{'; '.join(differences)}. The folder is not the generated data of its index.",
+            "Put back missing files and move away unknown ones, or delete "
             f"{indexing.INDEX} if the files are your own.",
         )
 
@@ -340,15 +339,15 @@ def _require_alike(folder: Path, years: Sequence[Year]) -> None:
         sizes.setdefault((year.height, year.width), year.path.name)
     if len(sizes) > 1:
         examples = ", ".join(f"{name} has {high}×{wide}" for (high, wide), name in sizes.items())
-        raise DataError(f"{folder}: frames of one data set have one size: {examples}.", path=folder)
+        raise data_error(folder, f"frames of one data set have one size: {examples}.")
     missing = missing_years([year.year for year in years])
     if missing:
-        raise DataError(
-            f"{folder}: the year{'s' if len(missing) > 1 else ''} "
+        raise data_error(
+            folder,
+            f"the year{'s' if len(missing) > 1 else ''} "
             f"{', '.join(map(str, missing))} between {years[0].year} and {years[-1].year} "
             f"{'are' if len(missing) > 1 else 'is'} missing.",
-            path=folder,
-            remedy="Add the files, or move those on one side of the gap to another folder.",
+            "Add the files, or move those on one side of the gap to another folder.",
         )
 
 
@@ -360,11 +359,7 @@ def _splits(folder: Path, years: tuple[Year, ...]) -> dict[str, ClimateSplit]:
     else:
         held_out = -(-last.count // VALIDATION_SHARE)
         if held_out == last.count:
-            raise DataError(
-                f"{last.path}: one frame can't both train and validate.",
-                path=last.path,
-                remedy="Add frames.",
-            )
+            raise data_error(last.path, "one frame can't both train and validate.", "Add frames.")
         train = (Part(last, 0, last.count - held_out),)
         validation = Part(last, last.count - held_out, held_out)
     return {

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ai500.core.errors import DataError
 from ai500.data.climate.schema import CHANNELS, CLASSES, MOST_BOXES, Boxes, Frames, hdf5, year_of
 from ai500.data.gather import Job
-from ai500.data.store import Problem
+from ai500.data.store import Problem, data_error
 
 # Bytes of a frame that one thread reads: a batch of four is shared evenly among sixteen threads.
 BLOCK_BYTES = 1 << 23
@@ -88,10 +88,8 @@ class Year:
             try:
                 return np.asarray(file["boxes"][:], dtype=np.float32)
             except OSError as error:
-                raise DataError(
-                    f"{self.path}: `boxes` cannot be read ({error}).",
-                    path=self.path,
-                    remedy=COPY_AGAIN,
+                raise data_error(
+                    self.path, f"`boxes` cannot be read ({error}).", COPY_AGAIN
                 ) from error
 
     def jobs(self, places: Places, out: Frames, channels: range = EVERY_CHANNEL) -> Iterator[Job]:
@@ -121,16 +119,12 @@ class Year:
                 while target:
                     read = os.preadv(descriptor, [target], offset)
                     if not read:
-                        raise DataError(
-                            f"{self.path}: ends too early: the file was cut off.", path=self.path
-                        )
+                        raise data_error(self.path, "ends too early: the file was cut off.")
                     target, offset = target[read:], offset + read
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise DataError(
-                f"{self.path}: cannot read this file: {error.strerror}.", path=self.path
-            ) from error
+            raise data_error(self.path, f"cannot read this file: {error.strerror}.") from error
 
     def _chunked(
         self, layout: Chunked, places: Places, out: Frames, channels: range
@@ -165,11 +159,10 @@ class Year:
         try:
             return _undo_filters(raw.data, layout, mask=chunk.mask)
         except (zlib.error, ValueError) as error:
-            raise DataError(
-                f"{self.path}: frame {chunk.corner[0]} is corrupt: its chunk cannot be unpacked "
-                f"({error}).",
-                path=self.path,
-                remedy=COPY_AGAIN,
+            raise data_error(
+                self.path,
+                f"frame {chunk.corner[0]} is corrupt: its chunk cannot be unpacked ({error}).",
+                COPY_AGAIN,
             ) from error
 
     def _read_chunk(
@@ -206,9 +199,7 @@ class Year:
                 for position, row in places:
                     images.read_direct(out, np.s_[position], np.s_[row])
             except OSError as error:
-                raise DataError(
-                    f"{self.path}: cannot read frame {position}: {error}.", path=self.path
-                ) from error
+                raise data_error(self.path, f"cannot read frame {position}: {error}.") from error
 
 
 def _undo_filters(raw: memoryview | bytes, layout: Chunked, *, mask: int) -> NDArray[np.float32]:
@@ -240,9 +231,7 @@ def opened(path: Path) -> Any:
             why = "is no HDF5 file"
         else:
             why = f"cannot be opened ({error})"
-        raise DataError(
-            f"{path}: {why}.", path=path, remedy="Copy or download it again."
-        ) from error
+        raise data_error(path, f"{why}.", "Copy or download it again.") from error
 
 
 @contextmanager
@@ -251,9 +240,7 @@ def _intact(path: Path, part: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, OSError, KeyError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{path}: {part} is corrupt ({error}).", path=path, remedy=COPY_AGAIN
-        ) from error
+        raise data_error(path, f"{part} is corrupt ({error}).", COPY_AGAIN) from error
 
 
 def open_year(path: Path) -> Year:

@@ -48,6 +48,7 @@ from ai500.data.resumable_work import (
     in_parallel,
     locked,
 )
+from ai500.data.store import data_error
 from ai500.records import ProblemClass
 
 LEAST_HEIGHT, LEAST_WIDTH = 48, 72
@@ -195,11 +196,7 @@ def generate_years(
             remedy="Ask for more frames.",
         )
     if path.exists() and not path.is_dir():
-        raise DataError(
-            f"{path}: is a file; climate data is a folder.",
-            path=path,
-            remedy="Choose another name.",
-        )
+        raise data_error(path, "is a file; climate data is a folder.", "Choose another name.")
     with atomic.explaining_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     with locked(path / LOCK):
@@ -209,12 +206,12 @@ def generate_years(
     (path / LOCK).unlink(missing_ok=True)
     store = ClimateStore.open(path)
     if store.index.origin != repr(recipe) or expected_sha256 not in (None, store.sha256):
-        raise DataError(
-            f"{path}: holds other climate data, SHA-256 {store.sha256}, origin "
+        raise data_error(
+            path,
+            f"holds other climate data, SHA-256 {store.sha256}, origin "
             f"{store.index.origin or 'unknown'}; expected {recipe!r}"
             f"{f', SHA-256 {expected_sha256}' if expected_sha256 else ''}.",
-            path=path,
-            remedy="Choose another folder.",
+            "Choose another folder.",
         )
     return store
 
@@ -236,10 +233,10 @@ def _write(
         for target in targets.values():
             target.path.unlink()
         _discard(path)
-        raise DataError(
-            f"{path}: the frames written here had SHA-256 {index.sha256}, the class must have "
+        raise data_error(
+            path,
+            f"the frames written here had SHA-256 {index.sha256}, the class must have "
             f"{expected}. They were deleted.",
-            path=path,
             value=index.sha256,
             remedy="This machine computes differently: report it.",
         )
@@ -254,16 +251,14 @@ def _begin(path: Path, recipe: ClimateRecipe, plans: list[YearPlan]) -> None:
     plan_file = path / PLAN
     if plan_file.exists():
         if plan_file.read_text() != text:
-            raise DataError(
-                f"{path}: holds other, unfinished climate data.",
-                path=path,
-                remedy="Delete the folder, or choose another.",
+            raise data_error(
+                path,
+                "holds other, unfinished climate data.",
+                "Delete the folder, or choose another.",
             )
         return
     if any(file.name != LOCK and file.name[0] != "." for file in path.iterdir()):
-        raise DataError(
-            f"{path}: holds other files.", path=path, remedy="Choose an empty or a new folder."
-        )
+        raise data_error(path, "holds other files.", "Choose an empty or a new folder.")
     frame_bytes = 4 * len(CHANNELS) * recipe.height * recipe.width
     needed = (recipe.train + recipe.validation) * frame_bytes
     require_free_bytes(needed, folder=path, purpose="the climate data")
