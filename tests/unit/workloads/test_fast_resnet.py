@@ -39,20 +39,22 @@ def test_loss_gradients_and_running_statistics_are_the_ordinary_ones(
     height: int, width: int
 ) -> None:
     ordinary = _model()
-    quick = make_fast(copy.deepcopy(ordinary), ReferenceKernels(), compute_dtype=torch.float64)
+    fast_model = make_fast(copy.deepcopy(ordinary), ReferenceKernels(), compute_dtype=torch.float64)
     images = torch.randn(3, 3, height, width, dtype=torch.float64)
     labels = torch.tensor([0, 4, 2])
     for _ in range(2):
         losses = []
-        for model in (ordinary, quick):
+        for model in (ordinary, fast_model):
             loss = F.cross_entropy(model(images), labels)
             loss.backward()
             losses.append(loss)
         torch.testing.assert_close(losses[1], losses[0])
-    theirs = dict(quick.named_parameters())
+    fast_parameters = dict(fast_model.named_parameters())
     for name, parameter in ordinary.named_parameters():
-        torch.testing.assert_close(theirs[name].grad, parameter.grad, msg=lambda m, n=name: n + m)
-    torch.testing.assert_close(dict(quick.named_buffers()), dict(ordinary.named_buffers()))
+        torch.testing.assert_close(
+            fast_parameters[name].grad, parameter.grad, msg=lambda m, n=name: n + m
+        )
+    torch.testing.assert_close(dict(fast_model.named_buffers()), dict(ordinary.named_buffers()))
 
 
 @pytest.mark.parametrize("height, width", [(32, 32), (37, 30)])
@@ -60,15 +62,15 @@ def test_evaluation_and_names_are_the_ordinary_ones(height: int, width: int) -> 
     ordinary = _model()
     images = torch.randn(2, 3, height, width, dtype=torch.float64)
     ordinary(images)  # running statistics that are not those of the beginning
-    quick = make_fast(
+    fast_model = make_fast(
         copy.deepcopy(ordinary).eval(), ReferenceKernels(), compute_dtype=torch.float64
     )
-    before = copy.deepcopy(quick.state_dict())
+    before = copy.deepcopy(fast_model.state_dict())
     with torch.no_grad():
-        torch.testing.assert_close(quick(images), ordinary.eval()(images))
-    torch.testing.assert_close(quick.state_dict(), before, rtol=0, atol=0)
-    assert list(quick.state_dict()) == list(ordinary.state_dict())
-    again = copy.deepcopy(quick)
+        torch.testing.assert_close(fast_model(images), ordinary.eval()(images))
+    torch.testing.assert_close(fast_model.state_dict(), before, rtol=0, atol=0)
+    assert list(fast_model.state_dict()) == list(ordinary.state_dict())
+    again = copy.deepcopy(fast_model)
     assert again(images).requires_grad  # torch's operators, where gradients may be wanted
 
 
@@ -80,12 +82,12 @@ def test_an_evaluation_runs_through_the_kernels_but_where_gradients_may_be_wante
             joins.append(True)
             return super().pointwise_add_relu(*arguments)
 
-    quick = make_fast(_model().eval(), Watched(), compute_dtype=torch.float64)
+    fast_model = make_fast(_model().eval(), Watched(), compute_dtype=torch.float64)
     images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    quick(images)
+    fast_model(images)
     assert not joins
     with torch.no_grad():
-        quick(images)
+        fast_model(images)
     assert len(joins) == 2 * 4  # the first and the last convolution of each block
 
 
@@ -93,8 +95,8 @@ def test_the_stem_is_the_7x7_convolution_of_stride_2() -> None:
     weight = torch.randn(4, 3, 7, 7, dtype=torch.float64)
     images = torch.randn(2, 3, 23, 18, dtype=torch.float64)
     rows, size = ReferenceKernels().space_to_depth(images, torch.float64)
-    found = F.conv2d(reference.as_images(rows, size), reference.weight_to_depth(weight))
-    torch.testing.assert_close(found, F.conv2d(images, weight, stride=2, padding=3))
+    output = F.conv2d(reference.as_images(rows, size), reference.weight_to_depth(weight))
+    torch.testing.assert_close(output, F.conv2d(images, weight, stride=2, padding=3))
     back = reference.weight_gradient_from_depth(reference.weight_to_depth(weight), 3)
     torch.testing.assert_close(back, weight)
 
@@ -111,24 +113,24 @@ def test_other_models_have_none_and_say_why() -> None:
 
 def test_autocast_does_not_reach_the_second_moments() -> None:
     """Rounded to BF16, variances that are differences would be off by percents."""
-    found: list[torch.dtype] = []
+    dtypes: list[torch.dtype] = []
 
     class Watched(ReferenceKernels):
         def pointwise_norm(self, *arguments: Any) -> reference.PointwiseConv:
-            made = super().pointwise_norm(*arguments)
-            found.extend((made.covariance.dtype, made.norm.scale.dtype))
-            return made
+            conv = super().pointwise_norm(*arguments)
+            dtypes.extend((conv.covariance.dtype, conv.norm.scale.dtype))
+            return conv
 
-    quick = make_fast(_model().float(), Watched(), compute_dtype=torch.float32)
+    fast_model = make_fast(_model().float(), Watched(), compute_dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        logits = quick(torch.randn(2, 3, 32, 32))
-    assert set(found) == {torch.float32}
+        logits = fast_model(torch.randn(2, 3, 32, 32))
+    assert set(dtypes) == {torch.float32}
     assert logits.dtype == torch.bfloat16
 
 
 def test_a_second_backward_pass_is_refused() -> None:
-    quick = make_fast(_model(), ReferenceKernels(), compute_dtype=torch.float64)
-    loss = quick(torch.randn(2, 3, 32, 32, dtype=torch.float64)).sum()
+    fast_model = make_fast(_model(), ReferenceKernels(), compute_dtype=torch.float64)
+    loss = fast_model(torch.randn(2, 3, 32, 32, dtype=torch.float64)).sum()
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass only"):
         loss.backward()
