@@ -169,6 +169,7 @@ def unstarted(run: Path, to: Path) -> Task:
     )
 
 
+@pytest.mark.long
 def test_a_model_that_there_is_no_memory_to_build_is_lost_and_the_search_goes_on(
     searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ SIZES = (
     1,
     2,
     3,
-    4,
+    pytest.param(4, marks=pytest.mark.long),
     pytest.param(6, marks=pytest.mark.long),
     pytest.param(8, marks=pytest.mark.long),
 )

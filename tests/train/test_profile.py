@@ -134,6 +134,7 @@ def test_a_run_is_profiled_into_its_folder_and_its_report(
     assert "mixed-bf16" in page
 
 
+@pytest.mark.long
 def test_a_run_with_a_failed_member_is_profiled_all_the_same(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
