@@ -19,8 +19,8 @@ from ai500.roofline import page as pages
 from ai500.roofline.place_run import place_run
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import nodes_of_ranks
+from tests.support.synthetic_roofline import made
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.roofline.test_roofline import made
 
 OPERATIONS = shipped_operations("image_classification", "smoke", "aiperf")
 PLACED = shipped_operations("image_classification", "smoke", "matmul")
