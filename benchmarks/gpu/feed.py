@@ -77,10 +77,13 @@ class FeedCase:
         order = random.integers(0, self.samples.count, steps * self.batch_size)
         if GPU:
             arriving = feed.epoch(0, order, first_step=0)
-        else:  # the feed itself reads ahead only where there is something to overlap with
-            requests = feed._steps(0, order, 0)
-            arriving = (Batch(*item) for item in prefetch(requests, samples=self.samples,
-                                                          device=DEVICE))  # fmt: skip
+        else:  # on a CPU the feed does not prefetch
+            requests = (
+                (feed.indices(order, range(step, step + 1))[0], feed.draws(0, step))
+                for step in range(steps)
+            )
+            batches = prefetch(requests, samples=self.samples, device=DEVICE)
+            arriving = (Batch(*batch) for batch in batches)
         expected = torch.from_numpy(order).to(DEVICE).view(steps, -1)
         yield from zip(arriving, expected, strict=True)
 

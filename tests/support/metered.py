@@ -15,7 +15,7 @@ Columns = Sequence[tuple[str, str, str, float | None]]
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:
-    """A folder with these files, as the kernel would show them below `/`."""
+    """Write files below `root`, in the layout of the kernel's `/`."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def write_log(
     period: float = 1.0,
     absent: Mapping[str, str] | None = None,
 ) -> Path:
-    """One recorder's file; at the true time t its wall clock says t + offset."""
+    """Write one recorder's log; at the true time t its wall clock shows t + offset."""
     head = {
         "event": "meters", "wall": times[0] + offset, "monotonic": times[0] - monotonic_zero,
         "host": host, "boot": boot, "trial": 1, "member": member, "period_seconds": period,
@@ -62,7 +62,7 @@ def write_log(
 
 
 def seconds(first: float, last: float, step: float = 1.0) -> list[float]:
-    """Times of samples, both ends included."""
+    """Return the times of samples, both ends included."""
     return [first + step * n for n in range(round((last - first) / step) + 1)]
 
 
@@ -80,14 +80,14 @@ GPU_NODE_COLUMNS: list[tuple[str, str, str, float | None]] = [
 
 
 def gpu_node(t: float, *, node: int = 0) -> list[float]:
-    """A node of four accelerators that draw about 600 W each, in waves of an epoch."""
-    told: list[float] = []
+    """Return readings of a node of four accelerators of about 600 W, in waves of an epoch."""
+    values: list[float] = []
     for n in range(4):
         watts = 600 + 40 * n + 10 * node + 60 * math.sin(t / 3 + n)
         energy = (600 + 40 * n + 10 * node) * t + 180 * (1 - math.cos(t / 3 + n))
         busy = 0.9 - 0.02 * n + 0.08 * math.sin(t / 3 + node)
-        told += [energy, watts, busy, 0.4 + 0.1 * n]
-    told += [16 * t + 5 * math.sin(t / 3), 64 * t, 0.2 + 0.01 * node]
-    told += [4e8 * t + 1e9 * math.sin(t / 3), 1e7 * t]
-    told += [3e7 * t, 3e7 * t, 2.4e9 * t + 2e9 * math.sin(t / 3), 2.3e9 * t]
-    return told
+        values += [energy, watts, busy, 0.4 + 0.1 * n]
+    values += [16 * t + 5 * math.sin(t / 3), 64 * t, 0.2 + 0.01 * node]
+    values += [4e8 * t + 1e9 * math.sin(t / 3), 1e7 * t]
+    values += [3e7 * t, 3e7 * t, 2.4e9 * t + 2e9 * math.sin(t / 3), 2.3e9 * t]
+    return values

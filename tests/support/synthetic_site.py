@@ -1,4 +1,4 @@
-"""The site of a synthetic list, and what its pages show."""
+"""The site of a synthetic list, and readers of its pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTRIES = [
     # Each lies exactly between two shorter numbers.
     entry(406, system="Halves", vflops=1.0625e15, time_to_quality_seconds=2.25, quality=0.78125),
 ]
-BY_ID = {one.id: one for one in ENTRIES}
+BY_ID = {listed.id: listed for listed in ENTRIES}
 LISTS = by_list(ENTRIES)
 FIRST = next(iter(LISTS))
 STANDINGS = standings(ENTRIES)
@@ -54,7 +54,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The site's address on a web server of this machine."""
+    """Serve a site on this machine; yield its address."""
     handler = partial(Quiet, directory=str(folder.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
@@ -63,8 +63,8 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def rows(page: Page) -> list[Entry]:
-    found: list[str] = page.evaluate(ROW_IDS)
-    return [BY_ID[each] for each in found]
+    ids: list[str] = page.evaluate(ROW_IDS)
+    return [BY_ID[entry_id] for entry_id in ids]
 
 
 def cells(page: Page, label: str) -> list[str]:
@@ -72,12 +72,12 @@ def cells(page: Page, label: str) -> list[str]:
 
 
 def best(key: tuple[str, str, str]) -> list[Entry]:
-    """The ranked of a list in order."""
-    return [one for one in LISTS[key] if STANDINGS[one.id].rank is not None]
+    """Return the ranked entries of a list, best first."""
+    return [listed for listed in LISTS[key] if STANDINGS[listed.id].rank is not None]
 
 
 def visit(page: Page, root: str) -> Iterator[str]:
-    """Every kind of page, each when all of it is there."""
+    """Visit one page of each kind; yield its address once it is complete."""
     for where in PAGES:
         page.goto("about:blank")  # a change of the hash alone loads nothing
         page.goto(f"{root}/{where}")

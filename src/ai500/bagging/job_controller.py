@@ -16,13 +16,14 @@ from ai500.bagging.member_views import Collector, MemberView
 from ai500.bagging.program import Program
 from ai500.core import events
 from ai500.jobs.schedulers import (
+    ACTIVE,
     ATTEMPT_MARK,
     JobSpec,
     JobStatus,
     Scheduler,
     SchedulerUnavailableError,
 )
-from ai500.jobs.trial_jobs import ACTIVE, job_spec, known_jobs
+from ai500.jobs.trial_jobs import job_spec, known_jobs
 from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 

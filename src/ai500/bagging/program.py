@@ -139,6 +139,9 @@ class Ensemble:
     entry_point = "ai500.train.member_process:run"
     member_files: Sequence[str] = ()
     rules: Sequence[Rule] = ENSEMBLE_RULES
+    facts = staticmethod(ensemble_facts)
+    report = staticmethod(ensemble_report)
+    score_run = staticmethod(mean_of_trials)
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree."""
@@ -226,20 +229,8 @@ class Ensemble:
         """Compute a trial's score from its events."""
         return score_trial(plan, events, trial=number, meters=read_meters(trial.meters))
 
-    def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
-        """Average the kept trials."""
-        return mean_of_trials(trials, required_runs=required_runs)
-
     def evidence(self, run: RunFolder, trial: int) -> None:
         """Read nothing: the members' records suffice."""
-
-    def facts(self, evidence: Evidence) -> Iterable[Fact]:
-        """Yield the facts of an ensemble."""
-        return ensemble_facts(evidence)
-
-    def report(self, run: RunData) -> ProgramReport:
-        """Return an ensemble's part of the report."""
-        return ensemble_report(run)
 
 
 def _not_measured(plan: Plan) -> str:

@@ -104,9 +104,11 @@ def profile(
     with Terminal(quiet=as_json) as terminal:
         record = session.profile(request, terminal)
     write_page(record, request.page)
-    if path is not None and out is None and RunFolder(path).score.exists():
-        write_report_section(RunFolder(path))
-        write_report(RunFolder(path))
+    if path is not None and out is None:
+        folder = RunFolder(path)
+        write_report_section(folder)
+        if folder.score.exists():
+            write_report(folder)
     if as_json:
         print(json.dumps(schema.encode(record), indent=2))
         return

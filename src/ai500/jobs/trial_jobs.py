@@ -16,6 +16,7 @@ from ai500.core.errors import ConfigError
 from ai500.core.source import PACKAGE
 from ai500.jobs.launchers import Container, Launcher
 from ai500.jobs.schedulers import (
+    ACTIVE,
     JobSpec,
     JobStatus,
     Scheduler,
@@ -26,8 +27,6 @@ from ai500.parallel import sharing
 from ai500.records import JobRecord, Plan, Share, run_folder
 from ai500.records.run_folder import RunFolder, TrialFolder
 
-ACTIVE = ("pending", "running")
-"""States of jobs that have not ended."""
 CONTAINER_VARIABLES = (
     "AI500_MEMBER", "AI500_ATTEMPT", "AI500_HEAD", "AI500_BARRIER",
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES",

@@ -25,9 +25,9 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, Job
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.jobs.launchers import Wrap
-from ai500.jobs.schedulers import Scheduler, load_scheduler
+from ai500.jobs.schedulers import ACTIVE, Scheduler, load_scheduler
 from ai500.jobs.schedulers.local import LocalScheduler
-from ai500.jobs.trial_jobs import ACTIVE, job_spec, python_of, scheduler_context
+from ai500.jobs.trial_jobs import job_spec, python_of, scheduler_context
 from ai500.parallel import placement
 from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline

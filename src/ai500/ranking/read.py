@@ -44,11 +44,8 @@ MIN_FOR_WORKERS = 32
 def find_submissions(folder: Path) -> list[Path]:
     """Find all submissions below a folder, in the order of their names."""
     if not folder.is_dir():
-        raise InputError(
-            f"{folder} is not a folder.",
-            path=folder,
-            remedy="Name the folder that contains the submissions.",
-        )
+        remedy = "Name the folder that contains the submissions."
+        raise InputError(f"{folder} is not a folder.", path=folder, remedy=remedy)
     paths = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
     if not paths:
         raise InputError(f"{folder} contains no submission (*{SUFFIX}). {MADE_BY}.", path=folder)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
-from ai500.rules.rule import Observation, comparing, differences, rule
+from ai500.rules.rule import Observation, Program, comparing, differences, rule
 
 # A Poisson bootstrap of n samples draws n ± √n; beyond six deviations it was not drawn at random.
 POISSON_DEVIATIONS = 6
@@ -77,72 +77,41 @@ def own_bootstraps(evidence: Evidence) -> Iterator[Observation]:
                 yield Observation(f"{owner} drew {bootstrap.drawn} of {bootstrap.samples} samples")
 
 
+COMPARISONS: tuple[tuple[str, str, Program | None, str], ...] = (
+    ("same data", "data set", None,
+     "Train and validate on the data set of the class, whole and unchanged."),
+    ("same target", "target quality", None,
+     "Score against the target quality and the exponent of the class."),
+    ("same epochs", "epochs", "ensemble",
+     "Train exactly the reference number of epochs."),
+    ("same evaluations", "evaluations", "ensemble",
+     "Evaluate after the epochs that the class prescribes: evaluation takes time of the window."),
+    ("changed batch size", "batch size", "ensemble",
+     "Disclose another batch size, and other images that batch norm's statistics cover."),
+    ("changed learning rate", "learning-rate policy", "ensemble",
+     "Disclose another learning-rate policy; LARS and LAMB count as such."),
+    ("fixed hyperparameters", "other hyper-parameters", "ensemble",
+     "Keep the reference's optimizer, momentum, weight decay and label smoothing."),
+    ("same model", "model", "ensemble",
+     "Train the graph of the class, with all of its parameters."),
+    ("equivalent parallelism", "equivalent parallelism", None,
+     "Disclose parallelism that is mathematically equivalent to training in one process."),
+    ("known parallelism", "other parallelism", None,
+     "Use no parallelism that is not known to be equivalent to training in one process."),
+    ("synchronous training", "synchronous training", None,
+     "Train by synchronous SGD: every step waits for the gradients of all workers."),
+    ("same framework", "AI framework", None,
+     "Use the framework of the reference; it is free at system level and above."),
+    ("chosen precision", "precision", None,
+     "Disclose another precision among those that the papers allow."),
+    ("allowed precision", "other precision", None,
+     "Use FP32, TF32, FP16, BF16, FP8 or INT8, and no other precision."),
+    ("chosen communication", "communication", None,
+     "Disclose another topology, library or precision of the communication."),
+)  # fmt: skip
+"""Rules that compare the facts of an aspect: name, aspect, program (None: both), text."""
+
 LAYER_RULES = (
-    comparing(
-        "same data", "data set",
-        "Train and validate on the data set of the class, whole and unchanged.",
-    ),
-    comparing(
-        "same target", "target quality",
-        "Score against the target quality and the exponent of the class.",
-    ),
-    comparing(
-        "same epochs", "epochs", "Train exactly the reference number of epochs.",
-        program="ensemble",
-    ),
-    comparing(
-        "same evaluations", "evaluations",
-        "Evaluate after the epochs that the class prescribes: evaluation takes time of the window.",
-        program="ensemble",
-    ),
-    comparing(
-        "changed batch size", "batch size",
-        "Disclose another batch size, and other images that batch norm's statistics cover.",
-        program="ensemble",
-    ),
-    comparing(
-        "changed learning rate", "learning-rate policy",
-        "Disclose another learning-rate policy; LARS and LAMB count as such.",
-        program="ensemble",
-    ),
-    comparing(
-        "fixed hyperparameters", "other hyper-parameters",
-        "Keep the reference's optimizer, momentum, weight decay and label smoothing.",
-        program="ensemble",
-    ),
-    weight_decay_on_everything,
-    equal_members,
-    comparing(
-        "same model", "model", "Train the graph of the class, with all of its parameters.",
-        program="ensemble",
-    ),
-    own_bootstraps,
-    comparing(
-        "equivalent parallelism", "equivalent parallelism",
-        "Disclose parallelism that is mathematically equivalent to training in one process.",
-    ),
-    comparing(
-        "known parallelism", "other parallelism",
-        "Use no parallelism that is not known to be equivalent to training in one process.",
-    ),
-    comparing(
-        "synchronous training", "synchronous training",
-        "Train by synchronous SGD: every step waits for the gradients of all workers.",
-    ),
-    comparing(
-        "same framework", "AI framework",
-        "Use the framework of the reference; it is free at system level and above.",
-    ),
-    comparing(
-        "chosen precision", "precision",
-        "Disclose another precision among those that the papers allow.",
-    ),
-    comparing(
-        "allowed precision", "other precision",
-        "Use FP32, TF32, FP16, BF16, FP8 or INT8, and no other precision.",
-    ),
-    comparing(
-        "chosen communication", "communication",
-        "Disclose another topology, library or precision of the communication.",
-    ),
+    *(comparing(*row) for row in COMPARISONS),
+    weight_decay_on_everything, equal_members, own_bootstraps,
 )  # fmt: skip

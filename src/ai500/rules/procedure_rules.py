@@ -386,24 +386,8 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 
 
 PROCEDURE_RULES = (
-    enough_trials,
-    one_wave,
-    whole_ensemble,
-    unique_seeds,
-    derived_seeds,
-    complete_records,
-    same_software,
-    official_convention,
-    operations_of_the_graph,
-    whole_epochs,
-    window_in_order,
-    clocks_agree,
-    clocks_compared,
-    start_skew,
-    idle_time,
-    shared_accelerators,
-    target_reached,
-    open_learning_rate,
-    parallelism_as_planned,
-    skipped_steps,
-)
+    enough_trials, one_wave, whole_ensemble, unique_seeds, derived_seeds, complete_records,
+    same_software, official_convention, operations_of_the_graph, whole_epochs, window_in_order,
+    clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators, target_reached,
+    open_learning_rate, parallelism_as_planned, skipped_steps,
+)  # fmt: skip

@@ -338,14 +338,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
 
 
 RECORD_RULES = (
-    registered_class,
-    unknown_data,
-    unknown_model,
-    minimum_ensemble_size,
-    scale_as_mapped,
-    consistent_qualities,
-    consistent_records,
-    hyperparameters_as_planned,
-    constant_optimizer_settings,
-    distinct_trials,
-)
+    registered_class, unknown_data, unknown_model, minimum_ensemble_size, scale_as_mapped,
+    consistent_qualities, consistent_records, hyperparameters_as_planned,
+    constant_optimizer_settings, distinct_trials,
+)  # fmt: skip

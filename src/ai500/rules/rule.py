@@ -87,23 +87,14 @@ def rule(
 
     def make(check: Check) -> Rule:
         row = ASPECTS[aspect] if aspect is not None else None
-        return Rule(
-            name=check.__name__.replace("_", " "),
-            text=" ".join((check.__doc__ or "").split()),
-            source=source or (row.source if row else ""),
-            check=check,
-            layer=row.layer if row else layer,
-            aspect=aspect,
-            severity=severity,
-            since=since,
-            until=until,
-            program=program,
-        )
+        name, text = check.__name__.replace("_", " "), " ".join((check.__doc__ or "").split())
+        cited, number = source or (row.source if row else ""), row.layer if row else layer
+        return Rule(name, text, cited, check, number, aspect, severity, since, until, program)
 
     return make
 
 
-def comparing(name: str, aspect: str, text: str, *, program: Program | None = None) -> Rule:
+def comparing(name: str, aspect: str, program: Program | None, text: str) -> Rule:
     """Make a rule that compares each fact of an aspect with the reference."""
 
     def check(evidence: Evidence) -> Iterator[Observation]:

@@ -42,17 +42,11 @@ LOG_TAIL_BYTES = 49_152
 def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | None = None) -> Info:
     """Check the run by the rules of the level, pack it, and verify the result."""
     if run.holder() is not None:
-        raise RuleError(
-            f"{run.path} is still running ({run.owner()}).",
-            path=run.path,
-            remedy="Submit it when it has ended.",
-        )
+        message = f"{run.path} is still running ({run.owner()})."
+        raise RuleError(message, path=run.path, remedy="Submit it when it has ended.")
     if out.suffix != submission.SUFFIX:
-        raise InputError(
-            f"--out {out}: the name of a submission ends in {submission.SUFFIX}.",
-            key="--out",
-            value=str(out),
-        )
+        message = f"--out {out}: the name of a submission ends in {submission.SUFFIX}."
+        raise InputError(message, key="--out", value=str(out))
     if out.exists():
         raise InputError(f"{out} exists.", path=out, remedy="Name another file, or remove it.")
     plan = run_folder.read(Plan, run.plan)
@@ -80,13 +74,10 @@ def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | Non
 
 
 def _refusal(run: RunFolder, options: SubmitOptions, reasons: list[str]) -> RuleError:
-    unique = list(dict.fromkeys(reasons))
+    unique = dict.fromkeys(reasons)
     listed = "".join(f"\n  - {reason}" for reason in unique)
-    return RuleError(
-        f"{run.path} can't be submitted at level {options.level}; {len(unique)} reason(s):{listed}",
-        path=run.path,
-        value=options.level,
-    )
+    message = f"{run.path} can't be submitted at level {options.level}; {len(unique)} reason(s):"
+    return RuleError(message + listed, path=run.path, value=options.level)
 
 
 def unfinished_trials(run: RunFolder, plan: Plan) -> Iterator[str]:

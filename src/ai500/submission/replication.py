@@ -1,4 +1,4 @@
-"""Replicability (V2 §3.3): does a rerun by another team agree with the claimed result?
+"""Replicability (V2 §3.3): compare a rerun by another team with the claimed result.
 
 The procedure, fixed in advance, for VFLOPS and for the ensemble's quality:
 
@@ -79,10 +79,8 @@ def judge(
     """Compare both figures and decide if the claimed result is replicated."""
     check_margin(margin)
     if penalty_exponent < 0:
-        raise InputError(
-            f"penalty exponent {penalty_exponent:g}: quality has no margin.",
-            value=penalty_exponent,
-        )
+        message = f"penalty exponent {penalty_exponent:g}: quality has no margin."
+        raise InputError(message, value=penalty_exponent)
     comparisons = [compare("VFLOPS", *_both(claimed, repeated, "vflops"), margin=margin)]
     if penalty_exponent:
         comparisons.append(
@@ -99,12 +97,8 @@ def judge(
 def check_margin(margin: float) -> None:
     """Raise an error unless the margin is a share between 0 and 1."""
     if not 0 < margin < 1:
-        raise InputError(
-            f"--margin {margin:g}: not a share between 0 and 1.",
-            key="--margin",
-            value=margin,
-            remedy=f"Set a share such as {MARGIN:g}.",
-        )
+        message = f"--margin {margin:g}: not a share between 0 and 1, such as {MARGIN:g}."
+        raise InputError(message, key="--margin", value=margin)
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:

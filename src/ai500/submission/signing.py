@@ -64,11 +64,8 @@ def make_key(path: Path) -> str:
     public = public_path(path)
     for file in (path, public):
         if file.exists():
-            raise InputError(
-                f"{file} exists; ai500 does not overwrite a key.",
-                path=file,
-                remedy="Name another file.",
-            )
+            message = f"{file} exists; ai500 does not overwrite a key."
+            raise InputError(message, path=file, remedy="Name another file.")
     with explaining_write_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as out:

@@ -1,4 +1,4 @@
-"""Checks of untrusted files: is the content of the type that the name says, and safe to read?
+"""Check that untrusted files are of the type that their name says, and safe to read.
 
 Python's `json` accepts NaN, 1e999 as infinity, duplicate keys, and nesting as deep as the stack;
 no file that ai500 writes contains them.

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,7 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             member_log[number] = {key: event[key] for key in event if key != "member_sequence"}
         elif event["event"] in MEMBER_EVENTS:
             yield f"events.jsonl: event {event['event']!r} is in no member's log"
-    planned = {
-        (trial, member)
-        for trial in range(1, plan.trials + 1)
-        for member in range(plan.ensemble_size)
-    }
+    planned = set(product(range(1, plan.trials + 1), range(plan.ensemble_size)))
     for trial, member in sorted(set(collected) - planned, key=repr):
         yield (
             f"events.jsonl: events of member {printable(str(member))} of trial "
@@ -173,10 +170,8 @@ def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterato
     seed = derive(plan.seed, Stream.TRIAL, trial)
     for record in records:
         drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=seed, member=record.member)
-        if any(
-            getattr(drawn, name) != getattr(record, name)
-            for name in ("samples", "drawn", "distinct", "sha256")
-        ):
+        names = ("samples", "drawn", "distinct", "sha256")
+        if any(getattr(drawn, name) != getattr(record, name) for name in names):
             yield f"{_name(run, path)}: member {record.member}'s does not follow from the seed"
 
 

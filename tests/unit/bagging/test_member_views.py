@@ -1,10 +1,14 @@
-"""The estimate of the live view: when the whole ensemble is done."""
+"""Views of members: the estimated time of completion, and collected events."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ai500.bagging.member_views import MemberView, seconds_to_completion, show
+from ai500.bagging.member_views import Collector, MemberView, seconds_to_completion, show
+from ai500.core import events
+from ai500.records.run_folder import RunFolder
 
 NOW = 1000.0
 
@@ -51,3 +55,16 @@ def test_when_all_members_are_done(
     monkeypatch.setattr("time.time", lambda: NOW)
     found = seconds_to_completion(views)
     assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_a_restarted_controller_collects_each_event_once(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    folder = run.trial(1).member(0)
+    folder.path.mkdir(parents=True)
+    log = events.EventLog(folder.events, trial=1, member=0, attempt=1)
+    log.emit("start")
+    for _ in range(2):
+        Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
+        log.emit("resumed", epoch=0, step=0)
+    Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
+    assert [e["event"] for e in events.read(run.events)] == ["start", "resumed", "resumed"]

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.bagging.member_views import Collector, MemberView
 from ai500.core import events
-from ai500.records.run_folder import RunFolder
 
 
 def test_events_carry_both_clocks_host_and_number(tmp_path: Path) -> None:
@@ -73,19 +71,6 @@ def test_a_follower_sees_each_event_once_and_no_half_line(tmp_path: Path) -> Non
         assert [e["event"] for e in follower.new()] == ["one"]
         file.write("}\n")
     assert [e["event"] for e in follower.new()] == ["two"]
-
-
-def test_a_controller_that_starts_again_takes_each_event_over_once(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    folder = run.trial(1).member(0)
-    folder.path.mkdir(parents=True)
-    log = events.EventLog(folder.events, trial=1, member=0, attempt=1)
-    log.emit("start")
-    for _ in range(2):
-        Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
-        log.emit("resumed", epoch=0, step=0)
-    Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
-    assert [e["event"] for e in events.read(run.events)] == ["start", "resumed", "resumed"]
 
 
 @given(st.binary(max_size=200))

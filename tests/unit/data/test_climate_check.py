@@ -50,7 +50,7 @@ def damage(folder: Path, *, signature: bytes, first: int = 0, **layout: Any) -> 
     """Overwrite a signature of HDF5 wherever it stands, but for the `first` times."""
     path = write_year(folder, 1980, **layout)
     whole = path.read_bytes()
-    places = [found.start() for found in re.finditer(signature, whole)][first:]
+    places = [match.start() for match in re.finditer(signature, whole)][first:]
     assert places
     for place in places:
         whole = whole[:place] + b"lost" + whole[place + 4 :]
@@ -217,8 +217,8 @@ def test_check_tells_the_first_twenty_and_counts_all(three: Path) -> None:
     boxes[:, :4] = (9, 9, 1, 1, 7)
     write_year(three, 1980, boxes=boxes)
     result = CliRunner().invoke(app, ["check", str(three), "--json"])
-    told = json.loads(result.stdout)
-    assert told["problem_count"] == 56
-    assert len(told["problems"]) == 20
-    assert told["problems"][0]["file"] == "climo_1980.h5"
+    report = json.loads(result.stdout)
+    assert report["problem_count"] == 56
+    assert len(report["problems"]) == 20
+    assert report["problems"][0]["file"] == "climo_1980.h5"
     assert "36 more" in str(result.exception)

@@ -25,10 +25,10 @@ from tests.unit.data.test_climate_files import HEIGHT, WIDTH, frames_of, write_y
 def peak_bytes() -> Iterator[list[int]]:
     """The most that was allocated inside, numpy's arrays included."""
     tracemalloc.start()
-    found = [0]
+    peak = [0]
     try:
-        yield found
-        found[0] = tracemalloc.get_traced_memory()[1]
+        yield peak
+        peak[0] = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
@@ -110,9 +110,9 @@ def test_staging_unpacks_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(unpacked) == [
         (f"climo_{year}.h5", (first, 0, 0, 0)) for year in (1979, 1980) for first in (0, 3, 6)
     ]
-    wanted = np.flatnonzero(counts)
-    assert staged.splits["train"].rows(wanted)[0].tobytes() == frames_of(1979)[wanted].tobytes()
+    indices = np.flatnonzero(counts)
+    assert staged.splits["train"].rows(indices)[0].tobytes() == frames_of(1979)[indices].tobytes()
     # Groups that would not fit are cut: here, into frames.
     monkeypatch.setattr(data_duplicator, "FLIGHT_BYTES", 1)
     again = duplicate(store, counts=[counts], folder=tmp_path / "other", workers=2)
-    assert again.splits["train"].rows(wanted)[0].tobytes() == frames_of(1979)[wanted].tobytes()
+    assert again.splits["train"].rows(indices)[0].tobytes() == frames_of(1979)[indices].tobytes()

@@ -77,13 +77,13 @@ def test_rows_are_what_h5py_reads(layout: str, tmp_path: Path) -> None:
     for year in (1979, 1980, 1981):
         write_year(tmp_path, year, **LAYOUTS[layout])
     split = ClimateStore.open(tmp_path).splits["train"]
-    wanted = np.array([13, 0, 7, 6, 0, 13, 2])
-    frames, boxes = split.rows(wanted)
-    expected = np.concatenate([frames_of(1979), frames_of(1980)])[wanted]
+    indices = np.array([13, 0, 7, 6, 0, 13, 2])
+    frames, boxes = split.rows(indices)
+    expected = np.concatenate([frames_of(1979), frames_of(1980)])[indices]
     assert frames.tobytes() == expected.tobytes()
     assert boxes.dtype == np.float32
-    assert (boxes == np.concatenate([boxes_of(), boxes_of()])[wanted]).all()
-    assert (split.labels_of(wanted) == boxes).all()
+    assert (boxes == np.concatenate([boxes_of(), boxes_of()])[indices]).all()
+    assert (split.labels_of(indices) == boxes).all()
 
 
 def test_the_fast_paths_are_taken_where_they_can_be(tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_the_fast_paths_are_taken_where_they_can_be(tmp_path: Path) -> None:
 
 
 def test_identity_and_statistics_do_not_depend_on_the_layout(tmp_path: Path) -> None:
-    found = set()
+    identities = set()
     for name, layout in LAYOUTS.items():
         folder = tmp_path / name.replace(" ", "-")
         for year in (1979, 1980):
             write_year(folder, year, **layout)
         store = ClimateStore.open(folder)
-        found.add((store.sha256, store.statistics))
-    ((_, statistics),) = found
+        identities.add((store.sha256, store.statistics))
+    ((_, statistics),) = identities
     train = frames_of(1979).astype(np.float64)
     assert np.allclose(statistics.mean, train.mean(axis=(0, 2, 3)), rtol=1e-5)
     assert np.allclose(statistics.deviation, train.std(axis=(0, 2, 3)), rtol=1e-5)
@@ -123,14 +123,14 @@ def test_last_year_validates_and_of_one_year_the_last_fifth(three: Path) -> None
 
 def test_the_index_is_made_once_and_again_when_a_file_changes(three: Path) -> None:
     store = ClimateStore.open(three)
-    told: list[tuple[int, int]] = []
-    store.prepare(lambda *now: told.append(now))
-    assert told[-1] == (21, 21)
+    progress: list[tuple[int, int]] = []
+    store.prepare(lambda *now: progress.append(now))
+    assert progress[-1] == (21, 21)
     before = store.sha256
     again = ClimateStore.open(three)
-    told.clear()
-    again.prepare(lambda *now: told.append(now))
-    assert (again.sha256, told) == (before, [])
+    progress.clear()
+    again.prepare(lambda *now: progress.append(now))
+    assert (again.sha256, progress) == (before, [])
     write_year(three, 1980, frames=frames_of(5))
     assert ClimateStore.open(three).sha256 != before
     (three / indexing.INDEX).write_text("{}")
@@ -142,12 +142,12 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
 ) -> None:
     monkeypatch.setenv("AI500_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
-    found = ClimateStore.open(three).sha256
+    sha256 = ClimateStore.open(three).sha256
     assert not (three / indexing.INDEX).exists()
     store = ClimateStore.open(three)
     kept = indexing.load(three, store.years)
     assert kept is not None
-    assert kept.sha256 == found
+    assert kept.sha256 == sha256
     # An index of files that were here before, beside those of now, hides nothing.
     (good,) = (tmp_path / "cache" / "climate").iterdir()
     stale = replace(kept, files={f"{name}.old": file for name, file in kept.files.items()})
@@ -203,12 +203,12 @@ def test_a_copied_store_is_verified_once_and_a_corrupt_one_refused(
         os.utime(file)
     store = ClimateStore.open(copy)
     assert store.sha256 == ClimateStore.open(generated).sha256
-    told: list[tuple[int, int]] = []
-    store.verify(lambda *now: told.append(now))
-    assert told[-1] == (12, 12)
-    told.clear()
-    ClimateStore.open(copy).verify(lambda *now: told.append(now))
-    assert told == []
+    progress: list[tuple[int, int]] = []
+    store.verify(lambda *now: progress.append(now))
+    assert progress[-1] == (12, 12)
+    progress.clear()
+    ClimateStore.open(copy).verify(lambda *now: progress.append(now))
+    assert progress == []
     offset = open_year(copy / "climo_1979.h5").layout
     assert isinstance(offset, int)
     flip(copy / "climo_1979.h5", offset + 5 * 4 * 16 * 48 * 72 + 9)
@@ -256,13 +256,13 @@ def test_what_was_not_staged_is_held_against_its_digest(generated: Path, tmp_pat
     offset = open_year(copy / "climo_1979.h5").layout
     assert isinstance(offset, int)
     held = VerifiedSplit(store.splits["train"], store.digests("train"))
-    wanted = np.array([5, 2, 5])
-    for one, other in zip(held.rows(wanted), store.splits["train"].rows(wanted), strict=True):
-        assert one.tobytes() == other.tobytes()
+    indices = np.array([5, 2, 5])
+    for read, stored in zip(held.rows(indices), store.splits["train"].rows(indices), strict=True):
+        assert read.tobytes() == stored.tobytes()
     flip(copy / "climo_1979.h5", offset + 5 * 4 * 16 * 48 * 72)
     held.rows(np.array([4, 6]))
     with pytest.raises(DataError, match=r"climo_1979.h5: sample 5 is corrupt"):
-        held.rows(wanted)
+        held.rows(indices)
 
 
 def test_staging_brings_the_frames_a_node_needs(generated: Path, tmp_path: Path) -> None:
@@ -270,12 +270,12 @@ def test_staging_brings_the_frames_a_node_needs(generated: Path, tmp_path: Path)
     counts = np.zeros(9, np.uint8)
     counts[[1, 4, 8]] = (2, 1, 1)
     staged = duplicate(store, counts=[counts], folder=tmp_path / "scratch", workers=2)
-    wanted = np.array([8, 1, 1, 4])
-    for one, other in zip(
-        staged.splits["train"].rows(wanted), store.splits["train"].rows(wanted), strict=True
+    indices = np.array([8, 1, 1, 4])
+    for read, stored in zip(
+        staged.splits["train"].rows(indices), store.splits["train"].rows(indices), strict=True
     ):
-        assert one.dtype == other.dtype
-        assert one.tobytes() == other.tobytes()
+        assert read.dtype == stored.dtype
+        assert read.tobytes() == stored.tobytes()
     everything = np.arange(3)
     assert (
         staged.splits["validation"].rows(everything)[0].tobytes()
@@ -323,9 +323,9 @@ def test_generate_makes_frames_of_any_size_from_the_command_line(tmp_path: Path)
     size = ["--height", "48", "--width", "96", "--out", str(tmp_path / "five"), "--json"]
     result = CliRunner().invoke(app, [*words, *size])
     assert result.exit_code == 0, result.exception
-    told = json.loads(result.stdout)
-    assert told["splits"] == {"train": 4, "validation": 1}
-    assert told["sha256"] == ClimateStore.open(tmp_path / "five").sha256
+    facts = json.loads(result.stdout)
+    assert facts["splits"] == {"train": 4, "validation": 1}
+    assert facts["sha256"] == ClimateStore.open(tmp_path / "five").sha256
     for option, least in (("--height", 48), ("--width", 72)):
         small = CliRunner().invoke(app, [*words, option, "0"])
         assert small.exit_code == 2

@@ -81,12 +81,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
 def test_reads_what_was_made(store: ImageStore) -> None:
     store.verify()
     split: Samples = store.splits["train"]
-    wanted = np.array([4999, 0, 17, 17])
-    images, labels = split.rows(wanted)
-    expected = [Ramp().draw("train", i, i + 1) for i in wanted.tolist()]
+    indices = np.array([4999, 0, 17, 17])
+    images, labels = split.rows(indices)
+    expected = [Ramp().draw("train", i, i + 1) for i in indices.tolist()]
     assert np.array_equal(images, np.concatenate([image for image, _ in expected]))
     assert np.array_equal(labels, np.concatenate([label for _, label in expected]))
-    assert np.array_equal(split.labels_of(wanted), labels)
+    assert np.array_equal(split.labels_of(indices), labels)
     assert (store.name, store.classes, split.count, split.shape) == (
         "ramp",
         CLASSES,

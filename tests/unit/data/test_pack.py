@@ -87,11 +87,11 @@ def test_an_image_is_scaled_and_its_centre_cut(tmp_path: Path) -> None:
     flag = Image.fromarray(pixels)
     flag.save(tmp_path / "flag.png")
     scaled = np.asarray(flag.resize((48, 16), Image.Resampling.BILINEAR))
-    found = decode(tmp_path / "flag.png", size=16)
-    assert np.array_equal(found, scaled[:, 16:32])
-    assert (found[:, 2:-2] == (0, 255, 0)).all()
+    decoded = decode(tmp_path / "flag.png", size=16)
+    assert np.array_equal(decoded, scaled[:, 16:32])
+    assert (decoded[:, 2:-2] == (0, 255, 0)).all()
     Image.fromarray(pixels.transpose(1, 0, 2)).save(tmp_path / "tall.png")
-    assert np.array_equal(decode(tmp_path / "tall.png", size=16), found.transpose(1, 0, 2))
+    assert np.array_equal(decode(tmp_path / "tall.png", size=16), decoded.transpose(1, 0, 2))
 
 
 def test_scaling_down_is_antialiased(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_unreadable_images_are_left_out_and_reported(tmp_path: Path) -> None:
     assert all(entry["why"] for entry in listed)
     gone = {(0, 0), (1, 84), (2, 169)}
     expected = {(label, 80 * label + i) for label in range(3) for i in range(10)} - gone
-    found = packed_values(packed.store, "train")
-    assert len(found) == 27
-    assert set(found) == expected
+    values = packed_values(packed.store, "train")
+    assert len(values) == 27
+    assert set(values) == expected
     assert len(packed_values(packed.store, "validation")) == 5
     packed.store.verify()
     assert pack_folder(source, tmp_path / "store", size=8).unreadable == 4

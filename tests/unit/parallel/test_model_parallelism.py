@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ai500.config import load
 from ai500.core.errors import ConfigError
-from ai500.parallel.engines.pipeline import balanced, finish, through
+from ai500.parallel.engines.pipeline import balanced, finish, forward_unit
 from ai500.parallel.engines.tensor import _split_channels
 from ai500.parallel.model_parallelism import inside_member
 from ai500.pipeline.planning import make_plan
@@ -155,7 +155,7 @@ def test_the_detectors_units_carry_what_its_pyramid_needs() -> None:
     carried: tuple[torch.Tensor, ...] = (images,)
     with torch.no_grad():
         for name in itertools.chain(*plan.stages):
-            carried = through(model, name, carried)
+            carried = forward_unit(model, name, carried)
         torch.testing.assert_close(finish(model, carried, None), model(images), rtol=0, atol=0)
 
 

@@ -66,7 +66,7 @@ def test_a_clean_run_has_no_findings(clean: Evidence) -> None:
     judgement = judge(clean)
     assert judgement.findings == ()
     assert not judgement.broken
-    verdicts = {one.layer: one.verdict for one in judgement.layers}
+    verdicts = {verdict.layer: verdict.verdict for verdict in judgement.layers}
     assert verdicts == dict.fromkeys((9, 8, 7, 6, 5, 4), "same") | dict.fromkeys(
         (3, 2, 1), "allowed"
     )

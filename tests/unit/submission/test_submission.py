@@ -113,7 +113,7 @@ def test_regenerated_hashes_of_a_signed_one(small: dict[str, bytes], tmp_path: P
 
 
 def test_signers(small: dict[str, bytes], tmp_path: Path) -> None:
-    """With trusted keys, an unknown signer and a missing signature are problems."""
+    """Trusted keys make an unknown signer and a missing signature problems."""
     friends = tmp_path / "friends"
     friends.mkdir()
     fingerprint = signing.make_key(tmp_path / "mine.pem")

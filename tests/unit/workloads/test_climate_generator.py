@@ -42,13 +42,13 @@ def channel(frames: Frames, name: str) -> Frames:
 
 
 def boxes_of(drawn: tuple[Frames, Boxes], kind: str) -> list[tuple[int, tuple[slice, slice]]]:
-    found = []
+    events = []
     for number, boxes in enumerate(drawn[1].astype(int)):
         for south, west, north, east, label in boxes:
             if label == CLASSES.index(kind):
-                found.append((number, (slice(south, north), slice(west, east))))
-    assert len(found) >= 5
-    return found
+                events.append((number, (slice(south, north), slice(west, east))))
+    assert len(events) >= 5
+    return events
 
 
 def contrast(drawn: tuple[Frames, Boxes], kind: str, field: Frames) -> float:
@@ -75,8 +75,8 @@ def test_frames_do_not_depend_on_their_neighbours() -> None:
 
 def test_the_bytes_are_those_of_every_other_machine() -> None:
     frames, boxes = FEW.draw("train", 0, 2)
-    found = hashlib.sha256(frames.astype("<f4").tobytes() + boxes.astype("<f4").tobytes())
-    assert found.hexdigest() == GOLDEN
+    digest = hashlib.sha256(frames.astype("<f4").tobytes() + boxes.astype("<f4").tobytes())
+    assert digest.hexdigest() == GOLDEN
 
 
 def test_drawing_leaves_torchs_threads_as_they_were() -> None:
@@ -87,12 +87,12 @@ def test_drawing_leaves_torchs_threads_as_they_were() -> None:
 
 def test_store_is_the_same_for_any_number_of_processes(tmp_path: Path) -> None:
     assert 2 * FEW.height * FEW.width * 16 * 4 < JOB_BYTES < FEW.train * FEW.height * FEW.width * 64
-    one = generate_years(tmp_path / "one", FEW, workers=1)
-    two = generate_years(tmp_path / "two", FEW, workers=2)
-    assert one.sha256 == two.sha256
-    assert one.statistics == two.statistics
-    assert (one.splits["train"].count, one.splits["validation"].count) == (14, 6)
-    frames, boxes = one.splits["train"].rows(np.arange(14))
+    serial = generate_years(tmp_path / "one", FEW, workers=1)
+    parallel = generate_years(tmp_path / "two", FEW, workers=2)
+    assert serial.sha256 == parallel.sha256
+    assert serial.statistics == parallel.statistics
+    assert (serial.splits["train"].count, serial.splits["validation"].count) == (14, 6)
+    frames, boxes = serial.splits["train"].rows(np.arange(14))
     made, labelled = FEW.draw("train", 0, 14)
     assert frames.tobytes() == made.tobytes()
     assert boxes.tobytes() == labelled.tobytes()
@@ -107,12 +107,12 @@ def test_an_interrupted_generation_goes_on_where_it_stopped(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         generate_years(tmp_path / "data", recipe, workers=1, progress=interrupt)
     assert not list((tmp_path / "data").glob("*.h5"))
-    told: list[tuple[int, int]] = []
+    progress_calls: list[tuple[int, int]] = []
     store = generate_years(
-        tmp_path / "data", recipe, workers=1, progress=lambda *now: told.append(now)
+        tmp_path / "data", recipe, workers=1, progress=lambda *now: progress_calls.append(now)
     )
-    assert told[0][0] > 0
-    assert told[-1] == (12, 12)
+    assert progress_calls[0][0] > 0
+    assert progress_calls[-1] == (12, 12)
     assert store.sha256 == generate_years(tmp_path / "again", recipe, workers=1).sha256
     assert sorted(file.name for file in (tmp_path / "data").iterdir()) == [
         "ai500-index.json", "climo_1979.h5", "climo_1980.h5",
@@ -221,8 +221,8 @@ def test_weather_is_the_same_at_another_resolution() -> None:
     fine, fine_boxes = replace(FEW, noise=0.0, height=384, width=576).draw("train", 1, 2)
     shrunk = fine.reshape(1, 16, 96, 4, 144, 4).mean(axis=(3, 5))
     for name in ("PSL", "TMQ", "U850", "T500"):
-        one, other = channel(coarse, name).ravel(), channel(shrunk, name).ravel()
-        assert np.corrcoef(one, other)[0, 1] > 0.98, name
+        direct, reduced = channel(coarse, name).ravel(), channel(shrunk, name).ravel()
+        assert np.corrcoef(direct, reduced)[0, 1] > 0.98, name
     present = coarse_boxes[..., 4] >= 0
     assert (coarse_boxes[present][:, 4] == fine_boxes[present][:, 4]).all()
     assert np.abs(coarse_boxes[present][:, :4] - fine_boxes[present][:, :4] / 4).max() <= 1
@@ -232,9 +232,9 @@ def test_difficulty_has_names_that_work() -> None:
     calm, _ = replace(FEW, noise=0.0).draw("train", 0, 1)
     rough, _ = replace(FEW, noise=4.0).draw("train", 0, 1)
     assert 1 < (rough - calm)[0, CHANNELS.index("TMQ")].std() < 6
-    strong, one = replace(FEW, contrast=1.0, noise=0.0).draw("train", 0, 1)
-    faint, other = replace(FEW, contrast=0.5, noise=0.0).draw("train", 0, 1)
-    assert (one == other).all()
+    strong, strong_boxes = replace(FEW, contrast=1.0, noise=0.0).draw("train", 0, 1)
+    faint, weak_boxes = replace(FEW, contrast=0.5, noise=0.0).draw("train", 0, 1)
+    assert (strong_boxes == weak_boxes).all()
     assert (strong != faint).any()
     with pytest.raises(DataError, match="too small for weather"):
         ClimateRecipe(seed=1, height=20, width=20)

@@ -127,7 +127,7 @@ def test_trivial_statistics_do_not_give_the_label():
 
 def disagreement(masks: list[NDArray[np.bool_]]) -> float:
     """The least share of pixels in which two masks differ."""
-    shares = [(one != other).mean() for i, one in enumerate(masks) for other in masks[i + 1 :]]
+    shares = [(mask != other).mean() for i, mask in enumerate(masks) for other in masks[i + 1 :]]
     return float(min(shares))
 
 

@@ -27,10 +27,6 @@ CHANNELS = (
     "TS", "U850", "UBOT", "V850", "VBOT", "Z1000", "Z200", "ZBOT",
 )  # fmt: skip
 """In the files' order, which is alphabetical; the data set's page prints Z1000 as Z100."""
-UNITS = (
-    "m/s", "Pa", "Pa", "kg/kg", "K", "K", "kg/m²", "K",
-    "K", "m/s", "m/s", "m/s", "m/s", "m", "m", "m",
-)  # fmt: skip
 CLASSES = (
     "tropical depression",
     "tropical cyclone",

@@ -15,6 +15,8 @@ from ai500.records import Cluster, JobState, Plan, Share
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
+ACTIVE: tuple[JobState, ...] = ("pending", "running")
+"""States of jobs that have not ended."""
 
 
 class SchedulerUnavailableError(JobError):

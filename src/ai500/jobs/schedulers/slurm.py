@@ -17,6 +17,7 @@ from ai500.config import Config
 from ai500.core.atomic import write_text
 from ai500.jobs.barrier import BarrierServer
 from ai500.jobs.schedulers import (
+    ACTIVE,
     JobSpec,
     JobStatus,
     SchedulerContext,
@@ -32,8 +33,6 @@ from ai500.records.run_folder import TrialFolder
 CHECKPOINT_SECONDS = 60.0  # for cancelled members to write their checkpoints
 CANCEL_SECONDS = 120.0  # for slurmctld to end jobs after scancel
 SUBMIT_PATIENCE_SECONDS = 300.0  # a restart of slurmctld takes minutes on a large cluster
-
-_LIVE = ("pending", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class SlurmScheduler:
         for job_id, code in exits.items():
             # A running gang may be requeued with all its members: the exit code of a failed
             # member counts only after the gang has ended.
-            if job_id in bases and (code == 0 or states[job_id].state not in _LIVE):
+            if job_id in bases and (code == 0 or states[job_id].state not in ACTIVE):
                 states[job_id] = _ended_with(code, gang=states[job_id])
         if self._cancelled.exists():  # a cancelled job may end with any exit code
             states |= {
@@ -149,7 +148,7 @@ class SlurmScheduler:
         left, deadline = list(jobs), time.monotonic() + seconds
         while left:
             states = commands.job_states(left)
-            left = [job for job in left if states[job].state in _LIVE]
+            left = [job for job in left if states[job].state in ACTIVE]
             if time.monotonic() > deadline:
                 break
             time.sleep(0.5 if left else 0.0)

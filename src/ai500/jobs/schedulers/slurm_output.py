@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from ai500.core.errors import AI500Error
+from ai500.jobs.schedulers import ACTIVE
 from ai500.records import JobState
 
 STATES: Final[dict[str, JobState]] = {
@@ -48,8 +49,6 @@ STATES: Final[dict[str, JobState]] = {
     "REVOKED": "cancelled",  # another cluster of the federation took it
 }
 """Every job state of squeue and sacct."""
-
-_LIVE: Final = ("pending", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def read_accounting(text: str) -> Iterator[SlurmJob]:
         if job_id and words:
             word = words.split()[0].rstrip("+")  # `CANCELLED by 1000`
             state = STATES.get(word, "failed")
-            reason = "known to sacct only" if state in _LIVE else None
+            reason = "known to sacct only" if state in ACTIVE else None
             yield SlurmJob(job_id, state, word, reason, _exit_code(code, state))
 
 
@@ -191,7 +190,7 @@ def _common(expression: str, tasks: set[int]) -> Iterator[int]:
 
 def _exit_code(text: str, state: JobState) -> int | None:
     """Parse `7:0` (sacct, squeue since 23.02) or a wait status such as 1792 (older squeue)."""
-    if state in _LIVE or not text:
+    if state in ACTIVE or not text:
         return None
     code, colon, number = text.partition(":")
     if not (code.isdigit() and (number.isdigit() or not colon)):

@@ -5,9 +5,9 @@ layers. Batch norm takes its statistics from each micro-batch: that is what the 
 
 A model is a sequence of units, each applied to the output of the one before. A model whose units
 need more than that (a detector's pyramid is fed by every residual stage) has two methods:
-`through(name, carried)` applies one unit to the tensors carried so far, `ended(carried, labels)`
-returns the model's outputs from those of the last unit; in training it is part of the loss, which
-has the labels.
+`forward_unit(name, carried)` applies one unit to the tensors carried so far,
+`forward_end(carried, labels)` returns the model's outputs from those of the last unit; in training
+it is part of the loss, which has the labels.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def keep_only(module: nn.Module, units: Sequence[Unit], own_units: Sequence[Unit
                 setattr(module.get_submodule(parent), last, nn.Identity())
 
 
-def through(module: nn.Module, name: str, carried: Carried) -> Carried:
+def forward_unit(module: nn.Module, name: str, carried: Carried) -> Carried:
     """Apply one unit's module."""
-    method: Callable[[str, Carried], Carried] | None = getattr(module, "through", None)
+    method: Callable[[str, Carried], Carried] | None = getattr(module, "forward_unit", None)
     if method is not None:
         return method(name, carried)
     (x,) = carried
@@ -91,7 +91,7 @@ def finish(module: nn.Module, carried: Tensor | Carried, labels: Tensor | None) 
     """Return the model's outputs from those of its last unit."""
     if isinstance(carried, Tensor):
         carried = (carried,)
-    method: Callable[[Carried, Tensor | None], Any] | None = getattr(module, "ended", None)
+    method: Callable[[Carried, Tensor | None], Any] | None = getattr(module, "forward_end", None)
     return carried[0] if method is None else method(carried, labels)
 
 
@@ -112,7 +112,7 @@ class Stage(nn.Module):
         carried = tuple(_ContiguousGradient.apply(x) for x in carried)
         with self._numerics.forward():
             for name in self._names:
-                carried = through(self._module, name, carried)
+                carried = forward_unit(self._module, name, carried)
             if self._last and not self._module.training:
                 carried = (finish(self._module, carried, None),)
         outputs = tuple(x.contiguous() for x in carried)

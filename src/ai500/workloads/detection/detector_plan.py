@@ -11,7 +11,7 @@ def detector_plan(
 ) -> ParallelPlan:
     """Split every large layer; the two predictions of the box head stay whole.
 
-    Pipeline stages end between residual blocks (`FasterRCNN.through`).
+    Pipeline stages end between residual blocks (`FasterRCNN.forward_unit`).
     """
     blocks = [f"pyramid.stages.{i}.{j}" for i, depth in enumerate(depths) for j in range(depth)]
     return ParallelPlan(

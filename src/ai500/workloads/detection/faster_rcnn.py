@@ -147,10 +147,10 @@ class FasterRCNN(nn.Module):
         height, width = images.shape[2:]
         return self._outputs(self.pyramid(images), labels, height=height, width=width)
 
-    def through(self, name: str, carried: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def forward_unit(self, name: str, carried: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Apply one pipeline unit to the outputs of the residual stages so far, the latest last.
 
-        Units after the residual stages are left to `ended`.
+        Units after the residual stages are left to `forward_end`.
         """
         module = self.get_submodule(name)
         if name == "pyramid.stem":
@@ -161,7 +161,9 @@ class FasterRCNN(nn.Module):
         kept = carried if stage > 0 and block == 0 else carried[:-1]
         return (*kept, module(carried[-1]))
 
-    def ended(self, carried: tuple[Tensor, ...], labels: Tensor | None) -> Tensor | TrainingOutputs:
+    def forward_end(
+        self, carried: tuple[Tensor, ...], labels: Tensor | None
+    ) -> Tensor | TrainingOutputs:
         """Return the outputs from those of the residual stages; image sides are whole cells."""
         height, width = (self.design.strides[0] * cells for cells in carried[0].shape[2:])
         return self._outputs(self.pyramid.merge(carried), labels, height=height, width=width)
