@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ai500.automl.history import HISTORY_FILE, History
@@ -129,20 +129,26 @@ def planned_search(
     assert reference is not None
     if reference.needs_accelerator and device == "cpu":
         raise EnvironmentLacksError(
-            f"class {problem_class.name} of {config.workload} needs accelerators, and this system "
-            "has none that torch can use: on a CPU it would not train one model in its "
-            f'{reference.minutes:g} minutes. Choose problem_class = "smoke".'
+            f"class {problem_class.name} of {config.workload} needs accelerators; torch can use "
+            "none on this system, and a CPU would not train one model in its "
+            f"{reference.minutes:g} minutes.",
+            key="problem_class",
+            value=problem_class.name,
+            remedy='Choose problem_class = "smoke".',
         )
     search = dataclasses.replace(reference, **_changes(config.automl))
-    _check_sizes(search)
+    for key, message, remedy in _mistakes(config, search, hyper):
+        raise ConfigError(message, key=key, value=_value(config, key), remedy=remedy)
     largest = max(search.batch_sizes) * hyper.accumulation * degree
     if largest > problem_class.train_samples:
         raise ConfigError(
             f"automl.batch_sizes = {list(search.batch_sizes)}: a step of {largest} images "
             "(the largest × parallel.degree × train.accumulation) is more than the "
-            f"{problem_class.train_samples} samples of class {problem_class.name}. Leave it out."
+            f"{problem_class.train_samples} samples of class {problem_class.name}.",
+            key="automl.batch_sizes",
+            value=search.batch_sizes,
+            remedy="Leave it out.",
         )
-    _check_training(config, hyper)
     return search
 
 
@@ -151,53 +157,59 @@ def _changes(settings: AutomlConfig) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _check_sizes(search: Search) -> None:
-    """Check the sizes that TPE chooses from, and the growth."""
-    if not search.batch_sizes or min(search.batch_sizes) < 1:
-        raise ConfigError(
-            f"automl.batch_sizes = {list(search.batch_sizes)}: state at least one, each at least "
-            "1, such as [32, 64]."
+def _value(config: Config, key: str) -> Any:
+    section, _, name = key.partition(".")
+    return getattr(getattr(config, section), name)
+
+
+def _mistakes(
+    config: Config, search: Search, hyper: Hyperparameters
+) -> Iterator[tuple[str, str, str]]:
+    """Yield key, message and remedy of every setting that a search can't use."""
+    batches, kernels = list(search.batch_sizes), list(search.kernel_sizes)
+    if not batches or min(batches) < 1:
+        problem = f"automl.batch_sizes = {batches}: TPE needs at least one size, each at least 1."
+        yield "automl.batch_sizes", problem, "Set sizes such as [32, 64]."
+    if not kernels or any(size < 1 or size % 2 == 0 for size in kernels):
+        problem = (
+            f"automl.kernel_sizes = {kernels}: TPE needs at least one size, each odd, so that an "
+            "added block keeps the size of its input."
         )
-    if not search.kernel_sizes or any(size < 1 or size % 2 == 0 for size in search.kernel_sizes):
-        raise ConfigError(
-            f"automl.kernel_sizes = {list(search.kernel_sizes)}: state at least one, each odd (an "
-            "added block keeps the size of its input), such as [3, 5]."
-        )
-    if max(search.kernel_sizes) > MAX_KERNEL:
-        raise ConfigError(
-            f"automl.kernel_sizes = {list(search.kernel_sizes)}: a search has kernels of at most "
-            f"{MAX_KERNEL} × {MAX_KERNEL}. State smaller ones, such as [3, 5]."
-        )
+        yield "automl.kernel_sizes", problem, "Set sizes such as [3, 5]."
+    elif max(kernels) > MAX_KERNEL:
+        problem = f"automl.kernel_sizes = {kernels}: the largest kernel is {MAX_KERNEL}."
+        yield "automl.kernel_sizes", problem, "Set smaller sizes, such as [3, 5]."
     for name in ("batch_sizes", "kernel_sizes"):
         sizes = getattr(search, name)
         if len(set(sizes)) < len(sizes):
-            raise ConfigError(
-                f"automl.{name} = {list(sizes)}: TPE chooses from different sizes. State each once."
+            yield (
+                f"automl.{name}",
+                f"automl.{name} = {list(sizes)}: a size is repeated.",
+                "Set each size once.",
             )
     if search.max_growth <= 1:
-        raise ConfigError(
-            f"automl.max_growth = {search.max_growth:g}: every child has more operations than "
-            "the initial model, so none could be tried. Set more than 1, such as 8."
+        problem = (
+            f"automl.max_growth = {search.max_growth:g}: every child has more operations than the "
+            "initial model, so that none is small enough."
         )
-
-
-def _check_training(config: Config, hyper: Hyperparameters) -> None:
-    """Check the training settings: a worker's models change, so only data parallelism works."""
-    if config.parallel.mode != "data" or config.parallel.sharded:
-        setting = (
-            "sharded = true" if config.parallel.sharded else f'mode = "{config.parallel.mode}"'
-        )
-        raise ConfigError(
-            f"parallel.{setting}: the accelerators of a worker share the batch of each model "
-            '(AIPerf Table IV: synchronous all-reduce). Leave it at parallel.mode = "data".'
-        )
+        yield "automl.max_growth", problem, "Set more than 1, such as 8."
+    for name, allowed in (("mode", "data"), ("sharded", False)):
+        value = getattr(config.parallel, name)
+        if value != allowed:
+            problem = (
+                f"parallel.{name} = {value!r}: the accelerators of a worker share the batch of "
+                "each model (AIPerf Table IV: synchronous all-reduce)."
+            )
+            yield f"parallel.{name}", problem, 'Leave it out: parallel.mode = "data".'
     if config.ensemble.sampler not in ("bootstrap", "whole"):
-        raise ConfigError(
-            f'ensemble.sampler = "{config.ensemble.sampler}": the workers of a search all train on '
-            "the whole data set. Leave it out."
+        problem = (
+            f"ensemble.sampler = {config.ensemble.sampler!r}: all workers of a search train on the "
+            "whole data set."
         )
+        yield "ensemble.sampler", problem, "Leave it out."
     if hyper.evaluate_every_epochs != 1:
-        raise ConfigError(
-            f"train.evaluate_every_epochs = {hyper.evaluate_every_epochs}: a search judges a model "
-            "after every epoch (AIPerf §IV-E: patience, predicted accuracy). Leave it out."
+        problem = (
+            f"train.evaluate_every_epochs = {hyper.evaluate_every_epochs}: a search validates a "
+            "model after every epoch (AIPerf §IV-E: patience, predicted accuracy)."
         )
+        yield "train.evaluate_every_epochs", problem, "Leave it out."

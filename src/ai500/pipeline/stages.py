@@ -188,7 +188,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     except BaseException as error:
         # A job that outlives this process is ended only at a person's request.
         if kind.outlives_controller and not isinstance(error, KeyboardInterrupt):
-            _leave(session, controller, error)
+            _detach(session, controller, error)
             raise
         session.observer.stage("cancelling: members write their checkpoints")
         with uninterrupted():
@@ -196,7 +196,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         raise
 
 
-def _leave(session: Session, controller: JobController, error: BaseException) -> None:
+def _detach(session: Session, controller: JobController, error: BaseException) -> None:
     """Detach from jobs that outlive this process; a failing log must not hide the reason."""
     controller.detach()
     with contextlib.suppress(AI500Error):

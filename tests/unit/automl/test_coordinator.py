@@ -19,7 +19,7 @@ from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
 from ai500.records import InitialNetwork, Search
 from ai500.train import checkpoint
-from tests.unit.automl.test_candidates import SMALL, task
+from tests.support.small_search import SMALL, task
 
 
 class Desk:
@@ -80,7 +80,7 @@ def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
     coordinator = desk.coordinator()
     for _ in range(MAX_INITIAL_LOSSES):
         end(coordinator, taken(coordinator), "lost")
-    with pytest.raises(AI500Error, match="the initial model could not be trained in 3 rounds"):
+    with pytest.raises(AI500Error, match="in 3 rounds"):
         coordinator.next_model()
 
 
@@ -89,7 +89,7 @@ def test_an_initial_model_too_large_for_any_memory_is_told(desk: Desk) -> None:
     coordinator = desk.coordinator(
         dataclasses.replace(SMALL, initial=InitialNetwork("basic", (1, 1), 1 << 22))
     )
-    with pytest.raises(AI500Error, match=r"could not be trained in 3 rounds.*out of memory"):
+    with pytest.raises(AI500Error, match=r"in 3 rounds.*out of memory"):
         coordinator.next_model()
     states = [model.state for model in coordinator.history.models.values()]
     assert states == ["lost"] * MAX_INITIAL_LOSSES

@@ -29,7 +29,7 @@ from ai500.automl.selection import (
 from ai500.automl.training import out_of_memory
 from ai500.automl.tuning import import_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
-from ai500.core.errors import AI500Error, ConfigError, EnvironmentLacksError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.parallel import sharing
 from ai500.records import InitialNetwork, Search
 from ai500.train.learning_rate import inverse_time
@@ -161,7 +161,7 @@ def test_a_size_that_runs_out_of_memory_is_left_alone() -> None:
 
 def test_out_of_memory_costs_the_model_or_says_what_to_lower() -> None:
     assert out_of_memory(64, rank=0, ranks=1)[0] == "lost"
-    with pytest.raises(AI500Error, match=r"rank 1: .* 64 images .* smaller automl\.batch_sizes"):
+    with pytest.raises(AI500Error, match=r"rank 1: .* 64 images"):
         out_of_memory(64, rank=1, ranks=2)
 
 
@@ -237,9 +237,7 @@ def planned(problem_class: str = "smoke", *, device: str = "cpu", **overrides: A
     config = configuration.load(overrides={"workload": "automl", **values})
     chosen = CLASSES[problem_class]
     hyper = dataclasses.replace(chosen.reference, evaluate_every_epochs=1)
-    found = planned_search(config, chosen, hyper, device=device, degree=1)
-    assert found is not None
-    return found
+    return planned_search(config, chosen, hyper, device=device, degree=1)
 
 
 def test_the_users_changes_stand_over_the_class() -> None:
@@ -249,29 +247,31 @@ def test_the_users_changes_stand_over_the_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    ("key", "value"),
     [
-        ({"automl__minutes": 0}, "automl.minutes: 0.* more than 0"),
-        ({"automl__patience": 0}, "automl.patience"),
-        ({"automl__batch_sizes": []}, "automl.batch_sizes = .* at least one"),
-        ({"automl__batch_sizes": [100_000]}, "100000 .* more than the 4032 samples"),
-        ({"automl__kernel_sizes": [4]}, "automl.kernel_sizes = .* odd"),
-        ({"automl__kernel_sizes": [99]}, "automl.kernel_sizes = .* at most 7 × 7"),
-        ({"automl__batch_sizes": [32, 32]}, "automl.batch_sizes = .* State each once"),
-        ({"automl__max_growth": 1}, "automl.max_growth = 1: .* more than 1"),
-        ({"parallel__mode": "tensor"}, "parallel.mode"),
-        ({"parallel__sharded": True}, "parallel.sharded"),
-        ({"ensemble__sampler": "poisson"}, "ensemble.sampler"),
+        ("automl.minutes", 0),
+        ("automl.patience", 0),
+        ("automl.batch_sizes", []),
+        ("automl.batch_sizes", [100_000]),
+        ("automl.batch_sizes", [32, 32]),
+        ("automl.kernel_sizes", [4]),
+        ("automl.kernel_sizes", [99]),
+        ("automl.max_growth", 1),
+        ("parallel.mode", "tensor"),
+        ("parallel.sharded", True),
+        ("ensemble.sampler", "poisson"),
     ],
 )
-def test_mistakes_are_named(overrides: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        planned(**overrides)
+def test_mistakes_are_named(key: str, value: object) -> None:
+    with pytest.raises(InputError) as error:
+        planned(**{key.replace(".", "__"): value})
+    assert error.value.key == key
 
 
 def test_full_needs_an_accelerator() -> None:
-    with pytest.raises(EnvironmentLacksError, match=r"needs accelerators.*\"smoke\""):
+    with pytest.raises(EnvironmentLacksError) as error:
         planned("full")
+    assert (error.value.key, error.value.value) == ("problem_class", "full")
     assert planned("full", device="cuda").minutes == 60
 
 
