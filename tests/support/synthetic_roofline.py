@@ -1,4 +1,4 @@
-"""Rooflines that nobody measured, for tests."""
+"""Synthetic rooflines for tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ai500.inventory import machine as system
 from ai500.roofline.records import KernelTime, LinkTime, MemoryTime, Peak, RooflineRecord
 
 
-def made(**changes: object) -> RooflineRecord:
-    """A roofline with two precisions, memory and links of both classes."""
+def synthetic_roofline(**changes: object) -> RooflineRecord:
+    """Make a roofline with two precisions, memory and links of both classes."""
     record = RooflineRecord(
         format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
         system=system.describe(), device="cuda", device_name="<b>GPU</b>", unit="accelerator",
@@ -39,11 +39,11 @@ H200_SPEEDS = {
 }  # fmt: skip
 
 
-def h200() -> RooflineRecord:
-    """As measured on one: CONV FP32 by Winograd, twice the theoretical peak."""
+def h200_roofline() -> RooflineRecord:
+    """Make the roofline of an H200: CONV FP32 by Winograd, twice the theoretical peak."""
     kernels = tuple(
         KernelTime("gemm" if kernel == "gemm" else "conv", precision, "any", 10**12, 1 / speed, 5)
         for (kernel, precision), speed in H200_SPEEDS.items()
     )
     peaks = (Peak("fp32", 66.9e12, "on paper"), Peak("bf16", 1070e12, "on paper"))
-    return made(kernels=kernels, peaks=peaks)
+    return synthetic_roofline(kernels=kernels, peaks=peaks)

@@ -28,19 +28,19 @@ DOUBT = "the members use all 2 cores of the machine"
 
 
 def finished_synthetic_run(path: Path, shape: Shape) -> None:
-    """A run folder with the scores of its trials in place."""
+    """Write a run folder with the scores of its trials in place."""
     run = write_synthetic_run(path, shape)
     for trial in run_folder.read_json(run.score)["trials"]:
         run_folder.write(run.trial(trial["trial"]).score, trial)
 
 
 def measured_point(path: Path, shape: Shape | None = None) -> PointResult:
-    """What a study collects from a synthetic run."""
+    """Collect the result of a synthetic run."""
     finished_synthetic_run(path, shape or Shape(members=1, slots=1))
     point = PlannedPoint("point", "a point", {}, digest="0" * 64, run=str(path))
-    found = collect(StudyFolder(path.parent / "study"), point)
-    assert isinstance(found, PointResult)
-    return found
+    result = collect(StudyFolder(path.parent / "study"), point)
+    assert isinstance(result, PointResult)
+    return result
 
 
 def varied(
@@ -54,7 +54,7 @@ def varied(
     quality: float = 0.8,
     **changes: object,
 ) -> PointResult:
-    """The base with another size, speed and quality."""
+    """Return the base with another size, speed and quality."""
     penalty = (quality / base.score.target_quality) ** 5
     flops = base.score.flops * speed
     figures: dict[str, Any] = {
@@ -81,7 +81,7 @@ def varied(
 
 
 def points_of(study: str, base: PointResult) -> list[PointResult]:
-    """As many points as a node of eight accelerators gives."""
+    """Return as many points as a node of eight accelerators has."""
     if study == "scaling":
         return [
             varied(base, f"m{m}", f"M = {m}", members=m, speed=m * 0.98 ** (m - 1),
@@ -97,14 +97,14 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
     if study == "optimizations":
         return _optimized(base)
     if study == "data-parallel":
-        found = []
+        points = []
         for n in (1, 2, 4, 8):
-            found.append(varied(base, f"ensemble-{n}", f"M = {n}, P = 1", members=n,
+            points.append(varied(base, f"ensemble-{n}", f"M = {n}, P = 1", members=n,
                                 speed=n * 0.99, quality=0.79 + 0.01 * n))  # fmt: skip
             if n > 1:
-                found.append(varied(base, f"single-{n}", f"M = 1, P = {n}", degree=n,
+                points.append(varied(base, f"single-{n}", f"M = 1, P = {n}", degree=n,
                                     speed=n * 0.9**n, quality=0.8))  # fmt: skip
-        return found
+        return points
     return [
         varied(base, f"seed-{s}", f"seed {s}", speed=1 + 0.01 * s, quality=0.8 + 0.002 * s, seed=s)
         for s in range(1, 6)
@@ -113,26 +113,26 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
 
 def _optimized(base: PointResult) -> list[PointResult]:
     precisions = [
-        varied(base, name, name, speed=1 + 0.3 * at, quality=0.82 - 0.01 * at, precision=name)
-        for at, name in enumerate(PRECISIONS)
+        varied(base, name, name, speed=1 + 0.3 * index, quality=0.82 - 0.01 * index, precision=name)
+        for index, name in enumerate(PRECISIONS)
     ]
-    others = [
+    compression = [
         varied(base, "compression", "fp16 gradients", speed=1.2),
         varied(base, "both", "mixed-bf16, fp16 gradients", speed=2.2),
     ]
     policies = [
-        varied(base, f"large-batch{name}", f"batch 512, {name}", quality=0.8 - 0.05 * at,
-               learning_rate=2.4 / (1 + at // 2), warmup_epochs=0.0 if at % 2 else 2.0)
-        for at, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
+        varied(base, f"large-batch{name}", f"batch 512, {name}", quality=0.8 - 0.05 * index,
+               learning_rate=2.4 / (1 + index // 2), warmup_epochs=0.0 if index % 2 else 2.0)
+        for index, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
     ]  # fmt: skip
-    return [*precisions, *others, *policies]
+    return [*precisions, *compression, *policies]
 
 
 def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyResult:
-    """A whole study; `doubted`: on a machine too small for a claim about speed."""
+    """Make a whole study; `doubted`: on a machine whose timing is not valid."""
     points = points_of(study, base)
     if doubted:
-        points = [replace(one, timing_issues=(DOUBT,)) for one in points]
+        points = [replace(point, timing_issues=(DOUBT,)) for point in points]
     return StudyResult(
         format=1,
         study=study,

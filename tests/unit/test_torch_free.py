@@ -178,7 +178,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_store: Path) -> Path:
     """A folder with a run, an example's run, a study and a store."""
     folder = tmp_path_factory.mktemp("without torch")
     submittable_run(folder / "run")
-    run_folder.write(folder / "roofline.json", synthetic_roofline.made())
+    run_folder.write(folder / "roofline.json", synthetic_roofline.synthetic_roofline())
     shutil.copytree(EXAMPLES / "h200", folder / "h200")
     shutil.copytree(EXAMPLES / "studies/scaling", folder / "study")
     (folder / "store").symlink_to(tiny_store)

@@ -20,6 +20,8 @@ from ai500.data.resumable_work import available_cores
 MAX_THREADS = 16
 # Bytes that a thread gathers at a time: small enough to balance, large enough to pay for a thread.
 PIECE_BYTES = 1 << 22
+# Samples that all threads together may have in memory; one sample per thread may exceed it.
+FLIGHT_BYTES = 1 << 30
 
 Job = Callable[[], object]
 

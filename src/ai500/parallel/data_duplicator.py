@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
-from ai500.data.climate.index import FLIGHT_BYTES
-from ai500.data.gather import Empty
+from ai500.data.gather import FLIGHT_BYTES, Empty
 from ai500.data.image_store import Column, ImageSplit
 from ai500.data.image_store_writer import require_free_bytes, write_rows
 from ai500.data.open_store import verify

@@ -28,6 +28,7 @@ from ai500.core.errors import InputError, RuleError
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import Site, layers_data, script
 from ai500.ranking.standings import Standing, by_list, standings
+from ai500.rules.layers import LAYERS
 
 MARK = "site.json"
 FORMAT = "ai500 ranking 1"
@@ -167,7 +168,8 @@ def list_script(entries: Sequence[Entry], standings_by_id: Mapping[str, Standing
         for entry in entries
     ]
     columns = ("rank", "edition_rank", *COLUMNS)
-    return script("ai500.list", {"columns": columns, "rows": rows})
+    layer_names = [LAYERS[layer] for layer in sorted(LAYERS)]
+    return script("ai500.list", {"columns": columns, "rows": rows, "layer_names": layer_names})
 
 
 def _template(package: str, name: str) -> str:

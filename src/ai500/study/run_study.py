@@ -28,7 +28,7 @@ from ai500.study import timing_validity
 from ai500.study.collect import collect
 from ai500.study.definition import Study
 from ai500.study.folder import StudyFolder, conditions_file
-from ai500.study.page import write_report
+from ai500.study.page import write_csv, write_report
 from ai500.study.planning import PreparedStudy, remaining_seconds
 from ai500.study.records import (
     FORMAT,
@@ -38,7 +38,6 @@ from ai500.study.records import (
     StudyPlan,
     StudyResult,
 )
-from ai500.study.table import write_csv
 
 
 def run_study(folder: StudyFolder, prepared: PreparedStudy, observer: Observer) -> StudyResult:

@@ -19,8 +19,8 @@ from ai500.roofline import page as pages
 from ai500.roofline.place_run import place_run
 from ai500.roofline.records import KernelTime, LinkTime, RooflineRecord, RunPlacement
 from ai500.roofline.traffic import nodes_of_ranks
+from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.roofline.test_roofline import made
 
 OPERATIONS = shipped_operations("image_classification", "smoke", "aiperf")
 PLACED = shipped_operations("image_classification", "smoke", "matmul")
@@ -36,7 +36,7 @@ BETWEEN = LinkTime("all_reduce", "between_nodes", 2, 2, 10**8, 1.0, 5)
 
 def roofline(*links: LinkTime) -> RooflineRecord:
     kernels = (KernelTime("conv", "fp32", "any", 10**12, 1.0, 5),)
-    return made(kernels=kernels, links=links or (INSIDE, BETWEEN), peaks=())
+    return synthetic_roofline(kernels=kernels, links=links or (INSIDE, BETWEEN), peaks=())
 
 
 def two_nodes_of_two(path: Path, *, members: int = 1) -> RunFolder:

@@ -16,12 +16,12 @@ from ai500.report.charts.roofline import Mark, Roof, Slope, layout
 from ai500.roofline import page as pages
 from ai500.roofline.page import record_chart, record_roofs, record_slopes
 from ai500.roofline.records import Placed, units_of_node
-from tests.support.synthetic_roofline import made
+from tests.support.synthetic_roofline import synthetic_roofline
 
 
 def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
     """Kernels ran on one of four accelerators whose links were measured."""
-    record = made()
+    record = synthetic_roofline()
     assert (record.units, units_of_node(record)) == (1, 4)
     slopes = {one.name: one.bytes_per_second for one in record_slopes(record)}
     roofs = {one.name: one.flops for one in record_roofs(record, share=units_of_node(record))}
@@ -74,11 +74,11 @@ def test_a_point_that_sends_nothing_stands_at_the_right_edge() -> None:
 
 
 def test_pages_escape_what_machines_are_called(tmp_path: Path) -> None:
-    pages.write_page(tmp_path / "page.html", made(complete=False), None)
+    pages.write_page(tmp_path / "page.html", synthetic_roofline(complete=False), None)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<b>GPU</b>" not in text
     assert "&lt;b&gt;GPU&lt;/b&gt;" in text
     assert "Partial" in text
     assert "not derivable" in text
     assert "it is a test" in text
-    assert "peak BF16" in record_chart(made()).svg("any")
+    assert "peak BF16" in record_chart(synthetic_roofline()).svg("any")

@@ -25,16 +25,18 @@ from ai500.roofline.model import Channel, Standing
 from ai500.roofline.place_run import place_run, run_ceiling
 from ai500.roofline.records import KernelTime, RooflineRecord, ceilings, peak_of, roof_flops
 from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
-from tests.support.synthetic_roofline import h200, made
+from tests.support.synthetic_roofline import h200_roofline, synthetic_roofline
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 
 def test_best_and_typical_over_shapes() -> None:
-    gemm = next(one for one in ceilings(made()) if one.name == "GEMM FP32")
+    gemm = next(
+        ceiling for ceiling in ceilings(synthetic_roofline()) if ceiling.name == "GEMM FP32"
+    )
     assert gemm.flops == pytest.approx(50e12)
     assert gemm.typical_flops == pytest.approx(37.5e12)
     assert gemm.shape == "1×2×3"
-    assert peak_of(made(), "fp32") is None
+    assert peak_of(synthetic_roofline(), "fp32") is None
 
 
 def test_the_best_is_a_burst_and_beside_it_stands_what_lasts() -> None:
@@ -43,9 +45,9 @@ def test_the_best_is_a_burst_and_beside_it_stands_what_lasts() -> None:
         KernelTime("gemm", "bf16", "large", 10**12, 1.6e-3, 5, burst_seconds=1.25e-3),
         KernelTime("gemm", "bf16", "slower at once", 10**12, 1.8e-3, 5, burst_seconds=9e-3),
     )
-    (found,) = ceilings(made(kernels=kernels))
-    assert (found.shape, found.flops, found.sustained_flops) == ("large", 8e14, 6.25e14)
-    assert found.typical_flops == pytest.approx(1e12 / 1.8e-3)
+    (ceiling,) = ceilings(synthetic_roofline(kernels=kernels))
+    assert (ceiling.shape, ceiling.flops, ceiling.sustained_flops) == ("large", 8e14, 6.25e14)
+    assert ceiling.typical_flops == pytest.approx(1e12 / 1.8e-3)
 
 
 @given(
@@ -74,9 +76,11 @@ def test_no_fit_through_one_size_or_times_that_fall() -> None:
 
 def test_bandwidth_of_a_node() -> None:
     """2 (n−1)/n of the buffer from each of its ranks; between nodes a group for each rank."""
-    assert links.node_bandwidth(made(), "inside_node") == pytest.approx(1.5 * 1e11 * 4)
-    assert links.node_bandwidth(made(), "between_nodes") == pytest.approx(1e9 * 4)
-    assert links.node_bandwidth(made(links=()), "inside_node") is None
+    assert links.node_bandwidth(synthetic_roofline(), "inside_node") == pytest.approx(
+        1.5 * 1e11 * 4
+    )
+    assert links.node_bandwidth(synthetic_roofline(), "between_nodes") == pytest.approx(1e9 * 4)
+    assert links.node_bandwidth(synthetic_roofline(links=()), "inside_node") is None
 
 
 def test_traffic_of_each_mode_is_that_of_the_table_in_communication_md() -> None:
@@ -135,27 +139,29 @@ def test_of_sharded_weights_a_larger_batch_is_the_only_one_that_helps() -> None:
 
 
 def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
-    record = h200()
-    named = {one.name: roof_flops(record, one) for one in ceilings(record)}
-    assert named["CONV FP32"] == 66.9e12
-    assert named["CONV BF16"] == pytest.approx(795e12)
-    assert named["GEMM FP8"] == pytest.approx(1474e12)  # its peak is not known
+    record = h200_roofline()
+    roofs = {ceiling.name: roof_flops(record, ceiling) for ceiling in ceilings(record)}
+    assert roofs["CONV FP32"] == 66.9e12
+    assert roofs["CONV BF16"] == pytest.approx(795e12)
+    assert roofs["GEMM FP8"] == pytest.approx(1474e12)  # its peak is not known
     assert "CONV FP32: fewer multiplications than counted" in pages.above_peak_note(record)
     assert "Winograd" in pages.machine_figure(record).caption
-    assert pages.above_peak_note(made()) == ""
+    assert pages.above_peak_note(synthetic_roofline()) == ""
 
 
 def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
     """Of convolutions FP8's and INT8's products say nothing, however fast they are."""
     run = write_synthetic_run(tmp_path / "run", Shape())
-    member = place_run(run, h200()).placed[0]
+    member = place_run(run, h200_roofline()).placed[0]
     assert member.ceiling == "CONV FP32"
     assert member.ceiling_flops == pytest.approx(66.9e12 * member.ranks)
-    changes = {change.change: change for change in member.advice}
+    changes = {advice.change: advice for advice in member.advice}
     assert changes["training in mixed-bf16"].ceiling_factor == pytest.approx(795 / 66.9)
     assert not {"training in fp8", "training in int8"} & changes.keys()
     assert (
-        run_ceiling([change for change in ceilings(h200()) if change.precision == "fp8"]).kernel
+        run_ceiling(
+            [advice for advice in ceilings(h200_roofline()) if advice.precision == "fp8"]
+        ).kernel
         == "gemm"
     )
 
@@ -215,37 +221,37 @@ def test_no_advice_on_what_is_done_already() -> None:
 def test_theoretical_peaks() -> None:
     """H100 SXM: 132 multiprocessors at 1.83 GHz are the 989 TFLOPS of its data sheet."""
     h100 = {
-        one.quantity: one.value
-        for one in peaks.nvidia_peaks((9, 0), multiprocessors=132, hertz=1.83e9)
+        peak.quantity: peak.value
+        for peak in peaks.nvidia_peaks((9, 0), multiprocessors=132, hertz=1.83e9)
     }
     assert h100["bf16"] == pytest.approx(989.4e12, rel=1e-3)
     assert h100["fp8"] == pytest.approx(1979e12, rel=1e-3)
     a100 = {
-        one.quantity: one.value
-        for one in peaks.nvidia_peaks((8, 0), multiprocessors=108, hertz=1.41e9)
+        peak.quantity: peak.value
+        for peak in peaks.nvidia_peaks((8, 0), multiprocessors=108, hertz=1.41e9)
     }
     assert (a100["fp32"], a100["bf16"]) == pytest.approx((19.5e12, 312e12), rel=1e-2)
     assert all(
-        one.value is None for one in peaks.nvidia_peaks((12, 0), multiprocessors=1, hertz=1e9)
+        peak.value is None for peak in peaks.nvidia_peaks((12, 0), multiprocessors=1, hertz=1e9)
     )
     xeon = peaks.Processor("GenuineIntel", 6, frozenset({"avx512f", "amx_tile", "amx_bf16"}), 2e9)
-    cpu = {one.quantity: one for one in peaks.cpu_peaks(xeon, cores=10)}
+    cpu = {peak.quantity: peak for peak in peaks.cpu_peaks(xeon, cores=10)}
     assert cpu["fp32"].value == 10 * 2e9 * 64
     assert cpu["bf16"].value == 10 * 2e9 * 1024
     assert cpu["int8"].value is None
     silent = peaks.cpu_peaks(replace(xeon, hertz=None), cores=10)
-    assert all("not derivable" in one.derivation for one in silent)
+    assert all("not derivable" in peak.derivation for peak in silent)
 
 
 def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "roofline.json"
-    run_folder.write(path, made())
-    assert run_folder.read(RooflineRecord, path) == made()
+    run_folder.write(path, synthetic_roofline())
+    assert run_folder.read(RooflineRecord, path) == synthetic_roofline()
     data = json.loads(path.read_text())
     path.write_text(json.dumps(data | {"extra": 1}))
     with pytest.raises(AI500Error, match="extra: unknown key"):
         run_folder.read(RooflineRecord, path)
-    assert schema.decode(RooflineRecord, data) == made()
+    assert schema.decode(RooflineRecord, data) == synthetic_roofline()
 
 
 def test_an_unknown_precision_gets_the_nearest_known() -> None:
@@ -257,23 +263,23 @@ def test_an_unknown_precision_gets_the_nearest_known() -> None:
 
 def test_only_a_partial_roofline_of_this_machine_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    run_folder.write(path, made())
+    run_folder.write(path, synthetic_roofline())
     with pytest.raises(InputError, match="finished roofline"):
         open_measurement(path, "cuda", seconds=1)
     elsewhere = replace(system.describe(), hostname="elsewhere")
-    run_folder.write(path, made(complete=False, system=elsewhere))
+    run_folder.write(path, synthetic_roofline(complete=False, system=elsewhere))
     with pytest.raises(InputError, match="started on elsewhere"):
         open_measurement(path, "cuda", seconds=1)
-    run_folder.write(path, made(complete=False))
-    assert open_measurement(path, "cuda", seconds=1).record == made(complete=False)
+    run_folder.write(path, synthetic_roofline(complete=False))
+    assert open_measurement(path, "cuda", seconds=1).record == synthetic_roofline(complete=False)
 
 
 def test_the_default_file_is_the_one_that_was_interrupted(tmp_path: Path) -> None:
     assert find_partial(tmp_path, host="here") is None
-    run_folder.write(tmp_path / "here-1.json", made(complete=False))
+    run_folder.write(tmp_path / "here-1.json", synthetic_roofline(complete=False))
     (tmp_path / "here-2.json").write_text("{}")
     assert find_partial(tmp_path, host="here") == tmp_path / "here-1.json"
-    run_folder.write(tmp_path / "here-1.json", made())
+    run_folder.write(tmp_path / "here-1.json", synthetic_roofline())
     assert find_partial(tmp_path, host="here") is None
 
 
@@ -300,7 +306,7 @@ def test_an_unfinished_run_has_no_point(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     run = write_synthetic_run(tmp_path / "run", Shape())
     run.events.write_text("")
-    run_folder.write(tmp_path / "a.json", made())
+    run_folder.write(tmp_path / "a.json", synthetic_roofline())
     arguments = ["roofline", "--run", "run", "--ceilings", "a.json"]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, JobError)
@@ -319,9 +325,9 @@ def test_without_any_roofline_the_remedy_is_to_measure_one(
 
 def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
-    only_bf16 = tuple(one for one in made().kernels if one.precision == "bf16")
+    only_bf16 = tuple(one for one in synthetic_roofline().kernels if one.precision == "bf16")
     with pytest.raises(InputError, match="no ceiling in fp32") as caught:
-        place_run(run, made(kernels=only_bf16))
+        place_run(run, synthetic_roofline(kernels=only_bf16))
     assert (caught.value.key, caught.value.value) == ("train.precision", "fp32")
 
 
@@ -355,7 +361,9 @@ def test_another_file_is_no_roofline(tmp_path: Path) -> None:
 
 def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_folder.write(tmp_path / "a.json", made(device="cpu", unit="core", complete=False))
+    run_folder.write(
+        tmp_path / "a.json", synthetic_roofline(device="cpu", unit="core", complete=False)
+    )
     result = CliRunner().invoke(app, ["roofline", "--show", "a.json"])
     assert result.exit_code == 0, result.exception
     for words in ("CPU's roofline", "PARTIAL", "GEMM FP32", "50 TFLOPS", "it is a test"):

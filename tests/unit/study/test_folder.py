@@ -21,8 +21,8 @@ from ai500.study.run_study import run_study, write_results
 from tests.support.synthetic_study import prepared, pretend_finished
 
 
-class Nobody:
-    """Watches."""
+class SilentObserver:
+    """Ignores all progress."""
 
     def stage(self, text: str) -> None: ...
     def progress(self, done: int, total: int) -> None: ...
@@ -67,25 +67,28 @@ def test_its_own_run_serves_a_point_whatever_its_workers_tell(tmp_path: Path) ->
 
 
 def test_what_fails_in_a_point_is_told_and_kept_and_the_others_are_tried(tmp_path: Path) -> None:
-    found = prepared("tradeoff", tmp_path)
+    study = prepared("tradeoff", tmp_path)
     folder = StudyFolder(tmp_path / "study")
     folder.path.mkdir()
     folder.runs.touch()  # a file: no run can be made there
     with pytest.raises(JobError, match=r"m2-p1: (?s:.*)m1-p2: "):
-        run_study(folder, found, Nobody())
-    told = folder.read_result()
-    assert told is not None
-    assert [(one.name, one.failed) for one in told.missing] == [("m2-p1", True), ("m1-p2", True)]
-    assert all(str(folder.runs) in one.reason for one in told.missing)
-    assert write_results(folder, found.study).missing == told.missing
+        run_study(folder, study, SilentObserver())
+    result = folder.read_result()
+    assert result is not None
+    assert [(point.name, point.failed) for point in result.missing] == [
+        ("m2-p1", True),
+        ("m1-p2", True),
+    ]
+    assert all(str(folder.runs) in point.reason for point in result.missing)
+    assert write_results(folder, study.study).missing == result.missing
     assert str(folder.runs) in folder.report.read_text()
 
 
 def test_one_command_at_a_time_works_in_a_study(tmp_path: Path) -> None:
-    found = prepared("tradeoff", tmp_path)
+    study = prepared("tradeoff", tmp_path)
     folder = StudyFolder(tmp_path / "study")
     folder.path.mkdir()
     with folder.locked(), pytest.raises(RunFolderError, match=r"in use by process \d+"):
-        run_study(folder, found, Nobody())
-    check_same_study(folder, found.study, found.context.config)  # the lock's file is no obstacle
+        run_study(folder, study, SilentObserver())
+    check_same_study(folder, study.study, study.context.config)  # the lock's file is no obstacle
     assert not folder.plan.exists()

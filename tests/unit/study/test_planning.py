@@ -49,10 +49,10 @@ def test_scaling_has_the_points_of_v3_figure_5(cluster: StudyContext) -> None:
 def test_tradeoff_fills_the_system_in_every_way(cluster: StudyContext) -> None:
     points = STUDIES["tradeoff"].points(cluster, StudyOptions())
     plans = [cluster.plan_for(point.overrides) for point in points]
-    found = {(plan.ensemble_size, plan.parallel_degree) for plan in plans}
-    assert all(members * degree == 64 for members, degree in found)
-    assert {(8, 8), (4, 16), (1, 64)} <= found  # V3 Fig. 7
-    assert len(found) == len(points) == 7
+    sizes = {(plan.ensemble_size, plan.parallel_degree) for plan in plans}
+    assert all(members * degree == 64 for members, degree in sizes)
+    assert {(8, 8), (4, 16), (1, 64)} <= sizes  # V3 Fig. 7
+    assert len(sizes) == len(points) == 7
 
 
 def test_data_parallel_compares_the_same_accelerators(cluster: StudyContext) -> None:
@@ -77,9 +77,9 @@ def test_data_parallel_compares_the_same_accelerators(cluster: StudyContext) -> 
 def test_data_parallel_takes_what_fits_the_nodes_and_the_largest(
     nodes: int, per_node: int, members: int | None, sizes: list[int]
 ) -> None:
-    asked = {"system.nodes": nodes, "system.accelerators_per_node": per_node}
+    system_settings = {"system.nodes": nodes, "system.accelerators_per_node": per_node}
     context = study_context(
-        configuration.load(overrides={**CLUSTER, "problem_class": "full", **asked})
+        configuration.load(overrides={**CLUSTER, "problem_class": "full", **system_settings})
     )
     points = STUDIES["data-parallel"].points(context, StudyOptions(max_members=members))
     for point in points:
@@ -109,11 +109,11 @@ def test_policies_differ_in_scaling_and_warm_up_alone(cluster: StudyContext) -> 
 
 
 def test_a_precision_the_machine_lacks_is_told_not_tried(tmp_path: Path) -> None:
-    found = prepared("optimizations", tmp_path)
-    impossible = {one.name: one.impossible for one in found.plan.points if one.impossible}
+    study = prepared("optimizations", tmp_path)
+    impossible = {point.name: point.impossible for point in study.plan.points if point.impossible}
     assert set(impossible) == {"tf32", "fp8"}
     assert "tensor cores" in str(impossible["tf32"])
-    assert not {"tf32", "fp8"} & {one.name for one in found.pending()}
+    assert not {"tf32", "fp8"} & {point.name for point in study.pending()}
 
 
 def test_more_members_than_fit_run_in_waves() -> None:
@@ -259,7 +259,7 @@ def test_a_finished_run_is_used_again_and_an_unfinished_one_is_not(tmp_path: Pat
     (runs / "broken").mkdir()
     (runs / "broken" / "run.json").write_text("{")
     after = prepared("tradeoff", tmp_path, runs=runs)
-    assert [one.name for one in after.pending()] == [before.plan.points[1].name]
+    assert [point.name for point in after.pending()] == [before.plan.points[1].name]
     served = after.plan.points[0]
     assert served.reused
     assert (tmp_path / "study" / str(served.run)).resolve() == (runs / "mine").resolve()
@@ -271,20 +271,20 @@ def test_cost_is_that_of_the_same_work_or_not_known(tmp_path: Path) -> None:
     pretend_finished(runs / "mine", config, joules=500.0)
     context = study_context(replace(config, run=replace(config.run, trials=3, seed=9)))
     finished = finished_runs([runs])
-    assert estimate(context.plan, []).seconds is None  # nobody measured this precision
-    found = estimate(context.plan, finished)
-    assert found.seconds == pytest.approx(60.0 / 2 * 3)
-    assert found.joules == pytest.approx(1500.0)
+    assert estimate(context.plan, []).seconds is None  # no timing data for this precision
+    expected = estimate(context.plan, finished)
+    assert expected.seconds == pytest.approx(60.0 / 2 * 3)
+    assert expected.joules == pytest.approx(1500.0)
     assert finished[0].family == cost_family(context.config, context.plan, context.machine)
 
 
 def test_what_remains_goes_by_what_is_done(tmp_path: Path) -> None:
-    found = prepared("tradeoff", tmp_path)
-    first, second = found.plan.points
-    assert remaining_seconds(found, {}, [second]) is None
-    pace = 100.0 / (found.expected[first.name] or 0.0)
-    left = remaining_seconds(found, {first.name: 100.0}, [second])
-    assert left == pytest.approx(pace * (found.expected[second.name] or 0.0))
+    study = prepared("tradeoff", tmp_path)
+    first, second = study.plan.points
+    assert remaining_seconds(study, {}, [second]) is None
+    pace = 100.0 / (study.expected[first.name] or 0.0)
+    left = remaining_seconds(study, {first.name: 100.0}, [second])
+    assert left == pytest.approx(pace * (study.expected[second.name] or 0.0))
 
 
 def test_time_of_a_run_leaves_interruptions_out(tmp_path: Path) -> None:

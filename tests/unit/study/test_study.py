@@ -16,12 +16,11 @@ from ai500.records import System, run_folder
 from ai500.report.page import render
 from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
-from ai500.study.page import study_page
+from ai500.study.page import COLUMNS, study_page, write_csv
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan
 from ai500.study.run_study import write_results
 from ai500.study.scaling import efficiency, idle_fraction
 from ai500.study.studies import STUDIES
-from ai500.study.table import COLUMNS, write_csv
 from ai500.study.timing_validity import observe_conditions, timing_issues
 from tests.support.synthetic_run import Shape, make_plan, make_system
 from tests.support.synthetic_study import (
@@ -58,24 +57,26 @@ def test_speed_is_doubted_where_it_means_nothing(
     shape: Shape, cores: int, busy: float, word: str | None
 ) -> None:
     machine: System = replace(make_system(shape), cores=cores)
-    told = [{"event": "first_batch", "boot": "the same"}]
-    found = timing_issues(make_plan(shape), machine, events=told, conditions=Conditions(busy))
-    assert (found == ()) if word is None else any(word in doubt for doubt in found)
+    run_events = [{"event": "first_batch", "boot": "the same"}]
+    issues = timing_issues(
+        make_plan(shape), machine, events=run_events, conditions=Conditions(busy)
+    )
+    assert (issues == ()) if word is None else any(word in issue for issue in issues)
 
 
 def test_an_interrupted_run_is_no_measure_of_speed() -> None:
     shape = Shape(members=1, slots=1)
-    found = timing_issues(
+    issues = timing_issues(
         make_plan(shape), make_system(shape), events=[{"event": "resumed"}], conditions=None
     )
-    assert any("interrupted" in doubt for doubt in found)
+    assert any("interrupted" in issue for issue in issues)
 
 
 @pytest.mark.parametrize(
-    ("device", "percent", "doubted"), [("cuda", 83, True), ("cuda", 4, False), ("cpu", 83, False)]
+    ("device", "percent", "invalid"), [("cuda", 83, True), ("cuda", 4, False), ("cpu", 83, False)]
 )
 def test_an_accelerator_that_others_use_is_no_measure_of_speed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, doubted: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, percent: int, invalid: bool
 ) -> None:
     monkeypatch.setattr(
         timing_validity, "OBSERVATION_SECONDS", 0.0
@@ -86,20 +87,20 @@ def test_an_accelerator_that_others_use_is_no_measure_of_speed(
     for name, text in (("vendor", "0x1002"), ("gpu_busy_percent", f"{percent}"),
                        ("hwmon/hwmon0/power1_average", "90000000")):  # fmt: skip
         (card / name).write_text(text + "\n")
-    seen = observe_conditions(tmp_path)
-    assert seen == Conditions(None, percent / 100)  # this root has no processors
+    observed = observe_conditions(tmp_path)
+    assert observed == Conditions(None, percent / 100)  # this root has no processors
     shape = Shape(members=1, slots=1)
     plan, machine = replace(make_plan(shape), device=device), make_system(shape)
-    found = timing_issues(plan, replace(machine, cores=8), events=[], conditions=seen)
-    assert any("kept an accelerator busy" in doubt for doubt in found) == doubted
+    issues = timing_issues(plan, replace(machine, cores=8), events=[], conditions=observed)
+    assert any("kept an accelerator busy" in issue for issue in issues) == invalid
 
 
 def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> None:
     run_folder.write(tmp_path / "conditions.json", {"busy_share": 0.02})  # of an earlier version
     assert run_folder.read(Conditions, tmp_path / "conditions.json") == Conditions(0.02, None)
-    seen = observe_conditions()
-    assert seen.busy_share is not None
-    assert 0 <= seen.busy_share <= 1
+    observed = observe_conditions()
+    assert observed.busy_share is not None
+    assert 0 <= observed.busy_share <= 1
 
 
 # What a study says
@@ -109,17 +110,17 @@ def test_without_an_accelerator_only_the_cores_are_looked_at(tmp_path: Path) -> 
 def test_every_report_shows_its_points_and_says_when_speed_means_nothing(
     name: str, base: PointResult
 ) -> None:
-    trusted = render(study_page(result_of(name, base), STUDIES[name]))
+    valid = render(study_page(result_of(name, base), STUDIES[name]))
     doubted = render(study_page(result_of(name, base, doubted=True), STUDIES[name]))
-    for one in points_of(name, base):
-        assert one.label in trusted
-    assert "no such arithmetic here" in trusted
-    assert "speed axis is not meaningful" not in trusted
-    assert "hollow" not in trusted.partition("</style>")[2]
+    for point in points_of(name, base):
+        assert point.label in valid
+    assert "no such arithmetic here" in valid
+    assert "speed axis is not meaningful" not in valid
+    assert "hollow" not in valid.partition("</style>")[2]
     assert "The speed axis is not meaningful here." in doubted
     assert f"Every point: {DOUBT}." in doubted
     assert "hollow" in doubted.partition("</style>")[2]
-    assert trusted.count("<polyline") >= doubted.count("<polyline")
+    assert valid.count("<polyline") >= doubted.count("<polyline")
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -128,17 +129,17 @@ def test_a_report_of_a_part_is_a_report(name: str, base: PointResult) -> None:
     for count in range(len(whole.points) + 1):
         part = render(study_page(replace(whole, points=whole.points[:count]), STUDIES[name]))
         assert part.count("<figure>") >= (count > 1)
-    for one in whole.points:
-        assert one.label in render(study_page(replace(whole, points=(one,)), STUDIES[name]))
+    for point in whole.points:
+        assert point.label in render(study_page(replace(whole, points=(point,)), STUDIES[name]))
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_in_which_nothing_was_learned_is_told(name: str, base: PointResult) -> None:
     whole = result_of(name, base)
-    lost = tuple(varied(one, one.name, one.label, quality=0.0) for one in whole.points)
-    assert all(one.score.vflops == 0 for one in lost)
+    lost = tuple(varied(point, point.name, point.label, quality=0.0) for point in whole.points)
+    assert all(point.score.vflops == 0 for point in lost)
     page = render(study_page(replace(whole, points=lost), STUDIES[name]))
-    assert all(one.label in page for one in lost)
+    assert all(point.label in page for point in lost)
     assert not re.search(r"\b(inf|nan)\b", page)
 
 
@@ -153,12 +154,12 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
 
 def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResult) -> None:
     whole = result_of("tradeoff", base)
-    first, *others = whole.points
+    first, *rest = whole.points
     unknown = replace(first, images_per_second=None)
-    figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *others))).figures[0]
+    figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *rest))).figures[0]
     assert f"Images per second were not measured of {first.label}." in figure.caption
     assert first.label not in str(figure.svg)
-    assert all(one.label in str(figure.svg) for one in others)
+    assert all(point.label in str(figure.svg) for point in rest)
     alone = STUDIES["tradeoff"].view(replace(whole, points=(unknown,))).figures[0]
     assert alone.svg is None
     assert first.label in render(study_page(replace(whole, points=(unknown,)), STUDIES["tradeoff"]))
@@ -169,7 +170,7 @@ def test_efficiency_against_a_doubted_point_is_doubted(base: PointResult) -> Non
         whole = result_of(name, base)
         first = replace(whole.points[0], timing_issues=(DOUBT,))
         view = STUDIES[name].view(replace(whole, points=(first, *whole.points[1:])))
-        figure = next(one for one in view.figures if "efficiency" in one.title)
+        figure = next(candidate for candidate in view.figures if "efficiency" in candidate.title)
         assert "Hollow" in figure.caption
         assert str(figure.svg).count("<polyline") == published  # V2's own
     assert {row[-1] for row in view.sections[0].blocks[1].rows} == {"no"}
@@ -198,23 +199,24 @@ def test_variation_is_standard_deviation_over_mean(base: PointResult) -> None:
 
 def test_a_search_is_compared_at_the_error_that_every_seed_reached(base: PointResult) -> None:
     points = [searched(base, (1e9, 0.5), (3e9, 0.3)), searched(base, (2e9, 0.4), (6e9, 0.2))]
-    names = {one.name: one for one in repeatability.quantities(points)}
+    names = {quantity.name: quantity for quantity in repeatability.quantities(points)}
     common = names["operations to common error"]
-    assert [common.value(one) for one in points] == [3e9, 6e9]  # 0.3: what both reached
-    assert [names["time to common error"].value(one) for one in points] == [3.0, 6.0]
+    assert [common.value(quantity) for quantity in points] == [3e9, 6e9]  # 0.3: what both reached
+    assert [names["time to common error"].value(quantity) for quantity in points] == [3.0, 6.0]
     # In a given time a faster machine computes more: that is no property of the search.
-    assert {name for name, one in names.items() if one.is_speed} == {
+    assert {name for name, quantity in names.items() if quantity.is_speed} == {
         "time to common error", "operations in all", "models taken up", "regulated score", "FLOPS",
     }  # fmt: skip
     assert "operations to common error" not in {
-        one.name for one in repeatability.quantities([base])
+        quantity.name for quantity in repeatability.quantities([base])
     }
 
 
 @pytest.mark.parametrize("name", ["scaling", "repeatability"])
 def test_the_report_of_a_search_speaks_of_searches(name: str, base: PointResult) -> None:
     points = tuple(
-        searched(one, (1e9 * at, 0.4)) for at, one in enumerate(points_of(name, base), 1)
+        searched(point, (1e9 * number, 0.4))
+        for number, point in enumerate(points_of(name, base), 1)
     )
     page = render(
         study_page(replace(result_of(name, base), workload="automl", points=points), STUDIES[name])
@@ -230,11 +232,11 @@ def test_csv_has_every_figure_and_no_formula(tmp_path: Path, base: PointResult) 
     evil = replace(result.points[0], label="=cmd()")
     write_csv(tmp_path / "points.csv", replace(result, points=(evil, *result.points[1:])))
     with (tmp_path / "points.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert list(found[0]) == list(COLUMNS)
-    assert found[0]["label"] == "'=cmd()"
-    assert float(found[1]["flops"]) == pytest.approx(result.points[1].score.flops)
-    assert found[1]["watts"] == ""  # not measured, and not 0
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    assert rows[0]["label"] == "'=cmd()"
+    assert float(rows[1]["flops"]) == pytest.approx(result.points[1].score.flops)
+    assert rows[1]["watts"] == ""  # not measured, and not 0
 
 
 def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
@@ -247,8 +249,8 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
                      points=(point, late))  # fmt: skip
     run_folder.write(folder.plan, plan)
     first = write_results(folder, STUDIES["scaling"])
-    assert [one.name for one in first.points] == ["m1"]
-    assert [one.reason for one in first.missing] == ["not run yet"]
+    assert [entry.name for entry in first.points] == ["m1"]
+    assert [entry.reason for entry in first.missing] == ["not run yet"]
     whole = folder.result.read_text()
     folder.result.write_text("{}")  # damaged, or of another version: the runs are all there
     late_run = folder.path / str(late.run)
@@ -267,7 +269,7 @@ def test_a_report_is_drawn_again_when_the_runs_are_gone(tmp_path: Path) -> None:
 
 def test_hostile_labels_are_text(base: PointResult) -> None:
     evil = "<script>alert(1)</script>"
-    points = tuple(replace(one, label=evil, run=evil) for one in points_of("tradeoff", base))
+    points = tuple(replace(point, label=evil, run=evil) for point in points_of("tradeoff", base))
     page = render(study_page(replace(result_of("tradeoff", base), points=points, hardware=evil),
                   STUDIES["tradeoff"]))  # fmt: skip
     assert "<script" not in page
@@ -297,5 +299,5 @@ def test_the_example_of_the_documentation_can_be_drawn_again(tmp_path: Path, nam
     assert before is not None
     assert result.points == before.points != ()
     assert folder.csv.read_text() == table
-    assert all(one.label in folder.report.read_text() for one in result.points)
+    assert all(point.label in folder.report.read_text() for point in result.points)
     assert sum(file.stat().st_size for file in folder.path.iterdir()) < 300_000

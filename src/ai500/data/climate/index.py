@@ -23,16 +23,15 @@ from ai500.core import atomic
 from ai500.core.errors import EnvironmentLacksError
 from ai500.data.climate.schema import CHANNELS, CLASSES, Boxes, Frames
 from ai500.data.climate.years import Chunked, Year, require_usable_boxes
+from ai500.data.gather import FLIGHT_BYTES
 from ai500.data.resumable_work import Progress, available_cores
 from ai500.data.store import cache_folder, data_error
 
 FORMAT = "ai500 climate 1"
 INDEX = "ai500-index.json"
 DIGEST_BYTES = 8
-# Memory of all threads in a pass.
+# Memory of all threads in a pass; where chunks hold many frames, FLIGHT_BYTES bounds it.
 PASS_BYTES = 1 << 28
-# Its upper bound where chunks hold many frames; one frame per thread may exceed it.
-FLIGHT_BYTES = 1 << 30
 Inspect = Callable[[int, Frames], None]
 """Called with the first channel's number and a block's frames of some channels."""
 

@@ -59,12 +59,14 @@ const ai500 = (() => {
 
   // --- the data ---------------------------------------------------------------------------
   let entries = [];
+  let layerNames = [];
   const entryById = new Map();
   const layers = new Map();
   const waiting = new Map();
   const loading = new Map();
 
-  function list({ columns, rows }) {
+  function list({ columns, rows, layer_names }) {
+    layerNames = layer_names;
     entries = rows.map(row => {
       const entry = {};
       columns.forEach((name, index) => { entry[name] = row[index]; });
@@ -349,9 +351,6 @@ const ai500 = (() => {
   }
 
   // --- the comparison ---------------------------------------------------------------------
-  const LAYERS = ["hardware", "operating system", "communication libraries",
-    "AI accelerators and their libraries", "AI framework", "programming model", "workload",
-    "hyper-parameters", "problem domain"];
   const MEASURED = [
     ["VFLOPS", "vflops", "flops", 1], ["FLOPS", "flops", "flops", 1],
     ["time to quality", "time_to_quality_seconds", "seconds", -1],
@@ -452,7 +451,7 @@ const ai500 = (() => {
       const note = "These two are of different lists: their scores do not compare.";
       sections.unshift(element("p", { className: "verdict invalid" }, note));
     }
-    LAYERS.forEach((name, index) => {
+    layerNames.forEach((name, index) => {
       const [x, y] = [a, b].map(entry => layers.get(entry.id)[index + 1]);
       const names = [...new Set([...Object.keys(x), ...Object.keys(y)])];
       const rows = names.map(key => comparedRow(key, [x[key] ?? "—", y[key] ?? "—"], -1));
