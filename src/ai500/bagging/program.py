@@ -1,8 +1,8 @@
 """The programs of the benchmark: what the members of a run do, and how a run is scored.
 
 There are two. Below is the ensemble, whose members each train the class's model on a bootstrap
-(V3); `automl/program.py` has the search, whose workers train one architecture after another (AIPerf).
-`pipeline/programs.py` chooses between them.
+(V3); `automl/program.py` has the search, whose workers train one architecture after another
+(AIPerf). `pipeline/programs.py` chooses between them.
 """
 
 from __future__ import annotations
