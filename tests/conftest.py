@@ -30,6 +30,13 @@ BUDGET_SECONDS = {
 two workers. A folder over its budget is marked in the summary; move its slowest test to `long`."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that start `ai500` as a process as slow: `make test-fast` leaves them out."""
+    for item in items:
+        if {"start", "finished_run"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the time of each folder beside its budget."""
     seconds: dict[str, float] = defaultdict(float)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.test_collectives import failures
+from tests.support.collective_runs import failures
 
 pytestmark = [
     pytest.mark.gpu,

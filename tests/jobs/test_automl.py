@@ -10,9 +10,9 @@ import pytest
 
 from ai500.automl.history import HISTORY_FILE, History
 from ai500.records.run_folder import RunFolder
+from tests.support.searches import check
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import Submit, run_events, starts, wait_for_event, workers
-from tests.train.test_automl import check
 
 SEARCH: dict[str, object] = {
     "workload": "automl",

@@ -14,7 +14,7 @@ from ai500.automl.history import HISTORY_FILE, Candidate, Ended, Line, Presence,
 from ai500.automl.score import search_timeline
 from ai500.records.run_folder import RunFolder, lock_within
 from tests.support.commands import Start, wait_for
-from tests.train.test_automl import check, settings, told
+from tests.support.searches import check, settings, told
 
 SECONDS = 40.0
 """That each worker searches; one of two misses some of the other's."""

@@ -11,7 +11,7 @@ from ai500.core import events
 from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
-from tests.train.test_automl import operations_once, settings, told
+from tests.support.searches import operations_once, settings, told
 
 SECONDS = 30.0
 

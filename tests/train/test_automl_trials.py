@@ -12,7 +12,7 @@ from ai500.automl.history import History
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start
-from tests.train.test_automl import operations_once, settings
+from tests.support.searches import operations_once, settings
 
 SECONDS = 20.0
 

@@ -27,7 +27,9 @@ EXACT = 1e-10
 ON_THE_WIRE = {"fp16": 4 * 2.0**-11, "bf16": 4 * 2.0**-8, "int8": 4 / 254}
 
 
-@pytest.mark.parametrize("world", [2, 4, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "world", [2, *(pytest.param(ranks, marks=pytest.mark.long) for ranks in (4, 8))]
+)
 def test_every_mode_equals_a_single_process(world: int, tmp_path: Path) -> None:
     """All cases of one size in one start: gradients, weights, predictions, resume, record."""
     results = _run(world, tmp_path)

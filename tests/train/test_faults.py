@@ -55,7 +55,11 @@ def results(run: Path) -> dict[str, Any]:
     return {key: score[key] for key in keys}
 
 
-@pytest.fixture(scope="module", params=[(1, 2), (2, 1)], ids=["P=1 M=2", "P=2 M=1"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, 2), pytest.param((2, 1), marks=pytest.mark.long)],
+    ids=["P=1 M=2", "P=2 M=1"],
+)
 def shape(request: pytest.FixtureRequest) -> tuple[int, int]:
     degree, size = request.param
     return degree, size
@@ -213,6 +217,7 @@ def test_cancel_from_another_shell(tiny_store: Path, start: Start, tmp_path: Pat
     assert processes_of(run) == []
 
 
+@pytest.mark.long
 def test_max_retries_starts_a_failed_member_again(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

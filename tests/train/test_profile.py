@@ -23,8 +23,8 @@ from ai500.profile.trace import read
 from ai500.records import run_folder
 from tests.support.commands import SOURCE, Start, processes_of
 from tests.support.profile_traces import accelerator_step
+from tests.support.profiles import check_timeline, profile_of
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.profile.test_profile import check_timeline, profile_of
 
 DELAY_SECONDS = 0.1
 SLOW_RANK = f'''
@@ -134,6 +134,7 @@ def test_a_run_is_profiled_into_its_folder_and_its_report(
     assert "mixed-bf16" in page
 
 
+@pytest.mark.long
 def test_a_run_with_a_failed_member_is_profiled_all_the_same(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def ranks_tell(size: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / f"report.{rank}").read_text()) for rank in range(size)]
 
 
-@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_counted_bytes_are_those_the_kernel_sent_and_those_of_theory(
     size: int, tmp_path: Path
 ) -> None:

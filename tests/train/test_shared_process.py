@@ -125,7 +125,7 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
             assert torch.equal(getattr(batch, name), getattr(resident_batch, name))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("lamb", marks=pytest.mark.long)])
 def test_every_strategy_ends_where_members_end_alone(optimizer: str, tmp_path: Path) -> None:
     """Captured steps, which a CPU replays by calling them; one of the members ends early."""
     shape = Shape("tiny", 4, 16, 16, 64, "smoke")

@@ -22,6 +22,8 @@ from tests.support import synthetic_roofline
 from tests.support.commands import SOURCE
 from tests.support.submitted import submittable_run
 
+pytestmark = pytest.mark.slow
+
 FRAMEWORKS = ("torch", "torchvision", "triton", "jax", "tensorflow", "mindspore")
 
 MAY_IMPORT_TORCH = {

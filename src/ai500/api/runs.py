@@ -160,7 +160,7 @@ class Run:
 
     def events(
         self, kind: str | None = None, *, trial: int | None = None
-    ) -> Iterator[events.Event]:
+    ) -> Iterator[event_log.Event]:
         """Yield the run's events in order, of one kind or one trial where given."""
         for event in event_log.read(self._folder.events):
             if kind in (None, event["event"]) and trial in (None, event.get("trial")):

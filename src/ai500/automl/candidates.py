@@ -34,7 +34,7 @@ SECOND_MOVES = ("nothing", "wider", "kernel", "skip_add", "skip_concat")
 
 
 class SearchSpaceError(AI500Error):
-    """No model has a new child that is small enough."""
+    """No model of the history has an untried child within the limits of size and memory."""
 
 
 class NoParentError(AI500Error):

@@ -115,7 +115,7 @@ class Coordinator:
         return prepared
 
     def prepare_next(self) -> None:
-        """Prepare the next model in the second thread; called again after each epoch."""
+        """Prepare a next model in a background thread, from the history as it is now."""
         done = [future for future in self._preparing if future.done()]
         # Each holds a model's weights: keep the newest that is ready and those in preparation.
         waiting = [f for f in self._preparing if not f.done() and not f.cancel()]

@@ -91,7 +91,6 @@ class ArchitectureSearch:
         bootstraps: Sequence[BootstrapRecord],
     ) -> EnsembleResult:
         """Return the best model of each worker that finished."""
-        del run, store, bootstraps
         history = History(trial.members)
         return search_result(history, finished=finished, ensemble_size=plan.ensemble_size)
 

@@ -168,7 +168,7 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
 
 @rule(layer=7, source="AIPerf §IV-A, §IV-E", program="search")
 def network_morphism(evidence: Evidence) -> Iterator[Observation]:
-    """Make every other model by morphisms of one in the history, which only add to it."""
+    """Derive every model but the initial one from a model of the history, by growing it."""
     for trial in evidence.trials:
         search = search_evidence(trial)
         known = search.history.models if search is not None else {}

@@ -275,7 +275,7 @@ def idle(chunks: Iterable[Chunk]) -> Idle:
 def search_result(
     history: History, *, finished: Sequence[int], ensemble_size: int
 ) -> EnsembleResult:
-    """Return the trial's result: each worker's best error, and the best of all."""
+    """Return the trial's result: the lowest error of each finished worker, and of all of them."""
     history.refresh()
     best = best_errors(history)
     members = tuple(sorted(worker for worker in finished if worker in best))

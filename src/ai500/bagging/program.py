@@ -1,8 +1,8 @@
 """The programs of the benchmark: what the members of a run do, and how a run is scored.
 
-There are two: an ensemble, whose members each train the class's model on a bootstrap (V3), is
-below; a search, whose workers look for architectures (AIPerf), is `automl/program.py`. Which one a
-run is, `pipeline/programs.py` knows.
+There are two. Below is the ensemble, whose members each train the class's model on a bootstrap
+(V3); `automl/program.py` has the search, whose workers train one architecture after another
+(AIPerf). `pipeline/programs.py` chooses between them.
 """
 
 from __future__ import annotations
@@ -145,7 +145,6 @@ class Ensemble:
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree."""
-        del problem_class
         return config.parallel.degree
 
     def settings(
@@ -158,7 +157,6 @@ class Ensemble:
         degree: int,
     ) -> ProgramSettings:
         """Refuse settings of a search; the sampler is the configured one."""
-        del problem_class, hyper, device, degree
         for field in dataclasses.fields(AutomlConfig):
             if getattr(config.automl, field.name) is not None:
                 raise ConfigError(
@@ -172,24 +170,18 @@ class Ensemble:
 
     def cost(self, plan: Plan) -> TrialCost:
         """Count the planned steps' operations; estimate the time from a measured speed."""
-        steps = plan.steps_per_epoch * plan.hyperparameters.epochs
-        operations = None
-        if plan.operations is not None:
-            operations = (
-                plan.operations.per_step(plan.global_batch_size) * steps * plan.ensemble_size
-            )
-        per_image = plan.definition.seconds_per_image
-        reason = _not_measured(plan)
+        hyper, count, operations = plan.hyperparameters, plan.operations, None
+        steps = plan.steps_per_epoch * hyper.epochs
+        if count is not None:
+            operations = count.per_step(plan.global_batch_size) * steps * plan.ensemble_size
+        per_image, reason = plan.definition.seconds_per_image, _not_measured(plan)
         if reason or per_image is None:
             return TrialCost(operations, None, f"not estimated: {reason}")
-        images = plan.steps_per_epoch * plan.hyperparameters.images_per_step
-        images *= plan.hyperparameters.epochs
-        seconds = plan.waves * images * per_image
+        seconds = plan.waves * (steps * hyper.images_per_step) * per_image
         return TrialCost(operations, seconds, f"measured on {plan.definition.measured_on}")
 
     def details_reader(self, trial: TrialFolder) -> DetailsReader:
-        """Return a function that reads nothing: epochs tell all of a member's progress."""
-        del trial
+        """Return a function that reads nothing: a member's progress is its epochs."""
         return dict
 
     def aggregate(
@@ -234,7 +226,7 @@ class Ensemble:
 
 
 def _not_measured(plan: Plan) -> str:
-    """Return why the class's measured speed says nothing of a plan; empty: it does."""
+    """Return why the class's measured speed does not apply to a plan; empty: it applies."""
     definition, name = plan.definition, plan.definition.name
     if plan.members_per_accelerator > 1:
         return "no timing data for shared accelerators"

@@ -69,7 +69,7 @@ def run(
 
     --runs valid runs the minimum number of trials for a valid result.
 
-    Example: ai500 run --class smoke --out runs/mine
+    Example: ai500 run --class smoke --out runs/my-run
     """
     resolved = load_config(
         config,

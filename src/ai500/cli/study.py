@@ -72,7 +72,7 @@ CONDUCTING: dict[str, Any] = {
 COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     "scaling": (
         {"runs": Runs, "max_members": MaxMembers},
-        """M = 1, 2, … members at a fixed P_degree.
+        """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
 
         V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
 
@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tradeoff": (
         {"runs": Runs},
-        """Every (M, P_degree): speed against quality.
+        """Compare speed and quality of every (M, P_degree).
 
         V3 Fig. 7: all pairs that fill the system.
 
@@ -88,7 +88,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "optimizations": (
         {"runs": Runs},
-        """Precision, compression, learning rate: gain and cost.
+        """Compare precisions, compression and learning rates.
 
         V3 Fig. 8, V2 Figs. 4 and 7.
 
@@ -96,7 +96,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "data-parallel": (
         {"runs": Runs, "max_members": MaxMembers},
-        """The ensemble's scaling against one large model's.
+        """Compare the ensemble's scaling with one large model's.
 
         V3 Fig. 9: one model over all accelerators, by data parallelism.
 
@@ -104,7 +104,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "repeatability": (
         {"seeds": Seeds},
-        """The same work from several seeds: run-to-run variation.
+        """Measure the variation between runs from several seeds.
 
         V2 Table 2, V3 Fig. 2: an ensemble, or with --workload automl a search.
 

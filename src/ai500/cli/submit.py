@@ -66,7 +66,8 @@ def submit(
         str, typer.Option("--organization", help="Organization of the submitter.")
     ] = "",
     system_name: Annotated[
-        str, typer.Option("--system-name", help="Default: the cluster's name, or the host's.")
+        str,
+        typer.Option("--system-name", help="Name of the system. Default: the cluster's or host's."),
     ] = "",
     contact: Annotated[str, typer.Option("--contact", help="Contact for questions.")] = "",
     edition: Annotated[

@@ -185,6 +185,8 @@ def _mismatch(at: str, expected: str, value: object) -> SchemaError:
 
 
 def _describe_type(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(kind))
     names = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
     return names.get(kind, str(kind))
 

@@ -26,7 +26,7 @@ def text(path: Path) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    """Read a small file as a whole number; None if it is none."""
+    """Read a small file as a whole number; None if it is missing or holds something else."""
     try:
         return int(text(path) or "")
     except ValueError:

@@ -31,7 +31,7 @@ class Target:
 
     quality: float
     exponent: float
-    """n of V3 Eq. 8."""
+    """Exponent n of the penalty coefficient (V3 Eq. 8)."""
     direction: Direction
     """`higher` or `lower`: the direction in which quality improves."""
 

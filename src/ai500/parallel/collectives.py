@@ -318,7 +318,7 @@ class Collective:
         self._reduction.lost = {key: lost.clone() for key, lost in state["lost"].items()}
 
     def describe(self) -> dict[str, Any]:
-        """Describe what ran, for the record."""
+        """Return mode, precision and topology of the collective, for the member's record."""
         return {**self._description, **self._reduction.describe(), "traffic": asdict(self.traffic)}
 
 

@@ -20,7 +20,7 @@ def flop(value: float) -> str:
 
 
 def quality(value: float | None) -> str:
-    """Format a quality with four decimals: a tenth of the last point that matters."""
+    """Format a quality with four decimals, or as not measured."""
     return NOT_MEASURED if value is None else f"{value:.4f}"
 
 

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _open_device(name: str) -> Any:
-    """Return the device of this name, without an index the first; a CPU uses all its cores."""
+    """Open the named device, the first of its kind without an index; let a CPU use all cores."""
     import torch
 
     try:

@@ -73,7 +73,7 @@ def cpu_peaks(processor: Processor, *, cores: int) -> list[Peak]:
 
 
 def _per_clock(processor: Processor, precision: str) -> tuple[int | None, str]:
-    """Return operations per clock of one core, and the units that do them."""
+    """Return operations per clock of one core with its vector unit; or None with the reason."""
     flags = processor.flags
     if precision == "bf16":
         known = "amx_bf16" in flags

@@ -13,13 +13,12 @@ from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
 from ai500.metrics.quality import is_better
 from ai500.operations.shipped import shipped_operations
-from ai500.records import TrainRecord
+from ai500.records import OFFICIAL_CONVENTION, TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
 from ai500.rules.record_rules import events_by_member, members_with_events
 from ai500.rules.rule import Observation, rule
 
-OFFICIAL_CONVENTION = "aiperf"
 # Paths that the rules read from a worker's record besides the facts.
 REQUIRED_PATHS = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))
 # Wall and monotonic clock may differ by NTP's corrections.

@@ -143,7 +143,7 @@ def _not_a_checkpoint(path: Path, reason: str) -> DataError:
 
 
 def _state_of_ranks(own: dict[str, Any], engine: Engine) -> list[Any] | None:
-    """Gather the state of each rank; rank 0's alone where all ranks hold the same."""
+    """Gather the ranks' states on rank 0, one where all are equal; None on other ranks."""
     if engine.layout.scattered or any(own["engine"].values()):
         return gather_objects(own, size=engine.mesh.size)
     return [own]

@@ -98,8 +98,7 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         loss_sum = _mean_over_replicas(member, position.loss_sum)
-        # Once per epoch, and before the evaluation: a diverged member fails without a checkpoint
-        # of its NaNs.
+        # Once per epoch, because reading a loss makes the host wait for the accelerator.
         _check_finite(position.epoch, loss_sum)
         finished = position.epoch + 1
         member.emit(

@@ -23,7 +23,7 @@ class StepRequest:
 
 
 def eager_step(member: Member, request: StepRequest) -> Tensor:
-    """Run a step kernel by kernel; return its mean loss."""
+    """Run a step without a CUDA graph; return the mean loss over its batch."""
     # Dropout and the like draw from torch's global generators, which members of a process share.
     torch.default_generator.manual_seed(request.seed)
     if member.feed.device.type != "cpu":

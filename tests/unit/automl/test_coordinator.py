@@ -19,7 +19,7 @@ from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
 from ai500.records import InitialNetwork, Search
 from ai500.train import checkpoint
-from tests.unit.automl.test_candidates import SMALL, task
+from tests.support.small_search import SMALL, task
 
 
 class Desk:

@@ -12,6 +12,8 @@ from ai500.workloads.models import architecture as architectures
 from ai500.workloads.models.architecture import Architecture, basic_resnet, bottleneck_resnet
 from ai500.workloads.models.architecture_network import Network
 
+pytestmark = pytest.mark.slow
+
 
 def trained_looking(architecture: Architecture, *, seed: int, dtype: torch.dtype) -> Network:
     """Weights and running statistics as training leaves them: no zeros, no ones."""

@@ -15,9 +15,7 @@ import pytest
 from ai500.rules.layers import LAYERS
 from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
-from tests.unit.cli.test_cli import Run, ai500
-
-__all__ = ["ai500"]  # the fixture
+from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ai500.cli import app, main
+from ai500.cli import app
 from ai500.core.errors import (
     ConfigError,
     DataError,
@@ -18,30 +17,7 @@ from ai500.core.errors import (
     RunFolderError,
 )
 from tests.support.commands import Start
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def ai500(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Run:
-    """Call the command line in this process, from an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["ai500", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 1
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return run
+from tests.unit.cli.conftest import Run
 
 
 def fits(text: str, *, but_for: str | Path | None = None) -> bool:

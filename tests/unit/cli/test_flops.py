@@ -17,6 +17,8 @@ from ai500.core import plugins
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.operations.published import AIPERF_TABLE_III
 
+pytestmark = pytest.mark.slow
+
 FACTORIES = """
 import torch
 from torch import nn

@@ -22,7 +22,7 @@ from ai500.pipeline.planning import make_plan
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import LEVELS
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.metrics.test_trials import MACHINE
+from tests.support.trial_events import MACHINE
 
 CASES = int(os.environ.get("HYPOTHESIS_CASES", "60"))
 FUZZED = settings(

@@ -27,6 +27,7 @@ class Outer:
     mode: Literal["a", "b"] = "a"
     inner: Inner = Inner()
     maybe: int | None = None
+    trials: int | Literal["valid"] = 1
     table: dict[str, int] | None = None
 
 
@@ -44,6 +45,7 @@ def test_round_trip() -> None:
         ({"count": 0}, "count", 0, "at least 1"),
         ({"flag": 1}, "flag", 1, "true or false"),
         ({"mode": "c"}, "mode", "c", "'a', 'b'"),
+        ({"trials": "all"}, "trials", "all", "a whole number or 'valid'"),
         ({"inner": {"rate": 0}}, "inner.rate", 0.0, "more than 0"),
         ({"inner": {"rate": math.inf}}, "inner.rate", math.inf, "a finite number"),
         ({"inner": {"names": ["x", 2]}}, "inner.names[1]", 2, "text in quotes"),

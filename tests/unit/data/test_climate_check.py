@@ -19,7 +19,7 @@ from ai500.core.errors import DataError, RuleError
 from ai500.data.climate.check import check_years
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
-from tests.unit.data.test_climate_files import LAYOUTS, boxes_of, flip, frames_of, write_year
+from tests.support.climate_files import LAYOUTS, boxes_of, flip, frames_of, write_year
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ai500.data.climate.store import ClimateStore
 from ai500.data.climate.years import Chunk, Chunked, Year
 from ai500.parallel import data_duplicator
 from ai500.parallel.data_duplicator import duplicate
-from tests.unit.data.test_climate_files import HEIGHT, WIDTH, frames_of, write_year
+from tests.support.climate_files import HEIGHT, WIDTH, frames_of, write_year
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -26,43 +25,15 @@ from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.resumable_work import PLAN
 from ai500.parallel.data_duplicator import Staged, duplicate
 from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
-
-Frames = np.ndarray[Any, np.dtype[np.float32]]
-FRAMES, HEIGHT, WIDTH = 7, 12, 20
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "contiguous": {},
-    "a chunk a frame": {"chunks": (1, 16, HEIGHT, WIDTH)},
-    "gzip": {"chunks": (1, 1, HEIGHT, WIDTH), "compression": "gzip"},
-    "gzip, shuffled, frames together": {
-        "chunks": (3, 5, 8, 7), "compression": "gzip", "shuffle": True,
-    },
-    "lzf": {"chunks": (2, 16, HEIGHT, WIDTH), "compression": "lzf"},
-    "checksummed": {"chunks": (2, 16, HEIGHT, WIDTH), "fletcher32": True},
-}  # fmt: skip
-
-
-def frames_of(seed: int, count: int = FRAMES) -> Frames:
-    values = np.random.default_rng(seed).normal(size=(count, 16, HEIGHT, WIDTH))
-    return values.astype(np.float32)
-
-
-def boxes_of(count: int = FRAMES) -> np.ndarray[Any, np.dtype[np.int64]]:
-    boxes = np.full((count, 15, 5), -1)
-    boxes[0, 0] = (1, 2, 5, 9, 3)
-    boxes[2, :2] = [(0, 0, HEIGHT, WIDTH, 0), (3, 3, 4, 4, 2)]
-    return boxes
-
-
-def write_year(
-    folder: Path, year: int, *, frames: Frames | None = None, boxes: Any = None, **layout: Any
-) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"climo_{year}.h5"
-    frames = frames_of(year) if frames is None else frames
-    with h5py.File(path, "w") as file:
-        file.create_dataset("images", data=frames, **layout)
-        file.create_dataset("boxes", data=boxes_of(len(frames)) if boxes is None else boxes)
-    return path
+from tests.support.climate_files import (
+    HEIGHT,
+    LAYOUTS,
+    WIDTH,
+    boxes_of,
+    flip,
+    frames_of,
+    write_year,
+)
 
 
 @pytest.fixture
@@ -173,14 +144,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = ClimateRecipe(seed=5, height=48, width=72, train=9, validation=3, event_scale=1.8)
     generate_years(path, recipe, workers=1)
     return path
-
-
-def flip(path: Path, offset: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte[0] ^ 1]))
 
 
 def test_generated_files_are_of_the_schema_for_anyone(generated: Path) -> None:

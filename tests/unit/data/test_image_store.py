@@ -6,13 +6,11 @@ import json
 import os
 import pickle
 import signal
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from ai500.core.errors import DataError, EnvironmentLacksError
 from ai500.data.image_store import Column, ImageStore
@@ -20,27 +18,9 @@ from ai500.data.image_store_writer import generate
 from ai500.data.resumable_work import in_parallel
 from ai500.data.store import Samples, digests_of
 from tests.support import hostile_disk
+from tests.support.ramp_images import CLASSES, COUNTS, Ramp
 
-COUNTS = {"train": 5000, "validation": 700}
-CLASSES = ("cat", "dog", "eel")
 SHA256 = "2d15dfa33b473c869ec78832029b8c95c6f072c22a56054235254150660e2c86"
-
-
-@dataclass(frozen=True)
-class Ramp:
-    """Images that are a formula of their number."""
-
-    step: int = 7
-    deadly_file: str = ""
-
-    def draw(
-        self, split: str, first: int, last: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        if self.deadly_file and first >= 3072 and Path(self.deadly_file).exists():
-            os.kill(os.getpid(), signal.SIGKILL)
-        index = np.arange(first, last, dtype=np.int64) + 100_000 * len(split)
-        pixels = index[:, None] * self.step + np.arange(8 * 8 * 3)
-        return (pixels % 251).astype(np.uint8).reshape(-1, 8, 8, 3), index % 3
 
 
 def make(

@@ -129,7 +129,8 @@ def test_any_store_is_staged_in_its_own_layout(waves: Path, tmp_path: Path) -> N
     for name, indices in (("train", np.array([9, 1, 1, 6])), ("validation", np.arange(4))):
         copied, stored = staged.splits[name].rows(indices), Waves(name, COUNTS[name]).rows(indices)
         assert [array.dtype for array in copied] == [np.float32, np.float32]
-        assert all(np.array_equal(*pair) for pair in zip(copied, stored, strict=True))
+        for here, original in zip(copied, stored, strict=True):
+            assert np.array_equal(here, original)
 
 
 def test_any_store_is_verified_by_its_digests(waves: Path, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.records.run_folder import RunFolder
 from tests.support.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = 100, 2_000
 
 counting: list[str] | None = None

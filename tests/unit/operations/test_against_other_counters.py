@@ -12,6 +12,8 @@ from ai500.operations.graph import Trace
 from ai500.operations.torch_trace import trace, trace_backward
 from tests.support.architectures import ARCHITECTURES, GROUPED
 
+pytestmark = pytest.mark.slow
+
 ALL = pytest.mark.parametrize("name", ARCHITECTURES)
 
 

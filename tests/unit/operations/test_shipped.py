@@ -9,6 +9,8 @@ from ai500.operations.rules import CONVENTIONS
 from ai500.operations.shipped import _table, shipped_operations
 from ai500.workloads import ship_operations as ship
 
+pytestmark = pytest.mark.slow
+
 
 def test_shipped_equals_traced() -> None:
     assert _table() == ship.table(), "run: python -m ai500.workloads.ship_operations"

@@ -26,7 +26,7 @@ from ai500.parallel.data_duplicator import (
     staged_bytes,
 )
 from tests.support import hostile_disk
-from tests.unit.data.test_image_store import CLASSES, COUNTS, Ramp
+from tests.support.ramp_images import CLASSES, COUNTS, Ramp
 
 MEMBERS = [SAMPLERS["bootstrap"].draw(COUNTS["train"], seed=1, member=m) for m in range(2)]
 

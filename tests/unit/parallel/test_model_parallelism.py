@@ -19,7 +19,7 @@ from ai500.parallel.model_parallelism import inside_member
 from ai500.pipeline.planning import make_plan
 from ai500.records import Parallelism, Split
 from ai500.workloads.protocol import Workload, load_workload
-from tests.unit.metrics.test_trials import MACHINE
+from tests.support.trial_events import MACHINE
 
 WORKLOAD = load_workload("image_classification")
 WEATHER = load_workload("extreme_weather")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,27 +17,12 @@ from ai500.profile.intervals import common, length, union
 from ai500.profile.page import write_page
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
-from ai500.profile.trace import RankTrace, load, read
+from ai500.profile.trace import load, read
 from ai500.records import Communication, Parallelism
-from ai500.records.profiling import RankCapture
 from tests.support.profile_traces import Builder, accelerator_step
+from tests.support.profiles import capture, check_timeline, profile_of
 
 MICROSECOND = 1e-6
-
-
-def capture(rank: int = 0, **more: Any) -> RankCapture:
-    fields: dict[str, Any] = {
-        "rank": rank, "host": "here", "device": "cuda:0", "device_name": "H200",
-        "seconds_per_step": 0.5, "images_per_step": 64, "clock_offset_seconds": 0.0,
-        "clock_uncertainty_seconds": 0.0, "operations_per_step": {}, "torch": "2.11",
-    }  # fmt: skip
-    return RankCapture(**fields | more)
-
-
-def profile_of(traces: list[RankTrace], **operations: int) -> PrecisionProfile:
-    captures = [capture(rank, operations_per_step=operations) for rank in range(len(traces))]
-    parallel = Parallelism("data", data_degree=len(traces))
-    return precision_profile("fp32", captures, traces, steps=1, parallel=parallel)
 
 
 @pytest.mark.parametrize(
@@ -251,27 +234,6 @@ def test_a_page_of_hostile_names_is_escaped(tmp_path: Path) -> None:
     assert "Unknown kernels" in page
     assert "x" * 200 not in page  # names of C++ are cut, profile.json has them whole
     assert "waiting for others" in page
-
-
-def check_timeline(path: Path) -> dict[str, Any]:
-    """Check a file against Chrome's trace format, each event by its phase."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        timeline: dict[str, Any] = json.load(file)
-    assert isinstance(timeline["traceEvents"], list)
-    for event in timeline["traceEvents"]:
-        assert event["ph"] in ("X", "M", "s", "t", "f", "i"), event
-        assert isinstance(event["name"], str), event
-        assert isinstance(event["pid"], int), event
-        assert isinstance(event["tid"], int | str), event
-        if event["ph"] != "M":
-            assert isinstance(event["ts"], int | float), event
-        if event["ph"] == "X":
-            assert event["dur"] >= 0, event
-        if event["ph"] in ("s", "t", "f"):
-            assert event["id"], event
-        if event["name"] in ("process_name", "thread_name"):
-            assert isinstance(event["args"]["name"], str), event
-    return timeline
 
 
 def test_a_timeline_has_a_process_for_every_rank_and_accelerator(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from ai500.workloads.climate import illustrations as drawing
 from ai500.workloads.climate.illustrations import KINDS
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 from ai500.workloads.detection.pictures import apply_threshold, choose_frames, picture_boxes
+from tests.support.html_words import HOSTILE, Words
 from tests.support.synthetic_detections import climate_store, write_illustrated_run
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.report.test_report import HOSTILE, Words
 
 Floats = NDArray[np.float64]
 BOX, OTHER, FAR = (0, 0, 10, 10), (20, 20, 40, 60), (60, 60, 70, 70)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -21,26 +20,8 @@ from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
+from tests.support.html_words import HOSTILE, Words
 from tests.support.synthetic_run import Shape, write_synthetic_run
-
-HOSTILE = "<script>alert(1)</script>"
-
-
-class Words(HTMLParser):
-    """The page's text, and its tags."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self._texts: list[str] = []
-        self.feed(page)
-        self.text = " ".join(" ".join(self._texts).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self._texts.append(data)
 
 
 def report(path: Path, shape: Shape) -> tuple[RunFolder, Words]:

@@ -21,6 +21,8 @@ from ai500.submission.manifest import MANIFEST, SIGNATURE, open_submission
 from tests.support.commands import Start
 from tests.support.submitted import OPTIONS, contents, packed, small_run, submittable_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:

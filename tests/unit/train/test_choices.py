@@ -11,7 +11,7 @@ from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
-from tests.unit.metrics.test_trials import MACHINE
+from tests.support.trial_events import MACHINE
 
 
 def planned(**train: Any) -> Plan:

@@ -21,7 +21,7 @@ from ai500.data.image_store_writer import generate
 from ai500.train.feed import Feed
 from ai500.train.prefetch import QUEUED_BATCHES, BatchRequest, prefetch
 from ai500.workloads.learnable_images import SMOKE
-from tests.unit.data.test_climate_files import write_year
+from tests.support.climate_files import write_year
 
 COUNT, BATCH = 96, 7
 CPU = torch.device("cpu")

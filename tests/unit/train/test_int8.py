@@ -182,6 +182,7 @@ def test_gradients_are_close_to_those_of_fp32() -> None:
         assert 0 < (exact - rounded).norm() / exact.norm() < (0.02 if exact.dim() > 1 else 0.06)
 
 
+@pytest.mark.long
 def test_a_small_net_learns_like_fp32() -> None:
     """Twelve steps of `smoke`'s model: every loss within 5 % of FP32's, and falling."""
     images, labels = drawn(32, 3, 16, 16), torch.arange(32) % 4

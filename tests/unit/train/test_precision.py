@@ -22,7 +22,7 @@ from ai500.train.precision import fp8
 from ai500.train.precision.custom_products import Shape
 from ai500.train.precision.loss_scaling import LossScaling
 from tests.support.commands import SOURCE
-from tests.unit.metrics.test_trials import MACHINE
+from tests.support.trial_events import MACHINE
 
 CPU = torch.device("cpu")
 

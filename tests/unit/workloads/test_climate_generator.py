@@ -22,6 +22,8 @@ from ai500.workloads.climate.recipe import (
     plan_years,
 )
 
+pytestmark = pytest.mark.slow
+
 FEW = ClimateRecipe(seed=7, height=96, width=144, train=14, validation=6, event_scale=1.6)
 GOLDEN = "2896fb8f5e57eea97c1a53eca883a7b992433858a6abe03715c08d1b6849805d"
 PLAUSIBLE = {  # units of the schema; the coldest air ever measured had 184 K

@@ -244,7 +244,7 @@ def _intact(path: Path, part: str) -> Iterator[None]:
 
 
 def open_year(path: Path) -> Year:
-    """Open a file of the data set and compare its two data sets with the schema."""
+    """Open a year's file; raise a DataError where its arrays do not have the schema."""
     with opened(path) as file, _intact(path, "its table of contents"):
         problems = list(_schema_problems(file))
         if problems:

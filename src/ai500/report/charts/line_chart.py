@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Legend:
-    """A sample of a line style, with the lines of text below it."""
+    """One entry of the legend: a stroke in its style, and its text."""
 
     style: Style
     lines: Sequence[str]

@@ -31,7 +31,7 @@ class Int8Products(Products):
     """Products of linear layers, and of convolutions without groups or dilation."""
 
     def covers(self, kernel: Pair, shape: Shape) -> bool:
-        """Cover all but groups, dilation and padding beyond the kernel; those stay in FP32."""
+        """Return True without groups and dilation, and with padding less than the kernel."""
         return (
             shape.groups == 1
             and shape.dilation == (1, 1)
