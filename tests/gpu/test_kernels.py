@@ -37,6 +37,9 @@ def test_kernels_agree_with_float64() -> None:
     assert not errors, "\n".join(errors)
 
 
+GRADIENT_SEEDS = 6
+
+
 @pytest.mark.parametrize(
     "tile, working",
     [
@@ -51,6 +54,15 @@ def test_gradients_are_as_near_to_float64_as_autograds(
 ) -> None:
     torch.backends.cuda.matmul.fp32_precision = "ieee"
     torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    # Batch norm over few pixels amplifies rounding by chance: single draws differ by half.
+    errors = [_gradient_errors(tile, working, seed=seed) for seed in range(GRADIENT_SEEDS)]
+    error, usual = (sum(values) / GRADIENT_SEEDS for values in zip(*errors, strict=True))
+    assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
+
+
+def _gradient_errors(tile: Tile | None, working: torch.dtype, *, seed: int) -> tuple[float, float]:
+    """Return the relative errors of the fused kernels' gradients and of autograd's."""
+    torch.manual_seed(seed)
     plain = resnet50(classes=10).to(DEVICE, memory_format=torch.channels_last)
     quick = make_fast(copy.deepcopy(plain), FusedKernels(tile), compute_dtype=working)
     exact = copy.deepcopy(plain).double()
@@ -63,8 +75,8 @@ def test_gradients_are_as_near_to_float64_as_autograds(
             loss = F.cross_entropy(model(images).float(), labels)
         (scale * loss).backward()
     right, fused, autocast = (_gradients(model) for model in (exact, quick, plain))
-    error, usual = ((gradient - right).norm() / right.norm() for gradient in (fused, autocast))
-    assert error < 1.3 * usual + 1e-6, f"{error:.1e}, autograd's {usual:.1e}"
+    error, usual = (float((each - right).norm() / right.norm()) for each in (fused, autocast))
+    return error, usual
 
 
 def _gradients(model: torch.nn.Module) -> torch.Tensor:
