@@ -28,7 +28,7 @@ READY = "print('ready', flush=True)\n"
 
 
 @pytest.fixture
-def run_events(image: Image, tmp_path: Path) -> Container:
+def container(image: Image, tmp_path: Path) -> Container:
     """A container in which a folder with a hostile name is mounted and stood in."""
     folder = tmp_path / HOSTILE
     folder.mkdir()
