@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ai500.api.runs import resume as resume
     from ai500.api.runs import run as run
     from ai500.bagging.data_sampler import Sampler as Sampler
+    from ai500.bagging.member_views import MemberView as MemberView
     from ai500.config import Config as Config
     from ai500.core import __version__ as __version__
     from ai500.core.errors import AI500Error as AI500Error
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ai500.core.errors import InputError as InputError
     from ai500.core.errors import JobError as JobError
     from ai500.core.errors import RuleError as RuleError
+    from ai500.core.errors import RunCancelledError as RunCancelledError
+    from ai500.core.errors import RunDetachedError as RunDetachedError
     from ai500.core.errors import RunFolderError as RunFolderError
     from ai500.data.image_store_writer import GeneratedImages as GeneratedImages
     from ai500.data.store import DataSource as DataSource
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from ai500.records import Score as Score
     from ai500.records import Split as Split
     from ai500.records import TrainRecord as TrainRecord
+    from ai500.records import TrialScore as TrialScore
     from ai500.records.findings import Finding as Finding
     from ai500.train.learning_rate import LearningRate as LearningRate
     from ai500.workloads.protocol import Workload as Workload
@@ -76,11 +80,12 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "MeterSeries", "Plot", "Run", "load_config", "open_run", "plan", "resume", "run",
     ),
     "ai500.bagging.data_sampler": ("Sampler",),
+    "ai500.bagging.member_views": ("MemberView",),
     "ai500.config": ("Config",),
     "ai500.core": ("__version__",),
     "ai500.core.errors": (
         "AI500Error", "ConfigError", "DataError", "EnvironmentLacksError", "InputError",
-        "JobError", "RuleError", "RunFolderError",
+        "JobError", "RuleError", "RunCancelledError", "RunDetachedError", "RunFolderError",
     ),
     "ai500.data.image_store_writer": ("GeneratedImages",),
     "ai500.data.store": ("DataSource", "Samples", "Store"),
@@ -95,7 +100,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.pipeline.session": ("Observer",),
     "ai500.records": (
         "Cluster", "EnsembleResult", "Hyperparameters", "ParallelPlan", "Plan", "ProblemClass",
-        "Score", "Split", "TrainRecord",
+        "Score", "Split", "TrainRecord", "TrialScore",
     ),
     "ai500.records.findings": ("Finding",),
     "ai500.train.learning_rate": ("LearningRate",),

@@ -1,1 +1,1 @@
-"""AIPerf: every worker searches architectures by network morphism and trains them (SPEC §6)."""
+"""AIPerf: every worker searches architectures by network morphism and trains them."""

@@ -1,4 +1,4 @@
-"""Operations of an architecture, from its layers alone (SPEC §4). Needs no torch.
+"""Operations of an architecture, from its layers alone (docs/operations.md). Needs no torch.
 
 Workers count each candidate with it, and verification counts again. A test compares it with the
 trace of the module that trains.

@@ -90,7 +90,7 @@ def clock_of(hosts: set[Host]) -> Clock:
 
 
 def mean_of_trials(trials: Sequence[TrialScore], *, required_runs: int) -> Score:
-    """Compute the run's score: the mean of the kept trials, with every trial's own (SPEC §5).
+    """Compute the run's score: the mean of the kept trials, with every trial's own (V2 §5.3.2).
 
     The variations are over all complete trials, as V2 Table 2's are over all runs.
     """

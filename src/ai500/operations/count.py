@@ -52,7 +52,7 @@ class OperationCount:
     forward: int
     """Operations of the forward pass on the whole batch; a validation pass has no others."""
     backward: int
-    """Operations of the gradients on the batch, and in `aiperf` one update (SPEC §4, [D12])."""
+    """Operations of the gradients on the batch, and in `aiperf` one update [D12]."""
     update: int
     """Operations of one parameter update, included in `backward`; independent of the batch."""
     by_kind: dict[str, KindCount] = field(repr=False)

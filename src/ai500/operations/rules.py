@@ -1,4 +1,4 @@
-"""The three conventions of SPEC §4: operator kind → a formula of its shapes.
+"""The three conventions (docs/operations.md): operator kind → a formula of its shapes.
 
 Each row names its source. Rows marked "extension" are kinds that the papers' tables omit; in
 `aiperf` they use the same weights (AIPerf Table I's caption). All formulas count one traced
@@ -195,7 +195,7 @@ _EXTENSIONS_BY_INPUT: dict[str, int] = {
     "ctc_loss": 2 * EXPONENTIAL + 3 * ADD,
 }
 
-#: Element-wise kinds of V3 Table 3, softmax included (SPEC §4).
+#: Element-wise kinds of V3 Table 3, softmax included.
 _ELEMENT_WISE = {
     *("add", "mul", "div", "sqrt", "rsqrt", "exp", "compare", "dropout", "softmax", "log_softmax"),
     *("relu", "clamp", "leaky_relu", "sigmoid", "log_sigmoid", "tanh", "gelu", "silu", "mish"),

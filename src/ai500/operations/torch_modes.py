@@ -236,7 +236,7 @@ def _any_gradient(tensors: Sequence[Tensor]) -> bool:
 
 
 def _gradients(factors: Sequence[Tensor], *, transposed: bool = False) -> dict[str, int]:
-    """Count the factors that need a gradient: the first layer's data needs none (SPEC §4)."""
+    """Count the factors that need a gradient: the first layer's data needs none."""
     gradients = sum(factor.requires_grad for factor in factors) if torch.is_grad_enabled() else 0
     return {"gradients": gradients, "transposed": int(transposed)}
 

@@ -3,8 +3,9 @@
     Config → Plan → Bootstrap[M] → Placement → Job[M] → TrainRecord[M] → EnsembleResult → Score
            → Finding[] → Report
 
-Each stage takes records and leaves a record in the run folder; a stage whose record exists is not
-run again. The stages that prepare the data are in `data_stages.py`.
+Each stage takes records and leaves a record in the run folder. `resume` repeats neither bootstraps
+nor finished members nor complete trials; placement, aggregation, score and report are redone. The
+stages that prepare the data are in `data_stages.py`.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ def _check_local(plan: Plan, machine: System) -> None:
 
 def _failure(run: RunFolder, number: int, member: int) -> str:
     """Describe why a member failed, with the end of its log and the command that repeats it."""
-    trial, remedy = run.trial(number), f"`ai500 resume {run.path}` repeats this member only."
+    trial, remedy = run.trial(number), f"`ai500 resume {run.path}` repeats only what failed."
     states = {job.member: job.state for job in run_folder.read_all(JobRecord, trial.jobs)}
     if states.get(member) == "cancelled":
         return f"member {member} of trial {number} was cancelled. {remedy}"

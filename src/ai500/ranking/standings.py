@@ -1,4 +1,4 @@
-"""Ranks in the list (SPEC §5 Ranking): by VFLOPS, each system once, equal results share a rank."""
+"""Ranks in the list (V2 Fig. 14): by VFLOPS, each system once, equal results share a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rules about the nine layers (SPEC §5): they judge what the workers recorded."""
+"""Rules about the nine layers (V2 §5.1): they judge what the workers recorded.
+
+The docstring of a rule is its text in the documentation and in reports. A value that a worker did
+not record is the concern of the rule "complete records".
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Iterator
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
-from ai500.rules.rule import Observation, Program, comparing, differences, rule
+from ai500.rules.rule import Observation, ProgramName, comparing, differences, rule
 
 # A Poisson bootstrap of n samples draws n ± √n; beyond six deviations it was not drawn at random.
 POISSON_DEVIATIONS = 6
@@ -33,8 +37,7 @@ def _other_decays(member: TrainRecord, trial: int) -> Iterator[Observation]:
         parameters = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
         yield Observation(
             f"member {member.member} of trial {trial} trained {parameters} with weight decay "
-            f"{'unknown' if decay is None else as_text(decay)}, all others with "
-            f"{as_text(expected)}",
+            f"{'unknown' if decay is None else as_text(decay)}; the plan has {as_text(expected)}",
             advice="Put all parameters into one group of the optimizer.",
             reference=as_text(expected),
             run=as_text(decay),
@@ -77,7 +80,7 @@ def own_bootstraps(evidence: Evidence) -> Iterator[Observation]:
                 yield Observation(f"{owner} drew {bootstrap.drawn} of {bootstrap.samples} samples")
 
 
-COMPARISONS: tuple[tuple[str, str, Program | None, str], ...] = (
+COMPARISONS: tuple[tuple[str, str, ProgramName | None, str], ...] = (
     ("same data", "data set", None,
      "Train and validate on the data set of the class, whole and unchanged."),
     ("same target", "target quality", None,

@@ -101,4 +101,4 @@ ASPECTS: dict[str, Aspect] = {
         1, "free", "free", "free", "V2 §5.1.9", "CPUs, memory, network, and their number"
     ),
 }
-"""Aspects by name (SPEC §5). The rules, `check`, `diff` and docs/rules.md read this table."""
+"""Aspects by name (V2 §5.1). The rules, `check`, `diff` and docs/rules.md read this table."""

@@ -14,7 +14,7 @@ from ai500.records.findings import Severity
 from ai500.rules.evidence import Evidence
 from ai500.rules.layers import ASPECTS, Level
 
-Program = Literal["ensemble", "search"]
+ProgramName = Literal["ensemble", "search"]
 VERSIONS = ("2026.1",)
 """Versions of the rule set, oldest first."""
 # A new version: append its name to VERSIONS, and set `since` or `until` of the rules that change.
@@ -57,7 +57,7 @@ class Rule:
     """First version of the rule set that has the rule."""
     until: str | None = None
     """First version of the rule set that no longer has the rule."""
-    program: Program | None = None
+    program: ProgramName | None = None
     """Program that the rule applies to; None: both."""
 
     def severity_at(self, level: Level) -> Severity:
@@ -81,7 +81,7 @@ def rule(
     severity: Severity = "violation",
     since: str = VERSIONS[0],
     until: str | None = None,
-    program: Program | None = None,
+    program: ProgramName | None = None,
 ) -> Callable[[Check], Rule]:
     """Make a rule of a check: name and text are the function's name and docstring."""
 
@@ -94,7 +94,7 @@ def rule(
     return make
 
 
-def comparing(name: str, aspect: str, program: Program | None, text: str) -> Rule:
+def comparing(name: str, aspect: str, program: ProgramName | None, text: str) -> Rule:
     """Make a rule that compares each fact of an aspect with the reference."""
 
     def check(evidence: Evidence) -> Iterator[Observation]:

@@ -2,7 +2,7 @@
 
 Read top to bottom: warm up, restore, then for each epoch its steps, its evaluation, its checkpoint.
 The timed window begins with the read of the first training batch and ends with the last evaluation
-(SPEC §5, [D14]). The loop yields step requests and is sent their losses, so that a driver can run
+(V2 §5.3.2, [D14]). The loop yields step requests and is sent their losses, so that a driver can run
 the steps of one member eagerly (`train`) or those of several members side by side [D11].
 """
 
@@ -146,7 +146,7 @@ def _train_epoch(
         position.images += global_batch
         member.on_step(position)
 
-        # Ranks agree before they save: each holds a part of the state, and all have to stop alike.
+        # Rank 0 decides; engines whose ranks all hold state broadcast its decision.
         action = CheckpointAction.CONTINUE
         if clock.due("checkpoint", seconds=task.checkpoint_seconds):
             action = CheckpointAction.SAVE

@@ -1,4 +1,4 @@
-"""AIPerf (SPEC §6): every member is a worker that searches architectures and trains them.
+"""AIPerf (docs/automl.md): every member is a worker that searches architectures and trains them.
 
 Data, inputs and loss are Image Classification's; the search is in `ai500.automl`.
 """
