@@ -156,7 +156,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     run_folder.write(trial.score, score)
     if not failed:
         remove_staged(placements)
-    return [_failure(run, number, member) for member in failed]
+    return [_failure(session, number, member) for member in failed]
 
 
 def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
@@ -220,7 +220,7 @@ def aggregate(
     finished = [member for member in members if trial.member(member).record.exists()]
     if not finished:
         raise JobError(
-            f"every {program.member_noun} failed; the first:\n\n{_failure(run, number, 0)}",
+            f"every {program.member_noun} failed; the first:\n\n{_failure(session, number, 0)}",
             path=run.path,
         )
     result = program.aggregate(
@@ -243,14 +243,13 @@ def _check_local(plan: Plan, machine: System) -> None:
         )
 
 
-def _failure(run: RunFolder, number: int, member: int) -> str:
+def _failure(session: Session, number: int, member: int) -> str:
     """Describe why a member failed, with the end of its log and the command that repeats it."""
-    trial, remedy = run.trial(number), f"`ai500 resume {run.path}` repeats only what failed."
+    trial = session.run.trial(number)
+    which = f"{session.program.member_noun} {member} of trial {number}"
+    remedy = f"`ai500 resume {session.run.path}` repeats only what failed."
     states = {job.member: job.state for job in run_folder.read_all(JobRecord, trial.jobs)}
     if states.get(member) == "cancelled":
-        return f"member {member} of trial {number} was cancelled. {remedy}"
+        return f"{which} was cancelled. {remedy}"
     folder = trial.member(member)
-    return (
-        f"member {member} of trial {number} failed; the end of {folder.log}:\n\n"
-        f"{log_tail(folder)}\n\n{remedy}"
-    )
+    return f"{which} failed; the end of {folder.log}:\n\n{log_tail(folder)}\n\n{remedy}"
