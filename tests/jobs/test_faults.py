@@ -89,6 +89,7 @@ def test_a_killed_controller_finds_its_jobs_again(
     assert len(taken) == len(set(taken)) == 3 * 5
 
 
+@pytest.mark.long
 def test_cancelled_members_are_missed_and_resume_brings_them(
     cluster: Cluster, run_ensemble: Submit, submit: Submit, undisturbed: Results,
     shared_folder: Path,
@@ -116,6 +117,7 @@ def test_cancelled_members_are_missed_and_resume_brings_them(
     assert starts(run) == {0: 1, 1: 2, 2: 1}
 
 
+@pytest.mark.long
 def test_a_member_that_fails_each_time_is_reported(
     cluster: Cluster, run_ensemble: Submit, shared_folder: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_member_that_fails_each_time_is_reported(
         pytest.param((0,), id="two end meanwhile", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.long
 def test_a_restarted_slurm_controller_is_waited_for(
     cluster: Cluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path,
     still: tuple[int, ...],

@@ -38,6 +38,7 @@ MakeCluster = Callable[..., Cluster]
 HOSTILE = "a run; 'of' \"ours\" – ünïcode $HOME `%j` \\ #1"
 
 
+@pytest.mark.long
 def test_an_array_in_a_folder_with_a_hostile_name(
     cluster: Cluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_gang_of_members_that_span_nodes(
     assert cluster.run("squeue", "--noheader", "--steps", f"--jobs={job}") == ""
 
 
+@pytest.mark.long
 def test_an_array_larger_than_the_site_allows_is_split(
     make_cluster: MakeCluster, run_ensemble: Submit, undisturbed: Results, shared_folder: Path
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_setting_that_the_cluster_cannot_satisfy_is_one_line(
     assert not run.exists()
 
 
+@pytest.mark.long
 def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     cluster: Cluster, run_ensemble: Submit, submit: Submit, undisturbed: Results,
     shared_folder: Path,

@@ -111,7 +111,8 @@ def test_cancelled_and_resumed_it_ends_with_the_same_weights(
     assert record_of(run).weights_sha256 == record_of(undisturbed(mode)).weights_sha256
 
 
-@pytest.mark.parametrize("mode", ["tensor", pytest.param("sharded", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["tensor", "sharded"])
+@pytest.mark.long
 def test_two_ranks_learn_what_one_does(
     mode: str, undisturbed: Callable[[str], Path], tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

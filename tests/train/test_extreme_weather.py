@@ -49,6 +49,7 @@ def record(run: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.long
 def test_a_member_on_real_files_is_interrupted_resumed_and_the_same(
     start: Start, tmp_path: Path, years: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_members_killed_at_random_moments_end_with_the_same_weights(
     assert results(run) == results(undisturbed)
 
 
+@pytest.mark.long
 def test_control_c_cancels_and_resume_ends_with_the_same_weights(
     shape: tuple[int, int], undisturbed: Path, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def test_resume_after_a_killed_controller_ends_with_the_same_weights(
     assert len(numbers) == len(set(numbers))
 
 
+@pytest.mark.long
 def test_one_crash_does_not_stop_the_others_and_resume_repeats_only_it(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
