@@ -127,13 +127,13 @@ class IsingPhases:
 
         return cross_entropy(outputs, labels, label_smoothing=hyperparameters.label_smoothing)
 
-    def predictions(self, outputs: Any) -> Tensor:
+    def predictions(self, outputs: Tensor) -> Tensor:
         return outputs.float().softmax(dim=1)
 
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        return np.einsum("msc,ms->sc", members, voters) / voters.sum(axis=0)[:, None]
+        return np.asarray(np.einsum("msc,ms->sc", members, voters) / voters.sum(axis=0)[:, None])
 
     def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
         return float(np.mean(predictions.argmax(axis=1) == labels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import Literal
 
 from ai500.api import Cluster, Config, JobSpec, JobStatus, SchedulerContext
 
@@ -32,7 +33,7 @@ class OneByOne:
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         if self._running and (code := self._running[1].poll()) is not None:
-            state = "done" if code == 0 else "failed"
+            state: Literal["done", "failed"] = "done" if code == 0 else "failed"
             self._ended[self._running[0]] = JobStatus(state, exit_code=code)
             self._running = None
         if self._waiting and not self._running:
