@@ -49,6 +49,7 @@ POINTS: dict[str, str] = {
     "collective": "ai500.parallel.collectives:Collective",
     "optimizer": "ai500.train.optimizers:sgd",
     "learning_rate": "ai500.train.learning_rate:LearningRate",
+    "store": "ai500.data.store:StoreReader",
     "meter": "ai500.meters:Meter",
 }
 """Kind of plugin → its protocol, or an example."""
