@@ -180,7 +180,9 @@ class TrainConfig:
         None, "betas of adam, adamw and lamb; default: [0.9, 0.999]"
     )
     epsilon: float | None = option(
-        None, "epsilon of adam, adamw, adagrad and lamb; default: 1e-8, 1e-8, 1e-10, 1e-6", more_than=0
+        None,
+        "epsilon of adam, adamw, adagrad and lamb; default: 1e-8, 1e-8, 1e-10, 1e-6",
+        more_than=0,
     )
     trust_coefficient: float | None = option(
         None, "trust coefficient of lars; default: 0.001, as in its paper", more_than=0
