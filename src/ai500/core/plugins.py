@@ -64,6 +64,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "optimizer": {
         "sgd": "ai500.train.optimizers:sgd",
         "adam": "ai500.train.optimizers:adam",
+        "adamw": "ai500.train.optimizers:adamw",
         "adagrad": "ai500.train.optimizers:adagrad",
         "lars": "ai500.train.optimizers:lars",
         "lamb": "ai500.train.optimizers:lamb",

@@ -114,6 +114,13 @@ class Split:
     kind: SplitKind
     channels: int
     """Number of sharded channels: known without torch, checked against the model by the worker."""
+    group: int = 1
+    """Consecutive channels that stay on one rank, such as those of an attention head."""
+
+    @property
+    def groups(self) -> int:
+        """Number that has to be divisible by the number of ranks."""
+        return self.channels // self.group
 
     def matches(self, name: str) -> bool:
         """Return True if the pattern matches the module called `name`."""
@@ -135,6 +142,9 @@ class ParallelPlan:
     stage. Empty: the model is no sequence of modules."""
     units: tuple[str, ...] = ()
     """Sharding: modules that are gathered one at a time; empty: those of `stages`."""
+    shared: tuple[str, ...] = ()
+    """Modules of the first stage whose weights the last stage uses too, such as tied embeddings:
+    both stages hold them, and their gradients are summed."""
 
     def split_of(self, name: str) -> Split | None:
         """Return the first split that matches the module called `name`."""

@@ -193,7 +193,7 @@ def _build_engine(
             hyper.batch_size * mesh.size // mesh.data.size,
             *task.definition.input_shape,
         ),
-        input_dtype=task.definition.input_dtype,
+        input_dtype=getattr(torch, task.definition.input_dtype),
         device=device,
         numerics=numerics,
         collective=collective,

@@ -111,8 +111,7 @@ class Setting:
     """The workload's faster model, for a rank that holds the whole model; None: there is none."""
     accumulation: int = 1
     """Micro-steps whose gradients one optimizer step accumulates."""
-    input_dtype: str = "float32"
-    """Type of the inputs: `int64` for tokens."""
+    input_dtype: torch.dtype = torch.float32
     may_capture: bool = True
     """False where the caller captures the whole step, so that the engine must not capture."""
 

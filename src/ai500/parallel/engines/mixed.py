@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ai500 import operations
 from ai500.core.errors import AI500Error
 from ai500.parallel.engines import CheckpointAction, Setting
 from ai500.parallel.engines.batch_norm import synchronize
@@ -58,7 +57,9 @@ class MixedParallel:
         splits: dict[str, int] = {}
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
-        keep_only(self.module, self._plan.stages, own_units)
+        keep_only(self.module, self._plan.stages, own_units, shared=self._plan.shared)
+        self._shared = self._shared_parameters()
+        self._ends = self._group_of_ends() if self._shared else None
         if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
             synchronize(self.module, self.mesh.data)
         self.layout = Layout(
@@ -66,6 +67,7 @@ class MixedParallel:
             splits=splits,
             replica=self.mesh.data.rank,
             scattered=self.mesh.pipeline.size * self.mesh.tensor.size > 1,
+            copies=frozenset(self._shared if self.mesh.pipeline.rank > 0 else ()),
         )
         self._pipeline = self._make_pipeline(own_units) if self.mesh.pipeline.size > 1 else None
 
@@ -77,10 +79,29 @@ class MixedParallel:
             self.unsharded(),
             units,
             stages=self.mesh.pipeline.size,
-            inputs=operations.example_input(
-                self._setting.input_shape, dtype=self._setting.input_dtype
+            inputs=torch.empty(
+                self._setting.input_shape, dtype=self._setting.input_dtype, device="meta"
             ),
         )
+
+    def _shared_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that the first and the last stage both hold, on these two."""
+        axis = self.mesh.pipeline
+        if axis.size == 1 or axis.rank not in (0, axis.size - 1):
+            return {}
+        return {
+            f"{module}.{name}": parameter
+            for module in self._plan.shared
+            for name, parameter in self.module.get_submodule(module).named_parameters()
+        }
+
+    def _group_of_ends(self) -> dist.ProcessGroup | None:
+        """Return the process group of the first and the last stage."""
+        axis = self.mesh.pipeline
+        if axis.size == 2:
+            return axis.group
+        ends = [axis.global_rank(0), axis.global_rank(axis.size - 1)]
+        return dist.new_group(ends, use_local_synchronization=True)
 
     def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
@@ -126,6 +147,8 @@ class MixedParallel:
         self._losses.clear()
         for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
             self._micro_step(*micro_batch)
+        for parameter in self._shared.values():
+            dist.all_reduce(parameter.grad, group=self._ends)
         self._average_gradients()
         return self._mean_loss()
 

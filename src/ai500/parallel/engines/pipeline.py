@@ -25,7 +25,6 @@ from torch.autograd import Function
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from ai500 import operations
-from ai500.operations.torch_trace import Example
 from ai500.parallel.engines.mesh import Axis
 from ai500.parallel.targets import Targets, rows_of
 
@@ -38,9 +37,10 @@ SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
 
 
 def cut(
-    module: nn.Module, units: Sequence[Unit], *, stages: int, inputs: Example
+    module: nn.Module, units: Sequence[Unit], *, stages: int, inputs: Tensor
 ) -> list[list[Unit]]:
-    """Assign units to stages so that the largest stage has as few operations as possible."""
+    """Assign units to stages so that the largest stage has as few operations as possible;
+    only shape and type of `inputs` are used."""
     counted = operations.count(module, inputs, convention="matmul").by_module
     costs = [
         sum(
@@ -71,13 +71,18 @@ def balanced(costs: Sequence[int], parts: int) -> list[int]:
     return least[len(costs)][1]
 
 
-def keep_only(module: nn.Module, units: Sequence[Unit], own_units: Sequence[Unit]) -> None:
-    """Free the modules of other stages; those of this stage keep their names."""
-    for unit in units:
-        if unit not in own_units:
-            for name in unit:
-                parent, _, last = name.rpartition(".")
-                setattr(module.get_submodule(parent), last, nn.Identity())
+def keep_only(
+    module: nn.Module, units: Sequence[Unit], own_units: Sequence[Unit], *, shared: Sequence[str]
+) -> None:
+    """Free the modules of other stages; those of this stage keep their names, and the last stage
+    keeps `shared` ones."""
+    kept = {name for unit in own_units for name in unit}
+    if list(own_units[-1:]) == list(units[-1:]):
+        kept.update(shared)
+    for name in itertools.chain(*units):
+        if name not in kept:
+            parent, _, last = name.rpartition(".")
+            setattr(module.get_submodule(parent), last, nn.Identity())
 
 
 def forward_unit(module: nn.Module, name: str, carried: Carried) -> Carried:
