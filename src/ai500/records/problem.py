@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ai500.records.fields import Field
 from ai500.records.search import Search
 
 
@@ -61,11 +62,12 @@ class ProblemClass:
     """Trials of a valid result."""
     input_shape: tuple[int, ...]
     """Shape of one input of the model: channels, height and width of an image."""
-    stored_shape: tuple[int, int, int]
-    """Height, width and channels of an image in the store."""
-    stored_value_bytes: int = field(default=1, kw_only=True)
-    """Bytes per stored value: 1 for images (uint8), 4 for climate frames (float32)."""
+    input_dtype: str = field(default="float32", kw_only=True)
+    """Type of the model's inputs: `int64` for tokens."""
+    fields: tuple[Field, ...]
+    """Fields of a sample in the store, inputs and targets."""
     classes: int
+    """Number of classes of the targets; 0: they have none."""
     train_samples: int
     validation_samples: int
     out_of_bag_samples: int

@@ -37,6 +37,7 @@ from ai500.parallel.engines.replicas import (
 )
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
+from ai500.parallel.targets import Targets, chunked
 from ai500.records import ParallelPlan
 
 
@@ -126,38 +127,38 @@ class MixedParallel:
             ),
         )
 
-    def _last_stage_loss(self, carried: Any, labels: Tensor) -> Tensor:
+    def _last_stage_loss(self, carried: Any, targets: Targets) -> Tensor:
         """Compute the loss on the last stage, from what its units output."""
         with self._setting.numerics.forward():
-            outputs = finish(self.module, carried, labels)
-        return self._scaled_loss(outputs, labels)
+            outputs = finish(self.module, carried, targets)
+        return self._scaled_loss(outputs, targets)
 
-    def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
+    def _scaled_loss(self, outputs: Any, targets: Targets) -> Tensor:
         """Return a micro-batch's part of the mean loss for its backward pass; store its value."""
         setting = self._setting
         with setting.numerics.forward():
-            loss = setting.loss(outputs, labels)
+            loss = setting.loss(outputs, targets)
         self._losses.append(loss.detach())
         return setting.numerics.scale(loss / (setting.accumulation * setting.parallel.microbatches))
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
         """Run all micro-steps, then average gradients over the data axis."""
         steps = self._setting.accumulation
         self._losses.clear()
-        for micro_batch in zip(inputs.chunk(steps), labels.chunk(steps), strict=True):
+        for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
             self._micro_step(*micro_batch)
         for parameter in self._shared.values():
             dist.all_reduce(parameter.grad, group=self._ends)
         self._average_gradients()
         return self._mean_loss()
 
-    def _micro_step(self, inputs: Tensor, labels: Tensor) -> None:
+    def _micro_step(self, inputs: Tensor, targets: Targets) -> None:
         if self._pipeline is not None:
-            self._pipeline.forward_backward(inputs, labels)
+            self._pipeline.forward_backward(inputs, targets)
             return
         with self._setting.numerics.forward():
-            outputs = self._setting.forward(self.module, inputs, labels)
-        self._scaled_loss(outputs, labels).backward()
+            outputs = self._setting.forward(self.module, inputs, targets)
+        self._scaled_loss(outputs, targets).backward()
 
     def _average_gradients(self) -> None:
         collective = self._setting.collective
@@ -187,7 +188,7 @@ class MixedParallel:
             dist.broadcast(loss, src=axis.global_rank(axis.size - 1), group=axis.group)
         return loss
 
-    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Do nothing: cuts, splits and shapes are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
