@@ -7,6 +7,9 @@ draws no random numbers, so that it can be captured in a CUDA graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
 from ai500.workloads.models.cosmoflow_plan import HIDDEN, LAST_EDGE, block_count
@@ -55,15 +58,31 @@ class CosmoFlow(nn.Module):
 
     def __init__(self, *, channels: int, edge: int, width: int, parameters: int) -> None:
         super().__init__()
-        depth = block_count(edge)
-        widths = [channels, *(width << level for level in range(depth))]
+        widths = [channels, *(width << level for level in range(block_count(edge)))]
         self.blocks = nn.ModuleList(map(Block, widths[:-1], widths[1:]))
         self.regression = Regression(widths[-1] * LAST_EDGE**3, parameters)
+        self._compiled: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, volumes: Tensor) -> Tensor:
         """Return the parameters of each volume."""
+        if self.training and self._compiled is not None:
+            return self._compiled(volumes)
+        return self._estimate(volumes)
+
+    def compile_training(self) -> None:
+        """Compile the training pass; evaluations, whose batches differ in size, stay eager."""
+        self._compiled = torch.compile(self._estimate, dynamic=False)
+
+    def _estimate(self, volumes: Tensor) -> Tensor:
         x = volumes
         for block in self.blocks:
             x = block(x)
         outputs: Tensor = self.regression(x)
         return outputs
+
+
+def cosmoflow(input_shape: tuple[int, ...], *, width: int, parameters: int) -> nn.Module:
+    """Build CosmoFlow for volumes [channels, edge, edge, edge], with channels last in memory."""
+    channels, edge, *_ = input_shape
+    model = CosmoFlow(channels=channels, edge=edge, width=width, parameters=parameters)
+    return model.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload,no-any-return]
