@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 from ai500.workloads.averaging import average
-from ai500.workloads.learnable_volumes import PARAMETERS, SCALE, SMOKE, TIMES, WORKSTATION
-from ai500.workloads.learnable_volumes import volume_fields as fields_of
+from ai500.workloads.learnable_volumes import (
+    PARAMETERS,
+    SCALE,
+    SMOKE,
+    TIMES,
+    WORKSTATION,
+    volume_fields,
+)  # fmt: skip
 from ai500.workloads.models.cosmoflow_plan import cosmoflow_plan
 
 if TYPE_CHECKING:
@@ -34,31 +40,33 @@ MLPERF = replace(
     ADAMW, epochs=100, optimizer="sgd", base_learning_rate=1e-3, reference_batch_size=64,
     schedule="step", decay_epochs=(32, 64), warmup_epochs=4, weight_decay=0.0,
 )  # fmt: skip
+
+
+def _class(name: str, edge: int, train: int, validation: int, **settings: Any) -> ProblemClass:
+    """Return a class; n of Eq. 8 is V2's of Image Classification, for MLPerf HPC has none."""
+    return ProblemClass(
+        name=name, penalty_exponent=5, classes=0,
+        input_shape=(TIMES, edge, edge, edge), fields=volume_fields(edge),
+        train_samples=train, validation_samples=validation, out_of_bag_samples=validation,
+        **settings,
+    )  # fmt: skip
+
+
 CLASSES = {
-    "smoke": ProblemClass(
-        name="smoke", ensemble_size=4, required_runs=3, classes=0,
+    "smoke": _class(
+        "smoke", SMOKE.edge, SMOKE.train, SMOKE.validation,
         target_quality=0.3,
-        penalty_exponent=5,  # as V2's Image Classification: MLPerf has no n of Eq. 8
-        input_shape=(TIMES, *3 * (SMOKE.edge,)), fields=fields_of(SMOKE.edge),
-        train_samples=SMOKE.train, validation_samples=SMOKE.validation,
-        out_of_bag_samples=SMOKE.train, global_batch_size=16, reference=ADAMW,
+        ensemble_size=4, required_runs=3, global_batch_size=16, reference=ADAMW,
     ),
-    "workstation": ProblemClass(
-        name="workstation", ensemble_size=2, required_runs=5, classes=0,
+    "workstation": _class(
+        "workstation", WORKSTATION.edge, WORKSTATION.train, WORKSTATION.validation,
         target_quality=0.3,
-        penalty_exponent=5,
-        input_shape=(TIMES, *3 * (WORKSTATION.edge,)), fields=fields_of(WORKSTATION.edge),
-        train_samples=WORKSTATION.train, validation_samples=WORKSTATION.validation,
-        out_of_bag_samples=WORKSTATION.validation, global_batch_size=16,
+        ensemble_size=2, required_runs=5, global_batch_size=16,
         reference=replace(ADAMW, epochs=16, base_learning_rate=1e-3),
     ),
-    "full": ProblemClass(
-        name="full", ensemble_size=1, required_runs=10, classes=0,
-        target_quality=0.124,
-        penalty_exponent=5,
-        input_shape=(TIMES, 128, 128, 128), fields=fields_of(128),
-        train_samples=524_288, validation_samples=65_536, out_of_bag_samples=65_536,
-        reference=MLPERF,
+    "full": _class(
+        "full", 128, 524_288, 65_536,
+        target_quality=0.124, ensemble_size=1, required_runs=10, reference=MLPERF,
     ),
 }  # fmt: skip
 
