@@ -10,15 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
+from ai500.workloads import learnable_volumes as learnable
 from ai500.workloads.averaging import average
-from ai500.workloads.learnable_volumes import (
-    PARAMETERS,
-    SCALE,
-    SMOKE,
-    TIMES,
-    WORKSTATION,
-    volume_fields,
-)  # fmt: skip
 from ai500.workloads.models.cosmoflow_plan import cosmoflow_plan
 
 if TYPE_CHECKING:
@@ -29,6 +22,7 @@ if TYPE_CHECKING:
     from ai500.records.illustrations import Drawn
     from ai500.workloads.protocol import Optimized
 
+SMOKE, WORKSTATION = learnable.SMOKE, learnable.WORKSTATION
 WIDTHS = {"smoke": 8, "workstation": 32, "full": 32}
 """Channels of the model's first block by class."""
 ADAMW = Hyperparameters(
@@ -46,7 +40,7 @@ def _class(name: str, edge: int, train: int, validation: int, **settings: Any) -
     """Return a class; n of Eq. 8 is V2's of Image Classification, for MLPerf HPC has none."""
     return ProblemClass(
         name=name, penalty_exponent=5, classes=0,
-        input_shape=(TIMES, edge, edge, edge), fields=volume_fields(edge),
+        input_shape=(learnable.TIMES, edge, edge, edge), fields=learnable.volume_fields(edge),
         train_samples=train, validation_samples=validation, out_of_bag_samples=validation,
         **settings,
     )  # fmt: skip
@@ -83,6 +77,7 @@ class Cosmology:
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 3
     capturable = True
+    combine = staticmethod(average)
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return learnable volumes; None for `full`, the user's copy of MLPerf's data."""
@@ -92,8 +87,7 @@ class Cosmology:
         """Build CosmoFlow; its depth follows from the edge of the volumes."""
         from ai500.workloads.models.cosmoflow import cosmoflow
 
-        width = WIDTHS[problem_class.name]
-        return cosmoflow(problem_class.input_shape, width=width, parameters=len(PARAMETERS))
+        return cosmoflow(problem_class.input_shape, width=WIDTHS[problem_class.name])
 
     def optimized(
         self, model: nn.Module, *, precision: str, device: torch.device
@@ -123,7 +117,7 @@ class Cosmology:
         """Scale the stored integers to density contrasts."""
         import torch
 
-        contrast = fields["volumes"].float() / SCALE
+        contrast = fields["volumes"].float() / learnable.SCALE
         return contrast.contiguous(memory_format=torch.channels_last_3d)
 
     def forward(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -137,12 +131,6 @@ class Cosmology:
     def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return the estimates."""
         return outputs.float()
-
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        """Average the voters' estimates."""
-        return average(members, voters=voters)
 
     def quality(
         self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]

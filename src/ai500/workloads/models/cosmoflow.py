@@ -81,7 +81,7 @@ class CosmoFlow(nn.Module):
         return outputs
 
 
-def cosmoflow(input_shape: tuple[int, ...], *, width: int, parameters: int) -> nn.Module:
+def cosmoflow(input_shape: tuple[int, ...], *, width: int, parameters: int = 4) -> nn.Module:
     """Build CosmoFlow for volumes [channels, edge, edge, edge], with channels last in memory."""
     channels, edge, *_ = input_shape
     model = CosmoFlow(channels=channels, edge=edge, width=width, parameters=parameters)
