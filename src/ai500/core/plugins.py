@@ -32,6 +32,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "image_classification": "ai500.workloads.image_classification:WORKLOAD",
         "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
         "automl": "ai500.workloads.automl:WORKLOAD",
+        "climate_segmentation": "ai500.workloads.climate_segmentation:WORKLOAD",
         "cosmology": "ai500.workloads.cosmology:WORKLOAD",
     },
     "scheduler": {
