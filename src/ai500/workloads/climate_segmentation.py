@@ -52,10 +52,10 @@ CLASSES = {
         ensemble_size=4, required_runs=3, global_batch_size=8, reference=ADAMW,
     ),
     "workstation": _class(
-        "workstation", (384, 576), (384, 96), out_of_bag_samples=96,
+        "workstation", (256, 384), (256, 64), out_of_bag_samples=64,
         target_quality=0.5,
-        ensemble_size=2, required_runs=5, global_batch_size=8,
-        reference=replace(ADAMW, epochs=8, base_learning_rate=1e-3),
+        ensemble_size=2, required_runs=5, global_batch_size=4,
+        reference=replace(ADAMW, epochs=10, batch_size=4, base_learning_rate=1e-3),
     ),
     # A member's predictions take 2 events × 768 × 1152 bytes × 15,158 frames = 26.8 GB, and
     # 0.75 GB out of bag; all classes in FP32 would take 161 GB.

@@ -25,9 +25,10 @@ PIXEL_CLASSES = ("background", *EVENTS)
 # statistics; CAM5's climate is close enough for the batch norms that follow.
 NORMALIZATION = {
     "PRECT": (4.659e-08, 1.7e-07), "PS": (97420, 7500), "PSL": (100800, 970),
-    "QREFHT": (0.007944, 0.0054), "T200": (219.7, 2.2), "T500": (253.7, 11), "TMQ": (16.9, 17), "TREFHT": (277, 20),
-    "TS": (277.5, 21), "U850": (0.3524, 8.6), "UBOT": (0.3196, 5.9), "V850": (-0.004551, 5.7),
-    "VBOT": (-0.05704, 4.1), "Z1000": (69.47, 86), "Z200": (11920, 480), "ZBOT": (60.8, 4.5),
+    "QREFHT": (0.007944, 0.0054), "T200": (219.7, 2.2), "T500": (253.7, 11),
+    "TMQ": (16.9, 17), "TREFHT": (277, 20), "TS": (277.5, 21), "U850": (0.3524, 8.6),
+    "UBOT": (0.3196, 5.9), "V850": (-0.004551, 5.7), "VBOT": (-0.05704, 4.1), "Z1000": (69.47, 86),
+    "Z200": (11920, 480), "ZBOT": (60.8, 4.5),
 }  # fmt: skip
 
 
@@ -60,12 +61,12 @@ def mask_fields(height: int, width: int) -> tuple[Field, Field]:
 
 
 SOURCES = {
-    # The events of extreme_weather's `smoke`, on a coarser grid.
+    # The events of extreme_weather's classes, on coarser grids.
     "smoke": SegmentedClimate(
         replace(recipes.SMOKE, height=64, width=96, train=256, validation=64)
     ),
     "workstation": SegmentedClimate(
-        replace(recipes.WORKSTATION, height=HEIGHT // 2, width=WIDTH // 2, train=384, validation=96)
+        replace(recipes.WORKSTATION, height=HEIGHT // 3, width=WIDTH // 3)
     ),
 }
 """Sources of the classes with generated data."""
