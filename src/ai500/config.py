@@ -312,7 +312,7 @@ class ContainerConfig:
 class Config:
     """The whole configuration file."""
 
-    workload: str = option("image_classification", "image_classification, extreme_weather, automl")
+    workload: str = option("image_classification", ", ".join(plugins.BUILT_IN["workload"]))
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
     run: RunConfig = field(default_factory=RunConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)

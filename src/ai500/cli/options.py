@@ -10,6 +10,7 @@ import typer
 
 from ai500 import config as configuration
 from ai500.config import Config
+from ai500.core import plugins
 from ai500.core.errors import InputError
 
 ConfigPath = Annotated[
@@ -17,7 +18,8 @@ ConfigPath = Annotated[
     typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml, if it exists."),
 ]
 WorkloadName = Annotated[
-    str | None, typer.Option("--workload", help="image_classification, extreme_weather or automl.")
+    str | None,
+    typer.Option("--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."),
 ]
 ClassName = Annotated[
     str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
