@@ -30,7 +30,7 @@ def settings(**values: Any) -> list[str]:
 @pytest.mark.timeout(900)
 def test_a_short_training_already_finds_events(start: Start, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = settings(ensemble__size=2, parallel__degree=1, train__epochs=6)
+    words = settings(ensemble__size=2, parallel__degree=1, train__epochs=4)
     command = start("run", "--workload", "climate_segmentation", "--out", run, *words)
     assert command.wait(timeout=800) == 0, command.err
     ensemble = result(run)

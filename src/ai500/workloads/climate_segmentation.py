@@ -28,9 +28,9 @@ DESIGNS = {"smoke": SMALL, "workstation": LARGE, "full": LARGE}
 FREQUENCIES = (0.986267818390377, 0.0004578708870701058, 0.01327431072255291)
 WEIGHTS = tuple(frequency**-0.125 for frequency in FREQUENCIES)
 ADAMW = Hyperparameters(
-    epochs=12, batch_size=8, optimizer="adamw", base_learning_rate=4e-3, reference_batch_size=8,
+    epochs=8, batch_size=8, optimizer="adamw", base_learning_rate=4e-3, reference_batch_size=8,
     schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2, epsilon=1e-8,
-    evaluate_every_epochs=3,
+    evaluate_every_epochs=2,
 )  # fmt: skip
 # `full` has the data and the target of MLPerf HPC's DeepCAM; it was never run by us, and epochs and
 # learning rate are not verified.
