@@ -21,6 +21,7 @@ MAX_COUNT = 200_000  # more than any machine's nodes: catches typos before plann
 
 PLUGIN_KEYS: dict[plugins.Kind, str] = {
     "workload": "workload",
+    "framework": "framework.kind",
     "sampler": "ensemble.sampler",
     "engine": "parallel.mode",
     "collective": "communication.mode",
@@ -114,6 +115,26 @@ class CommunicationConfig:
     )
     precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
         "fp32", "precision of transmitted gradients; int8 with error feedback"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkConfig:
+    """Framework that trains the members."""
+
+    kind: str = option("pytorch", "pytorch: the reference; script: a training command of one's own")
+    command: tuple[str, ...] = option(
+        (),
+        "script: program and arguments of a member; {task} is its task file, {python} the next key",
+    )
+    python: str | None = option(
+        None, "script: interpreter that {python} stands for; default: the jobs' own"
+    )
+    folder: str | None = option(
+        None, "script: working folder of the command; default: the configuration file's"
+    )
+    operations: str | None = option(
+        None, "script: file with the output of `ai500 flops … --json`; default: not counted"
     )
 
 
@@ -316,6 +337,7 @@ class Config:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
+    framework: FrameworkConfig = field(default_factory=FrameworkConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -9,6 +9,7 @@ from pathlib import Path
 from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
+from ai500.frameworks.protocol import check_framework
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
 from ai500.operations.shipped import shipped_operations
@@ -21,6 +22,7 @@ from ai500.records import (
     OFFICIAL_CONVENTION,
     Cluster,
     Communication,
+    FrameworkChoice,
     Hyperparameters,
     MemberMapping,
     Node,
@@ -64,6 +66,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
+    framework = check_framework(config, device=device, precision=hyper.precision)
     settings = program.settings(
         config, problem_class, hyper, device=device, degree=degrees.parallel_degree
     )
@@ -83,6 +86,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
+    stage = config.data.stage and framework.reads_staged_data
     trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
@@ -112,7 +116,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             reference_batch_size=hyper.reference_batch_size,
         ),
         steps_per_epoch=steps,
-        stage=config.data.stage,
+        stage=stage,
         operations=operations,
         operations_per_trial=None,
         apc=None
@@ -122,7 +126,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             batch_size=global_batch,
             ensemble_size=degrees.ensemble_size,
         ),
-        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
+        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=stage),
         estimated_seconds=None,
         estimated_node_hours=None,
         estimate_basis="",
@@ -135,6 +139,12 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             precision=hyper.precision,
         ),
         search=settings.search,
+        framework=FrameworkChoice(
+            kind=framework.name,
+            command=config.framework.command,
+            python=config.framework.python,
+            folder=config.framework.folder,
+        ),
     )
     cost = program.cost(plan)
     return dataclasses.replace(

@@ -9,6 +9,7 @@ A value that was not measured is None.
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
+    FrameworkChoice,
     MemberMapping,
     Operations,
     Parallelism,
@@ -64,6 +65,7 @@ __all__ = [
     "Cluster",
     "Communication",
     "EnsembleResult",
+    "FrameworkChoice",
     "Hyperparameters",
     "Improvement",
     "InitialNetwork",
