@@ -15,6 +15,7 @@ from ai500.frameworks.protocol import (
 )
 from ai500.records import Task
 from ai500.records.run_folder import MemberFolder
+from ai500.workloads.protocol import load_workload
 
 
 class PyTorch:
@@ -27,10 +28,11 @@ class PyTorch:
     def check(self, config: Config) -> None:
         """Refuse the keys of other frameworks, and a workload that has no model."""
         reason = "framework.kind = 'pytorch' trains by ai500's own worker"
-        refuse_unused(config, {f"framework.{key}": reason for key in ("command", "python")})
-        if config.workload == "custom":
+        unused = ("command", "python", "operations")
+        refuse_unused(config, {f"framework.{key}": reason for key in unused})
+        if not load_workload(config.workload).problem_classes:
             raise ConfigError(
-                "workload = 'custom' has no model for framework.kind = 'pytorch'.",
+                f"workload = {config.workload!r} has no model for framework.kind = 'pytorch'.",
                 key="framework.kind",
                 value=self.name,
                 remedy="Set framework.kind = 'script' and framework.command.",

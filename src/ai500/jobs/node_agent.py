@@ -18,6 +18,7 @@ from pathlib import Path
 from ai500.core import events
 from ai500.core.barrier import connect
 from ai500.core.errors import AI500Error
+from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import NodePlace, WorkerCommand, load_framework
@@ -28,7 +29,6 @@ from ai500.records.run_folder import MemberFolder, TrialFolder
 
 CHECKPOINTED_EXIT_CODE = 75
 """Exit code of a member that was stopped and wrote a checkpoint: requeue it (EX_TEMPFAIL)."""
-DIE_WITH_PARENT = str(Path(__file__).parent / "schedulers" / "die_with_parent.py")
 
 
 class Child:

@@ -18,6 +18,7 @@ from ai500.records.plan import (
     Sharing,
 )
 from ai500.records.problem import (
+    CustomClass,
     Hyperparameters,
     ParallelPlan,
     ProblemClass,
@@ -33,6 +34,7 @@ from ai500.records.results import (
     Score,
     ScoreFigures,
     TrialScore,
+    known,
 )
 from ai500.records.search import (
     Improvement,
@@ -64,6 +66,7 @@ __all__ = [
     "BootstrapRecord",
     "Cluster",
     "Communication",
+    "CustomClass",
     "EnsembleResult",
     "FrameworkChoice",
     "Hyperparameters",
@@ -98,4 +101,5 @@ __all__ = [
     "TrialRecord",
     "TrialScore",
     "TrialSearchScore",
+    "known",
 ]

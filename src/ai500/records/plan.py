@@ -93,6 +93,8 @@ class FrameworkChoice:
     """Interpreter of the framework's worker; None: the job's own."""
     folder: str | None = None
     """Working folder of a script's command."""
+    operations: Operations | None = None
+    """Operations that the user states for a script; None: not counted."""
 
 
 @dataclass(frozen=True, slots=True)

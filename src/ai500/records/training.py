@@ -117,7 +117,7 @@ class TrainRecord:
     """Provenance and result of one member's training, recorded by its worker."""
 
     member: int
-    parameters: int
+    parameters: int | None
     images: int
     steps: int
     epochs: int
@@ -125,8 +125,10 @@ class TrainRecord:
     device: str
     device_name: str
     quality: float
-    weights_sha256: str
-    operations: Operations
+    weights_sha256: str | None
+    """None: a script's weights are its own."""
+    operations: Operations | None
+    """None: not counted (scripts)."""
     effective: dict[str, Any]
     """Optimizer groups, precision and batch size in effect at the end of training."""
     versions: dict[str, str]

@@ -34,7 +34,7 @@ def timed_window(
     *,
     rank: Rank,
     meters: Recorder,
-    emit: Callable[..., None],
+    emit: Callable[..., object],
     synchronize: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[], None]]:
     """Describe the node before and after; yield the hook that starts the timed window.
@@ -65,7 +65,7 @@ class TrialBarrier:
 
     task: Task
     rank: Rank
-    emit: Callable[..., None]
+    emit: Callable[..., object]
     synchronize: Callable[[], None] = lambda: None
     """Barrier of the member's own ranks."""
 
