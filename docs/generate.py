@@ -1,7 +1,7 @@
 """Generator of reference pages: `python docs/generate.py` writes them, a test compares them.
 
 commands.md comes from the command line, configuration.md from `config.py`, rules.md from the
-rules; in adding-a-workload.md, glossary.md and plugins.md the parts between marks are generated.
+rules; in the pages of MIXED the parts between marks are generated.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ FUNCTIONS = {
     "meter": "A function of `/` that returns a meter, or why it is absent.",
 }
 """Kind of plugin that is a function → its description; `POINTS` has its result or an example."""
+MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md")
+"""Pages of which the parts between marks are generated."""
 WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
 
 
 def pages() -> dict[Path, str]:
     """Return every generated page with its text."""
-    mixed = [DOCS / name for name in ("adding-a-workload.md", "glossary.md", "plugins.md")]
+    mixed = [DOCS / name for name in MIXED]
     return {
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
