@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 from ai500.core import events
+from ai500.core.errors import InputError
 from ai500.records import EnsembleResult, Score, TrainRecord, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
+from ai500.roofline.place_run import read_run
 from tests.support.commands import REPOSITORY, Start
 
 EXAMPLE = REPOSITORY / "docs" / "examples" / "outside-script"
@@ -98,10 +100,14 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
     """Ctrl-C, SIGKILL of a script, resume: the result is that of an undisturbed run."""
     plain, _ = run_of(start, example(tmp_path / "plain", epochs=5))
     config = example(tmp_path / "disturbed", epochs=5)
-    script = config.parent / "train.py"
-    # A slow epoch, so that signals find the script at work.
-    slow = script.read_text().replace("model.train()", "model.train(); time.sleep(1)")
-    script.write_text("import time\n" + slow)
+    script, go = config.parent / "train.py", config.parent / "data" / "go"
+    # The second epoch waits at a step, so that signals find both scripts at work.
+    gate = "while (epoch, step) == (2, 5) and not stopped and not (data / 'go').exists():"
+    before = "        if stopped:\n"
+    text = script.read_text()
+    assert before in text
+    text = text.replace(before, f"        {gate}\n            time.sleep(0.05)\n{before}")
+    script.write_text("import time\n" + text)
     path = config.parent / "run"
     command = start("run", "--config", config, "--out", path, *TWO_SLOTS)
     run = RunFolder(path)
@@ -112,8 +118,9 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
         assert events_of(run, member)[-1]["event"] == "interrupted"
         assert (run.trial(1).member(member).script / "checkpoint" / "state.pt").exists()
     resumed = start("resume", path)
-    wait_until(lambda: _kinds(run, 0).count("start") == 2 and _epochs(run, 0) >= 2)
+    wait_until(lambda: "resumed" in _kinds(run, 0))
     os.kill(_script_process(run), signal.SIGKILL)
+    go.touch()
     assert resumed.wait() == 1
     assert "member 0" in resumed.err and "code 137" in resumed.err
     assert start("resume", path).wait() == 0
@@ -179,7 +186,9 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
     refused = start("submit", run.path, "--level", "free", "--out", tmp_path / "mine.ai500")
     assert refused.wait() == 1
     assert not (tmp_path / "mine.ai500").exists()
-    assert start("roofline", "--run", run.path).wait() == 2
+    with pytest.raises(InputError) as caught:
+        read_run(run)
+    assert caught.value.key == "framework.operations"
 
 
 def test_stated_operations_give_flops_and_trials_their_own_seeds(

@@ -33,11 +33,19 @@ def load(name: str) -> torch.Tensor:
     return torch.from_numpy(np.load(data / f"{name}.npy"))
 
 
-def save(epoch: int) -> None:
-    """Write the checkpoint: a crash leaves the old one or the new one."""
-    state = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+def save(epoch: int, step: int) -> None:
+    """Write the checkpoint after a step of an epoch: a crash leaves the old one or the new one."""
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    state |= {"epoch": epoch, "step": step}
     torch.save(state, checkpoint.with_suffix(".new"))
     checkpoint.with_suffix(".new").replace(checkpoint)
+
+
+def predict() -> torch.Tensor:
+    """Compute the class probabilities of the validation samples."""
+    model.eval()
+    with torch.no_grad():
+        return model(held_inputs.to(task["device"])).softmax(dim=1).cpu()
 
 
 signal.signal(signal.SIGTERM, stop)
@@ -50,22 +58,21 @@ samples = np.load(task["samples"])  # sample numbers, each as often as the boots
 inputs, labels = load("train_inputs"), load("train_labels")
 held_inputs, held_labels = load("validation_inputs"), load("validation_labels")
 
-first = 0
+first, done = 1, 0
 if checkpoint.exists():
     state = torch.load(checkpoint)
-    first = state["epoch"]
+    first, done = state["epoch"], state["step"]
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
 
 logger = mllog.get_mllogger()
 logger.start(key=mllog.constants.RUN_START)
-probabilities = torch.empty(0)
-for epoch in range(first + 1, task["epochs"] + 1):
+for epoch in range(first, task["epochs"] + 1):
     order = torch.from_numpy(np.random.default_rng([task["seed"], epoch]).permutation(samples))
     model.train()
-    for batch in order.split(task["batch_size"]):
+    for step, batch in enumerate(order.split(task["batch_size"])[done:], start=done):
         if stopped:
-            save(epoch - 1)
+            save(epoch, step)
             sys.exit(CHECKPOINTED)
         optimizer.zero_grad()
         scores = model(inputs[batch].to(task["device"]))
@@ -75,12 +82,9 @@ for epoch in range(first + 1, task["epochs"] + 1):
         key=mllog.constants.EPOCH_STOP,
         metadata={"epoch_num": epoch, "samples_count": len(samples)},
     )
-    model.eval()
-    with torch.no_grad():
-        probabilities = model(held_inputs.to(task["device"])).softmax(dim=1).cpu()
-    accuracy = (probabilities.argmax(dim=1) == held_labels).double().mean().item()
+    accuracy = (predict().argmax(dim=1) == held_labels).double().mean().item()
     logger.event(key=mllog.constants.EVAL_ACCURACY, value=accuracy, metadata={"epoch_num": epoch})
-    save(epoch)
+    save(epoch + 1, 0)
+    done = 0
 logger.end(key=mllog.constants.RUN_STOP, metadata={"status": "success"})
-if len(probabilities):  # a run that resumed after its last epoch has them already
-    np.save(output / "validation.npy", probabilities.numpy())
+np.save(output / "validation.npy", predict().numpy())
