@@ -21,10 +21,11 @@ from ai500.core.errors import DataError
 from ai500.data.bootstrap import Counts
 from ai500.data.store import Store
 from ai500.records import EnsembleResult, Plan, TrainRecord, run_folder
+from ai500.records.fields import target_names
 from ai500.records.run_folder import TrialFolder
 from ai500.workloads.protocol import class_workload
 
-Targets = Any
+Targets = Mapping[str, NDArray[Any]]
 
 
 def script_result(
@@ -42,6 +43,9 @@ def script_result(
         folder.validation.exists() for folder in folders.values()
     ):
         return _reported(plan, trial, finished)
+    targets = _targets(plan, store)
+    if targets is None:
+        return _reported(plan, trial, finished)
     if store.splits and all(folder.out_of_bag.exists() for folder in folders.values()):
         predictions = [
             MemberPredictions(
@@ -55,15 +59,12 @@ def script_result(
         return aggregate(
             predictions,
             workload=workload,
-            validation_labels=store.splits["validation"].labels,
-            train_labels=store.splits["train"].labels,
+            validation=store.splits["validation"],
+            train=store.splits["train"],
             ensemble_size=plan.ensemble_size,
             out_of_bag_limit=plan.definition.out_of_bag_samples,
         )
-    targets = _targets(plan, store)
     reported = _reported(plan, trial, finished)
-    if targets is None:
-        return reported
     validation = [read_predictions(folder.validation) for folder in folders.values()]
     shapes = {predictions.shape for predictions in validation}
     if len(shapes) > 1:
@@ -106,7 +107,10 @@ def _targets(plan: Plan, store: Store) -> Targets | None:
     file = None if custom is None else custom.validation_targets
     if file is None:
         split = store.splits.get("validation")
-        return None if split is None else split.labels
+        names = target_names(store.fields)
+        if split is None or (custom is not None and custom.base is None and len(names) != 1):
+            return None  # a quality of METRICS compares one target
+        return split.rows(np.arange(split.count, dtype=np.int64), names=names)
     try:
         targets: NDArray[Any] = np.load(Path(file), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -115,7 +119,7 @@ def _targets(plan: Plan, store: Store) -> Targets | None:
         raise _bad_targets(
             file, f"expected numbers of {count} samples, found {targets.dtype} {targets.shape}."
         )
-    return targets
+    return {"targets": targets}
 
 
 def _bad_targets(file: str, problem: str) -> DataError:

@@ -21,14 +21,16 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
-from ai500.data.image_store import Images, ImageStore
-from ai500.data.image_store_writer import Plan, StoreWriter, make_store
+from ai500.data.packed_store import PackedStore
 from ai500.data.resumable_work import Chunk, Holes, Journal, Progress
-from ai500.data.store import data_error
+from ai500.data.store import Arrays, data_error
+from ai500.data.store_writer import Plan, StoreWriter, make_store
+from ai500.records.fields import image_fields
 
 SUFFIXES = frozenset(
     (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -46,7 +48,7 @@ EXPECTED_TREE = (
 class Packed:
     """Result of packing."""
 
-    store: ImageStore
+    store: PackedStore
     unreadable: int
     """Number of images left out; `unreadable.json` in the store lists them."""
     ignored: int
@@ -214,11 +216,11 @@ def pack_folder(
         name=source.name,
         classes=listing.classes,
         counts=listing.counts,
-        shape=(size, size, 3),
+        fields=image_fields(size, size, classes=len(listing.classes)),
         origin=f"folder of images, listing {listing.sha256()}",
     )
 
-    def make() -> ImageStore:
+    def make() -> PackedStore:
         writer = StoreWriter.create(out, plan)
 
         def job_of(chunk: Chunk) -> partial[Holes]:
@@ -237,22 +239,25 @@ def pack_folder(
 def _pack_chunk(
     writer: StoreWriter, source: Path, chunk: Chunk, files: list[tuple[str, int]]
 ) -> Holes:
-    images = np.zeros((len(files), *writer.plan.shape), dtype=np.uint8)
-    labels = np.array([label for _, label in files], dtype=np.int64)
+    images, labels = [], []
     holes: Holes = []
-    for place, (file, _) in enumerate(files):
+    height, _, _ = writer.plan.fields[0].shape
+    for place, (file, label) in enumerate(files):
         try:
-            images[place] = decode(source / file, size=writer.plan.shape[0])
+            images.append(decode(source / file, size=height))
+            labels.append(label)
         except MemoryError:
             raise
         except Exception as error:  # a broken image may raise anything in a decoder
             why = f"{type(error).__name__}: {error}".replace(f"{source}{os.sep}", "")
             holes.append((chunk.first + place, why))
-    writer.write(chunk.split, chunk.first, images, labels)
+    stacked = np.stack(images) if images else np.zeros((0, height, height, 3), np.uint8)
+    arrays: Arrays = {"images": stacked, "labels": np.array(labels, dtype=np.int64)}
+    writer.write(chunk, arrays, holes=holes)
     return holes
 
 
-def decode(file: Path, *, size: int) -> Images:
+def decode(file: Path, *, size: int) -> NDArray[np.uint8]:
     """Decode an image as RGB and scale its centre square to size × size, antialiased."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd metadata is no reason to leave an image out
@@ -274,20 +279,19 @@ def _report_unreadable(out: Path, journal: Journal, listing: Listing) -> None:
         atomic.write_json(out / UNREADABLE, entries)
 
 
-def require_same(store: ImageStore, plan: Plan) -> int:
+def require_same(store: PackedStore, plan: Plan) -> int:
     """Return the number of unreadable images; raise `DataError` for another plan's store."""
     file = store.path / UNREADABLE
     listed = json.loads(file.read_bytes()) if file.exists() else []
     missing = Counter(entry["split"] for entry in listed)
     counts = {name: split.count + missing[name] for name, split in store.splits.items()}
-    shapes = {split.shape for split in store.splits.values()}
-    contents = (store.name, store.classes, counts, shapes)
-    if contents != (plan.name, plan.classes, plan.counts, {plan.shape}):
+    contents = (store.name, store.classes, counts, store.fields)
+    if contents != (plan.name, plan.classes, plan.counts, plan.fields):
         raise data_error(
             store.path,
             f"holds another store: {store.name!r}, {len(store.classes)} classes, "
-            f"{counts}, images {shapes}; expected {plan.name!r}, {len(plan.classes)} classes, "
-            f"{plan.counts}, images {plan.shape}.",
+            f"{counts}, {store.fields[0]}; expected {plan.name!r}, {len(plan.classes)} classes, "
+            f"{plan.counts}, {plan.fields[0]}.",
             "Delete it, or choose another folder.",
         )
     return len(listed)

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
-from ai500.data.image_store import Images, ImageStore, Labels
-from ai500.data.image_store_writer import Plan, StoreWriter, make_store
 from ai500.data.pack import TRAIN, VALIDATION, Packed, held_out, require_same
+from ai500.data.packed_store import PackedStore
 from ai500.data.resumable_work import Chunk, Holes, Progress
-from ai500.data.store import Indices, data_error
+from ai500.data.store import Arrays, Indices, data_error
+from ai500.data.store_writer import Plan, StoreWriter, make_store
+from ai500.records.fields import image_fields
+
+Labels = NDArray[np.int64]
 
 NAMES = (
     ("images", "labels", "validation_images", "validation_labels"),
@@ -35,10 +38,10 @@ class _Part:
     labels: Labels
     rows: Indices
 
-    def read(self, chunk: Chunk) -> tuple[Images, Labels]:
+    def read(self, chunk: Chunk) -> Arrays:
         """Read the rows of one chunk into memory."""
         rows = self.rows[chunk.first : chunk.last]
-        return np.array(self.images[rows]), self.labels[rows]
+        return {"images": np.array(self.images[rows]), "labels": self.labels[rows]}
 
 
 def pack_arrays(
@@ -58,20 +61,20 @@ def pack_arrays(
     parts = _parts(images, labels, fraction=validation_fraction)
     names = _class_names(parts, classes, source=images)
     first = next(iter(parts.values())).images
-    height, width, channels = first.shape[1:]
+    height, width, channels = map(int, first.shape[1:])
     plan = Plan(
         name=images.stem,
         classes=names,
         counts={split: part.rows.size for split, part in parts.items()},
-        shape=(int(height), int(width), int(channels)),
+        fields=image_fields(height, width, channels=channels, classes=len(names)),
         origin=f"arrays of {images.name}, labels {_sha256(parts)}",
     )
 
-    def make() -> ImageStore:
+    def make() -> PackedStore:
         writer = StoreWriter.create(out, plan)
         journal = writer.complete(
             # Rows are read in this process: each worker would have to load the arrays again.
-            lambda chunk: partial(_pack_chunk, writer, chunk, *parts[chunk.split].read(chunk)),
+            lambda chunk: partial(_pack_chunk, writer, chunk, parts[chunk.split].read(chunk)),
             workers=workers,
             progress=progress,
         )
@@ -81,8 +84,8 @@ def pack_arrays(
     return Packed(store, unreadable=require_same(store, plan), ignored=0)
 
 
-def _pack_chunk(writer: StoreWriter, chunk: Chunk, images: Images, labels: Labels) -> Holes:
-    writer.write(chunk.split, chunk.first, images, labels)
+def _pack_chunk(writer: StoreWriter, chunk: Chunk, arrays: Arrays) -> Holes:
+    writer.write(chunk, arrays)
     return []
 
 

@@ -13,7 +13,7 @@ from ai500.core.errors import DataError
 from ai500.data.open_store import open_store, reader_of
 from ai500.data.resumable_work import Progress
 from ai500.data.store import Digests, Normalization, Store, StoredSplit
-from ai500.records import ProblemClass
+from ai500.records import Field, ProblemClass
 
 
 def is_store(path: Path) -> bool:
@@ -44,6 +44,7 @@ class ScriptFolder:
     files: tuple[Path, ...] = ()
     splits: Mapping[str, StoredSplit] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
     preparation: str | None = None
 
     @property

@@ -14,7 +14,7 @@ from ai500.config import Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
 from ai500.frameworks.script_data import is_store
-from ai500.records import CustomClass, Hyperparameters, ProblemClass
+from ai500.records import CustomClass, Field, Hyperparameters, ProblemClass
 from ai500.workloads.custom import METRICS
 from ai500.workloads.protocol import load_workload
 
@@ -95,7 +95,7 @@ def _defined(config: Config, name: str) -> ProblemClass:
         penalty_exponent=settings.penalty_exponent,
         required_runs=settings.required_runs or 1,
         input_shape=(),
-        stored_shape=(0, 0, 0),
+        fields=_store_fields(config),
         classes=0,
         train_samples=_samples(config, "train"),
         validation_samples=_samples(config, "validation"),
@@ -128,6 +128,12 @@ def _check_direction(name: str, direction: str) -> None:
             key="custom_class.quality_direction",
             value=direction,
         )
+
+
+def _store_fields(config: Config) -> tuple[Field, ...]:
+    """Return the fields of the user's store; none of a folder that only the script understands."""
+    path = config.data.path
+    return open_store(Path(path)).fields if path is not None and is_store(Path(path)) else ()
 
 
 def _samples(config: Config, split: str) -> int:

@@ -57,6 +57,7 @@ def open_store(session: Session) -> Store:
     else:
         session.observer.stage("data of the class")
         store = generate_store(plan.workload, class_name, progress=session.observer.progress)
+    store.require_fit(plan.definition)
     if store.preparation is not None:
         session.observer.stage(store.preparation)
         store.prepare(session.observer.progress)

@@ -6,6 +6,9 @@
 A value that was not measured is None.
 """
 
+from ai500.records.fields import (
+    Field,
+)
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
@@ -68,6 +71,7 @@ __all__ = [
     "Communication",
     "CustomClass",
     "EnsembleResult",
+    "Field",
     "FrameworkChoice",
     "Hyperparameters",
     "Improvement",

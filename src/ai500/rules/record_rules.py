@@ -24,7 +24,7 @@ QUALITY_TOLERANCE = 1e-9
 SCRIPT_QUALITY_TOLERANCE = 1e-4  # a script may average in single precision
 UNCOMPARED_FIELDS = {
     # taken from the data that the class runs on: rule "same data" compares the data's identity
-    "stored_shape", "normalization", "store_sha256",
+    "fields", "normalization", "store_sha256",
     # compared as facts
     "train_samples", "validation_samples", "classes", "input_shape", "target_quality",
     "penalty_exponent",

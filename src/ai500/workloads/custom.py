@@ -89,18 +89,19 @@ class Custom:
         """True where `quality` can be computed."""
         return self.quality_name in METRICS
 
-    def quality(self, predictions: NDArray[Any], targets: NDArray[Any]) -> float:
+    def quality(self, predictions: NDArray[Any], targets: Mapping[str, NDArray[Any]]) -> float:
         """Compute the quality that the class names, against its only target."""
+        (target,) = targets.values()
         expected = predictions.shape[:1] if self.quality_name == "accuracy" else predictions.shape
-        if targets.shape != expected:
+        if target.shape != expected:
             raise DataError(
                 f"predictions of shape {predictions.shape} need targets of shape {expected} for "
-                f"{self.quality_name}; they have {targets.shape}.",
+                f"{self.quality_name}; they have {target.shape}.",
                 key="custom_class.validation_targets",
-                value=targets.shape,
+                value=target.shape,
             )
         metric, _ = METRICS[self.quality_name]
-        return metric(predictions, targets)
+        return metric(predictions, target)
 
     def illustrations(self, predictions: Any, *, samples: Any) -> None:
         """Draw nothing."""
