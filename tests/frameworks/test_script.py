@@ -285,3 +285,69 @@ def test_a_script_that_breaks_the_contract_fails_with_member_and_file(
         assert problem in flat
     score = score_of(run)
     assert not score.complete  # member 0's work is kept
+
+
+# Predicts from the labels of a packed store, member 0 with an error in every second row.
+PREDICTS = (
+    SCRIPT
+    + """
+import numpy as np
+def predicted(split, rows):
+    labels = np.load(os.path.join(task["data"], split + ".labels.npy"))[rows]
+    scores = np.zeros((len(labels), 10), np.float32)
+    scores[np.arange(len(labels)), labels] = 0.9
+    if task["member"] == 0:
+        scores[::2] = np.roll(scores[::2], 1, axis=1) * 0.5
+    return scores
+for split, rows in (("validation", slice(None)), ("train", np.load(task["out_of_bag"]))):
+    name = "out_of_bag" if split == "train" else split
+    np.save(os.path.join(task["output"], name + ".npy"), predicted(split, rows))
+"""
+)
+
+
+@pytest.mark.parametrize("workload", ["custom", "image_classification"])
+def test_predictions_on_a_packed_store_give_the_ensembles_quality(
+    workload: str, start: Start, tmp_path: Path, tiny_store: Path
+) -> None:
+    """The script reads the store's own files; its reported quality is checked against ours."""
+    config = CONFIG.replace('"score of my own"', '"accuracy"').replace('custom"', f'{workload}"')
+    config = "\n".join(line for line in config.splitlines() if "_samples" not in line)
+    if workload != "custom":
+        lines = [line for line in config.splitlines() if not line.startswith(("quality", "batch"))]
+        config = "\n".join(lines)
+    script = PREDICTS.replace("0.5 + 0.1 * task", "0.5 + 0.5 * task")
+    run, _ = run_of(
+        start, written(tmp_path / "own", script=script, config=config), "--data", str(tiny_store)
+    )
+    result = run_folder.read(EnsembleResult, run.trial(1).ensemble)
+    assert result.member_qualities == (0.5, 1.0)
+    assert result.ensemble_quality == 1.0  # member 1's 0.9 outweighs member 0's errors of 0.45
+    assert result.out_of_bag_quality is not None and 0.5 < result.out_of_bag_quality < 1
+    rules = {finding.rule for finding in run_folder.read_all(Finding, run.findings)}
+    assert "consistent qualities" not in rules
+    assert "same data" not in rules
+
+
+def test_a_quality_other_than_its_predictions_is_reported(
+    start: Start, tmp_path: Path, tiny_store: Path
+) -> None:
+    config = CONFIG.replace('"score of my own"', '"accuracy"')
+    config = "\n".join(line for line in config.splitlines() if "_samples" not in line)
+    run, _ = run_of(
+        start, written(tmp_path / "own", script=PREDICTS, config=config), "--data", str(tiny_store)
+    )
+    findings = {finding.rule: finding for finding in run_folder.read_all(Finding, run.findings)}
+    assert findings["consistent qualities"].severity == "violation"
+
+
+def test_a_trial_does_not_resume_on_other_data(start: Start, tmp_path: Path) -> None:
+    config = written(tmp_path / "own", script=f"{SCRIPT}\nsys.exit(3)")
+    data = tmp_path / "files"
+    data.mkdir()
+    (data / "a.bin").write_bytes(b"12")
+    run, _ = run_of(start, config, "--data", str(data), code=1)
+    (data / "a.bin").write_bytes(b"123")
+    resumed = start("resume", run.path)
+    assert resumed.wait() == 2
+    assert "SHA-256" in resumed.err
