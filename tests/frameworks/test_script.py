@@ -100,9 +100,9 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
     """Ctrl-C, SIGKILL of a script, resume: the result is that of an undisturbed run."""
     plain, _ = run_of(start, example(tmp_path / "plain", epochs=5))
     config = example(tmp_path / "disturbed", epochs=5)
-    script, go = config.parent / "train.py", config.parent / "data" / "go"
+    script, go = config.parent / "train.py", config.parent / "go"
     # The second epoch waits at a step, so that signals find both scripts at work.
-    gate = "while (epoch, step) == (2, 5) and not stopped and not (data / 'go').exists():"
+    gate = "while (epoch, step) == (2, 5) and not stopped and not Path('go').exists():"
     before = "        if stopped:\n"
     text = script.read_text()
     assert before in text

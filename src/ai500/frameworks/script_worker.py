@@ -9,6 +9,7 @@ neither torch nor anything from the script's interpreter. docs/worker-contract.m
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import platform
@@ -318,11 +319,13 @@ def _shown(task: Task) -> str:
 
 
 def _last_line(folder: MemberFolder) -> str:
-    """Return the last line of the member's log: a traceback ends with its reason."""
+    """Return the last line of a script's own output: a traceback ends with its reason."""
     with contextlib.suppress(OSError):
         lines = folder.log.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-    return "no output"
+        attempt = itertools.takewhile(lambda line: not line.startswith("=== "), reversed(lines))
+        own = (line.strip() for line in attempt if not line.startswith(":::"))
+        return next(filter(None, own), "no output of its own")
+    return "no output of its own"
 
 
 def main() -> int:
