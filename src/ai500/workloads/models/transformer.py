@@ -99,7 +99,8 @@ class Head(nn.Module):
 
 def _log_probabilities(x: Tensor, weight: Tensor, tokens: Tensor) -> Tensor:
     logits = F.linear(x, weight).flatten(0, 1)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if logits.dtype != torch.float64:
+        logits = logits.float()  # BF16 has three digits: too few for a sum over a vocabulary
     losses = F.cross_entropy(logits, tokens.flatten(), reduction="none")
     return -losses.view(tokens.shape)
 
