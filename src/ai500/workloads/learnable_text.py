@@ -51,7 +51,7 @@ def _below(words: Words, size: int) -> Integers:
 
 
 def token_fields(length: int, dtype: str, *, tokens: int) -> tuple[Field, ...]:
-    """Return the fields of a sequence: token numbers, and the bytes of text of all but the first."""
+    """Return the fields of a sequence: its tokens, and the bytes of text of all but the first."""
     return (
         Field("tokens", "input", dtype, (length,), limits=(0, tokens - 1)),
         Field("bytes", "target", "int32", (), limits=(1, 2**31 - 1)),
