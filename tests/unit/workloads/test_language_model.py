@@ -106,7 +106,7 @@ def test_evaluation_in_parts_gives_the_same_scores(monkeypatch: pytest.MonkeyPat
 
 
 def test_branches_start_smaller_than_other_layers() -> None:
-    weights = dict(model(replace(SHAPE, width=256, layers=8)).named_parameters())
+    weights = model(replace(SHAPE, width=256, layers=8)).state_dict()
     assert float(weights["blocks.3.feed_forward.up.weight"].std()) == pytest.approx(0.02, rel=0.05)
     assert float(weights["blocks.3.attention.out.weight"].std()) == pytest.approx(0.005, rel=0.05)
     assert not weights["blocks.3.attention.qkv.bias"].any()
