@@ -12,7 +12,7 @@ $OUT/language_model.json.
 
 Predictions before the first run: `full` at 1.00 ± 0.02 of torch.compile, whose 533,700 tokens/s
 were measured before (lab/gpu_anchor3.py); `small` at 1.1 or more, since our step is one CUDA graph;
-`quality` at 1.16 to 1.25 for ensembles, 0.01 to 0.03 above that for members' means, 1.13 for the
+`quality` at 1.16 to 1.25 for ensembles, 0.01 to 0.03 above that for members' means, 1.14 for the
 source.
 """
 

@@ -49,13 +49,13 @@ CLASSES = {
     "smoke": _class(
         "smoke", SMOKE.fields, SMOKE.train, SMOKE.validation,
         store_sha256="006359fbb640c1444126be5066b517d8a53f14ef51e9cf995be9f8f324588f43",
-        ensemble_size=4, required_runs=3, target_quality=1.0,
+        ensemble_size=4, required_runs=3, target_quality=0.88,
         epochs=5, batch_size=16, rate=4e-3, warmup_epochs=0.5,
     ),
     "workstation": _class(
         "workstation", WORKSTATION.fields, WORKSTATION.train, WORKSTATION.validation,
         store_sha256="c3e6dfec912366fe695876b9b79a96f2baa6fd07725951acac471eb68b868957",
-        ensemble_size=2, required_runs=5, target_quality=1.5,
+        ensemble_size=2, required_runs=5, target_quality=1.3,
         epochs=4, batch_size=64, rate=1e-3, warmup_epochs=0.2,
     ),
     # OpenWebText in rows of 1,025 tokens, of which the last begins the next row. The target was not
