@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core import plugins
+from ai500.core.errors import AI500Error
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
@@ -127,7 +128,23 @@ class Workload(Protocol):
         """Draw members' validation predictions for the report; None: no pictures."""
 
 
+def class_workload(name: str, definition: ProblemClass) -> Workload:
+    """Load the workload of a class; a class of the user's own may name its quality."""
+    workload = load_workload(name)
+    for_class = getattr(workload, "for_class", None)
+    return workload if for_class is None else for_class(definition)
+
+
 def load_workload(name: str) -> Workload:
     """Load the workload of that name, built in or from another package."""
     loaded: Workload = plugins.load("workload", name)
     return loaded
+
+
+def sample_noun(name: str) -> str:
+    """Return the word for a sample of the workload of that name; `sample` if it can't be loaded,
+    as where the report of another machine's run is written."""
+    try:
+        return str(getattr(load_workload(name), "sample_noun", "image"))
+    except AI500Error:
+        return "sample"
