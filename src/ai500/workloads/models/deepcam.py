@@ -129,9 +129,10 @@ class DeepCAM(nn.Module):
         self._compiled = torch.compile(self._segment, dynamic=False)
 
     def _segment(self, frames: Tensor) -> Tensor:
-        first: Tensor = self.stages[0](self.stem(frames))
+        first_stage, *stages = self.stages
+        first: Tensor = first_stage(self.stem(frames))
         encoded = first
-        for stage in self.stages[1:]:
+        for stage in stages:
             encoded = stage(encoded)
         logits: Tensor = self.decoder(first, self.pyramid(encoded))
         return logits
