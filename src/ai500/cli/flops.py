@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ai500.cli.terminal import console
+from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.core.units import human_bytes, human_si
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
 from ai500.operations.graph import Trace, with_loss
@@ -84,7 +83,7 @@ def flops(
         data |= {"regions": regions} if regions else {}
         data |= {"conventions": _json_of_all(counts)} if compare else {}
         data |= _json_of_backward(exact) if exact else {}
-        print(json.dumps(data, indent=2))
+        print_json(data)
         return
     tables: list[Table | Tree] = [_compare_table(counts) if compare else _kind_table(count)]
     if tree:
@@ -124,10 +123,7 @@ def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
 
 
 def _example(shape: tuple[int, ...], dtype: str) -> Tensor:
-    if dtype not in DTYPES:
-        raise InputError(
-            f"--dtype {dtype!r}: {nearest(dtype, list(DTYPES))}", key="--dtype", value=dtype
-        )
+    check_known(dtype, DTYPES, key="--dtype")
     torch = imported_torch()
     example: Tensor = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     return example

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ai500.automl.program import SEARCH
 from ai500.bagging.program import ENSEMBLE, Program
-from ai500.records import Plan, ProblemClass
+from ai500.records import Plan, ProblemClass, Score
 from ai500.rules.evidence import reference_class
 
 PROGRAMS: tuple[Program, ...] = (ENSEMBLE, SEARCH)
@@ -15,6 +15,6 @@ def program_of_class(problem_class: ProblemClass) -> Program:
     return ENSEMBLE if problem_class.search is None else SEARCH
 
 
-def program_of(plan: Plan) -> Program:
-    """Return the program of the plan's registered class, whatever definition the plan holds."""
-    return program_of_class(reference_class(plan))
+def program_of(record: Plan | Score) -> Program:
+    """Return the program of a record's registered class, whatever definition a plan holds."""
+    return program_of_class(reference_class(record))

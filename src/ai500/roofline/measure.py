@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ai500.config import Config
 from ai500.core import __version__, schema
 from ai500.core.errors import ConfigError, EnvironmentLacksError, InputError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.inventory import machine as system
 from ai500.jobs.node_agent import DIE_WITH_PARENT
 from ai500.jobs.schedulers.slurm import SLURM
@@ -73,13 +73,7 @@ class Measurement:
 def check_precisions(names: Sequence[str]) -> tuple[str, ...]:
     """Return the precisions to measure, by default all; raise InputError for an unknown name."""
     for name in names:
-        if name not in KERNEL_PRECISIONS:
-            known = list(KERNEL_PRECISIONS)
-            raise InputError(
-                f"--precision {name!r}: unknown precision; {nearest(name, known)}",
-                key="--precision",
-                value=name,
-            )
+        check_known(name, KERNEL_PRECISIONS, key="--precision")
     return tuple(name for name in KERNEL_PRECISIONS if not names or name in names)
 
 

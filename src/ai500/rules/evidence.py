@@ -139,12 +139,13 @@ def evidence_of(
     )
 
 
-def reference_class(plan: Plan) -> ProblemClass:
-    """Return the registered class of a plan, whatever definition the plan contains."""
-    classes = load_workload(plan.workload).problem_classes
-    if plan.problem_class not in classes:
-        raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")
-    return classes[plan.problem_class]
+def reference_class(record: Plan | Score) -> ProblemClass:
+    """Return the registered class of a plan or score, whatever definition a plan contains."""
+    workload, name = record.workload, record.problem_class
+    classes = load_workload(workload).problem_classes
+    if name not in classes:
+        raise RunFolderError(f"{workload} has no class {name!r}.", key="problem_class", value=name)
+    return classes[name]
 
 
 def _trial(
