@@ -34,11 +34,12 @@ UNKNOWN_SHOWN = 5
 
 @with_options(without=("runs", "scheduler"))
 def profile(
-    selected: ConfigOptions,
     path: Annotated[
         Path | None,
         typer.Argument(metavar="RUN", help="Run folder whose configuration to profile."),
     ] = None,
+    *,
+    selected: ConfigOptions,
     steps: Annotated[int, typer.Option("--steps", help="Training steps to profile.")] = 10,
     precision: Annotated[
         list[str] | None,

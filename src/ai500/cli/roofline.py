@@ -35,7 +35,6 @@ SCHEDULERS = ("local", "slurm")
 
 @with_options(without=("workload", "problem_class", "runs", "data"))
 def roofline(
-    selected: ConfigOptions,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="File. Default: rooflines/<host>-<date>.json."),
@@ -65,6 +64,8 @@ def roofline(
     ranks: Annotated[
         int | None, typer.Option("--ranks", min=1, help="Processes to measure links; 1: none.")
     ] = None,
+    *,
+    selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Measure the roofline of this system, or place a run under it.

@@ -117,7 +117,6 @@ def _notes(path: Path) -> str:
 @with_options(without=("config", "workload", "problem_class", "runs"))
 def verify(
     path: SubmissionPath,
-    selected: ConfigOptions,
     trusted_keys: TrustedKeys = None,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Repeat the run on this system, and compare.")
@@ -136,6 +135,8 @@ def verify(
         Path | None,
         typer.Option("--config", "-c", help="[scheduler], [slurm], [data] … of this system."),
     ] = None,
+    *,
+    selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a submission's score from its raw events.

@@ -25,10 +25,11 @@ from ai500.records.run_folder import RunFolder
 
 @with_options(without=("workload", "problem_class", "runs", "data"))
 def system(
-    selected: ConfigOptions,
     run: Annotated[
         Path | None, typer.Argument(help="Run folder: describe the nodes that trained.")
     ] = None,
+    *,
+    selected: ConfigOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Also write the description as JSON.")
     ] = None,

@@ -55,7 +55,9 @@ def check_known(name: str, known: Iterable[str], *, key: str) -> None:
     """Raise InputError if the value of an option is not one of the known names."""
     names = list(known)
     if name not in names:
-        raise InputError(f"{key} {name}: no such value; {nearest(name, names)}", key=key, value=name)
+        raise InputError(
+            f"{key} {name}: no such value; {nearest(name, names)}", key=key, value=name
+        )
 
 
 def decode(kind: type[T], value: object, *, at: str = "") -> T:
