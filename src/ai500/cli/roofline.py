@@ -172,10 +172,8 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
 
 
 def _show_point(placement: RunPlacement, point: Placed) -> None:
-    table = pages.placement_table(placement)
-    column = 1 + placement.placed.index(point)
-    pairs = [(row[0], row[column]) for row in table.rows]
-    rows(f"{point.subject.capitalize()}, {point.model} model", pairs)
+    figures = pages.point_figures(placement, point)
+    rows(f"{point.subject.capitalize()}, {point.model} model", list(figures.items()))
     console.print(pages.sentence(point), markup=False)
     rows("What would help", [("", advice.text) for advice in point.advice])
     chosen = best(point.advice)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ai500.core.units import human_si
 
 NOT_MEASURED = "not measured"
+
+
+def known(value: float | None, text: Callable[[float], str], missing: str = NOT_MEASURED) -> str:
+    """Format a value, or say why there is none."""
+    return missing if value is None else text(value)
 
 
 def flops(value: float) -> str:
@@ -21,12 +26,12 @@ def flop(value: float) -> str:
 
 def quality(value: float | None) -> str:
     """Format a quality with four decimals, or as not measured."""
-    return NOT_MEASURED if value is None else f"{value:.4f}"
+    return known(value, "{:.4f}".format)
 
 
 def variation_percent(value: float | None) -> str:
     """Format a variation in percent; None: too few trials, or one did not reach the target."""
-    return NOT_MEASURED if value is None else f"{100 * value:.3g} %"
+    return known(value, lambda share: f"{100 * share:.3g} %")
 
 
 def percent(share: float) -> str:
