@@ -22,7 +22,7 @@ from ai500.core.schema import check_known
 from ai500.pipeline.reporting import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
-from ai500.profile.labels import STAGES, flops, milliseconds, number
+from ai500.profile.labels import STAGES, category_cells, milliseconds, number
 from ai500.profile.page import write_page, write_report_section
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.records import precision as precisions
@@ -177,9 +177,10 @@ def _speed(result: PrecisionProfile) -> str:
     )
 
 
-def _table() -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("", no_wrap=True)
+def _table(*columns: str) -> Table:
+    table = Table("", show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
@@ -193,33 +194,22 @@ def _grouped(
 
 def _category_table(precisions: Sequence[PrecisionProfile], *, counted: bool) -> Table:
     """Tabulate share of kernel time and attained rates by category (V2 Fig. 10)."""
-    table = _table()
-    for result in precisions:
-        for column in (result.precision, "ms", "FLOPS", *(("IPC", "DRAM") if counted else ())):
-            table.add_column(column, justify="right", no_wrap=True)
-    for index, category in enumerate(CATEGORIES):
-        cells: list[str] = []
-        for part in (result.categories[index] for result in precisions):
-            cells += [percent(part.share), milliseconds(part.seconds_per_step), flops(part.flops)]
-            if counted:
-                ipc, dram = part.instructions_per_cycle, part.dram_utilization
-                cells.append("–" if ipc is None else f"{ipc:.2f}")
-                cells.append("–" if dram is None else percent(dram))
-        table.add_row(category, *cells)
-    unknown: list[str] = []
-    for result in precisions:
-        seconds = result.unknown_share * result.kernel_seconds_per_step
-        unknown += [percent(result.unknown_share), milliseconds(seconds), "–"]
-        unknown += ["–", "–"] if counted else []
-    table.add_row("unknown", *unknown)
+    shown = 5 if counted else 3
+    names = [
+        name
+        for result in precisions
+        for name in (result.precision, "ms", "FLOPS", "IPC", "DRAM")[:shown]
+    ]
+    table = _table(*names)
+    cells = zip(*map(category_cells, precisions), strict=True)
+    for category, parts in zip((*CATEGORIES, "unknown"), cells, strict=True):
+        table.add_row(category, *(cell for part in parts for cell in part[:shown]))
     return table
 
 
 def _communication_table(measured: Sequence[PrecisionProfile]) -> Table:
     """Tabulate the stages of communication, as means over the ranks (V2 Table 12)."""
-    table = _table()
-    for result in measured:
-        table.add_column(result.precision, justify="right", no_wrap=True)
+    table = _table(*(result.precision for result in measured))
     means = [result.communication.mean for result in measured if result.communication is not None]
     for stage, name in STAGES.items():
         table.add_row(name, *(milliseconds(getattr(mean, stage)) for mean in means))

@@ -108,12 +108,10 @@ def profile(request: Request, observer: Observer) -> Profile:
                 _profile_precision(config, work / str(number), request, observer, timeline)
                 for number, config in enumerate(configs)
             ]
-    except BaseException:
+    finally:
         shutil.rmtree(work, ignore_errors=True)
         with contextlib.suppress(OSError):
-            request.out.rmdir()  # unless an earlier profile is in it
-        raise
-    shutil.rmtree(work, ignore_errors=True)
+            request.out.rmdir()  # unless this profile or an earlier one is in it
     record = _record(request, plans[0], parts)
     run_folder.write(request.record, record)
     return record
@@ -145,14 +143,6 @@ def _check_folder(request: Request) -> None:
         out.mkdir(parents=True, exist_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """Files of a job, in the order of the ranks."""
-
-    captures: list[RankCapture]
-    traces: list[Path]
-
-
 def _profile_precision(
     config: Config, work: Path, request: Request, observer: Observer, timeline: Timeline
 ) -> tuple[PrecisionProfile, list[RankCapture]]:
@@ -161,22 +151,18 @@ def _profile_precision(
     observer.stage(f"profiling {request.steps} steps in {precision}")
     try:
         job.run(Profiling(steps=request.steps))
-        captured = job.captured()
+        captures, trace_files = job.captured()
     finally:
         job.remove_staged()
     observer.stage(f"reading the traces of {precision}")
-    traces = _read_traces(captured, precision, timeline)
+    traces = _read_traces(captures, trace_files, precision, timeline)
     if job.plan.device != "cpu" and not all(trace.on_accelerator for trace in traces):
         raise EnvironmentLacksError(
             f"torch's profiler recorded no kernel of device {job.plan.device!r}: it lacks "
             "permission or support (NVIDIA's needs CUPTI), or another profiler is attached."
         )
     part = precision_profile(
-        precision,
-        captured.captures,
-        traces,
-        steps=request.steps,
-        parallel=job.plan.parallel,
+        precision, captures, traces, steps=request.steps, parallel=job.plan.parallel
     )
     if request.counters:
         missing = counters.missing_requirement(device=job.plan.device, scheduler=job.plan.scheduler)
@@ -186,14 +172,16 @@ def _profile_precision(
             if missing is None
             else replace(part, counters_missing=missing)
         )
-    return part, captured.captures
+    return part, captures
 
 
-def _read_traces(captured: _Captured, precision: str, timeline: Timeline) -> list[RankTrace]:
+def _read_traces(
+    captures: Sequence[RankCapture], files: Sequence[Path], precision: str, timeline: Timeline
+) -> list[RankTrace]:
     """Read each trace once, for the analysis and for the timeline."""
     traces: list[RankTrace] = []
     zero: int | None = None
-    for capture, path in zip(captured.captures, captured.traces, strict=True):
+    for capture, path in zip(captures, files, strict=True):
         trace_events, base = load(path)
         shift = round(capture.clock_offset_seconds * 1e9)
         traces.append(read(trace_events, base=base, shift=shift))
@@ -346,13 +334,11 @@ class _Job:
             hyperparameters=replace(hyper, epochs=max(hyper.epochs, needed)),
         )
 
-    def captured(self) -> _Captured:
-        """Read the captures of the ranks."""
+    def captured(self) -> tuple[list[RankCapture], list[Path]]:
+        """Return the captures and the trace files of the ranks."""
         folder, ranks = self._folder.path, range(self.plan.parallel_degree)
-        return _Captured(
-            [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks],
-            [captured_trace(folder, rank) for rank in ranks],
-        )
+        captures = [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks]
+        return captures, [captured_trace(folder, rank) for rank in ranks]
 
     def remove_staged(self) -> None:
         """Remove the staged data of this node, complete or not; jobs on a cluster remove theirs."""

@@ -274,11 +274,16 @@ def _point_links(
         counted, computed = (getattr(sent, scope, None) for sent in (run.traffic, run.analytical))
         if counted or computed:
             bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
-            intensities = (
-                coi(operations, traffic_bytes=sent) if sent else None
-                for sent in (counted, computed)
+            placed_links.append(
+                PlacedLink(
+                    scope,
+                    bytes_per_step=counted,
+                    analytical_bytes_per_step=computed,
+                    coi=coi(operations, traffic_bytes=counted) if counted else None,
+                    analytical_coi=coi(operations, traffic_bytes=computed) if computed else None,
+                    bytes_per_second=bandwidth,
+                )
             )
-            placed_links.append(PlacedLink(scope, counted, computed, *intensities, bandwidth))
     return tuple(placed_links)
 
 
