@@ -134,11 +134,11 @@ def _categories_table(profile: Profile) -> Table:
     columns = ["category"]
     for part in profile.precisions:
         columns += [part.precision, "ms a step", "FLOPS"]
-    meanings = {**MEANINGS, "unknown": "kernels that match no pattern"}
+    meanings = [*MEANINGS.items(), ("unknown", "kernels that match no pattern")]
     cells = zip(*map(category_cells, profile.precisions), strict=True)
     rows = [
         (category, *(cell for part in parts for cell in part[:3]), meaning)
-        for (category, meaning), parts in zip(meanings.items(), cells, strict=True)
+        for (category, meaning), parts in zip(meanings, cells, strict=True)
     ]
     return Table(
         (*columns, "meaning"),
