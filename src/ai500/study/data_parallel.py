@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from ai500.core.errors import InputError
 from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    by_name,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
 
@@ -82,7 +74,7 @@ def view(result: StudyResult) -> View:
 
 def make_pairs(result: StudyResult) -> list[Pair]:
     """Pair the points by size; the first point is both an ensemble of one and a single model."""
-    points = by_name(result)
+    points = result.by_name()
     sizes = sorted({int(name.rpartition("-")[2]) for name in points})
     return [
         (n, points.get(f"ensemble-{n}"), points.get("ensemble-1" if n == 1 else f"single-{n}"))

@@ -15,15 +15,7 @@ from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    by_name,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
@@ -91,7 +83,7 @@ def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
 
 def view(result: StudyResult) -> View:
     """Show speed and quality against the baseline, and the policies against each other."""
-    points = by_name(result)
+    points = result.by_name()
     baseline = points.get(BASELINE)
     compared = [point for name, point in points.items() if name not in POLICY and name != BASELINE]
     policies = [points[name] for name in POLICY if name in points]

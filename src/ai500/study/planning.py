@@ -263,12 +263,6 @@ def remaining_seconds(
     expected = prepared.expected
     known = [name for name in durations if expected.get(name)]
     pace = fmean(durations[name] / (expected[name] or 1.0) for name in known) if known else None
-    total = 0.0
-    for point in pending:
-        expected_seconds = expected.get(point.name)
-        total += (
-            fmean(durations.values())
-            if expected_seconds is None or pace is None
-            else expected_seconds * pace
-        )
-    return total
+    usual = fmean(durations.values())
+    each = (expected.get(point.name) for point in pending)
+    return sum(usual if seconds is None or pace is None else seconds * pace for seconds in each)

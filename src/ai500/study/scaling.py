@@ -15,15 +15,7 @@ from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import flops
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    ensemble_sizes,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
 
@@ -51,6 +43,14 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
         )
     most = options.max_members or max(at_once, context.plan.definition.ensemble_size)
     return [make_point(size, degree=degree, at_once=at_once) for size in ensemble_sizes(most)]
+
+
+def ensemble_sizes(most: int, *, each_up_to: int = 8) -> list[int]:
+    """Return 1, 2, 3, … up to `each_up_to`, then doubled sizes, and `most`."""
+    sizes = list(range(1, min(most, each_up_to) + 1))
+    while sizes[-1] * 2 < most:
+        sizes.append(sizes[-1] * 2)
+    return sizes if sizes[-1] == most else [*sizes, most]
 
 
 def make_point(size: int, *, degree: int, at_once: int) -> Point:
