@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from ai500.cli.options import AsJson
 from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import check_known
@@ -59,7 +60,7 @@ def flops(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail on operators that no rule counts.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count the operations of a training step, without running it.
 

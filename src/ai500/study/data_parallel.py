@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ai500.core.errors import InputError
 from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
@@ -129,10 +129,12 @@ def efficiency_figure(pairs: Sequence[Pair], first: PointResult, *, workload: st
     title = "Scaling efficiency, ensemble against one model"
     paper = V2_EFFICIENCY.get(workload, {})
     published = [Value(1, 1.0), *(Value(n, share) for n, share in paper.items())]
-    series = [
-        Series("ensemble", _values(pairs, first, at=1), "ensemble"),
-        Series("one model", _values(pairs, first, at=2), "mean"),
-    ]
+
+    def value(size: int, point: PointResult) -> Value:
+        valid = point.timing_valid and first.timing_valid
+        return Value(size, efficiency(point, first, size=size), valid)
+
+    series = _series(pairs, value)
     if paper:
         series.append(Series("V2, one model", published, "theoretical", published=True))
     chart = LineChart(
@@ -146,12 +148,15 @@ def efficiency_figure(pairs: Sequence[Pair], first: PointResult, *, workload: st
     return Figure(title, chart, (note + hollow).strip())
 
 
-def _values(pairs: Sequence[Pair], first: PointResult, *, at: int) -> list[Value]:
-    sized = [(pair[0], pair[1] if at == 1 else pair[2]) for pair in pairs]
+def _series(pairs: Sequence[Pair], value: Callable[[int, PointResult], Value]) -> list[Series]:
+    """Return a value over the size, for the ensemble and for the single model."""
     return [
-        Value(size, efficiency(point, first, size=size), point.timing_valid and first.timing_valid)
-        for size, point in sized
-        if point is not None
+        Series(
+            label,
+            [value(size, point) for size, *both in pairs if (point := both[index]) is not None],
+            style,
+        )
+        for index, (label, style) in enumerate(COMPARED)
     ]
 
 
@@ -159,17 +164,8 @@ def quality_figure(pairs: Sequence[Pair], first: PointResult) -> Figure:
     """Plot the quality of both."""
     name = first.score.quality_name
     title = f"Quality of both: {name}"
-    series = [
-        Series(
-            label,
-            [Value(n, point.score.ensemble_quality) for n, *both in pairs
-             if (point := both[index]) is not None],
-            style,
-        )
-        for index, (label, style) in enumerate(COMPARED)
-    ]  # fmt: skip
     chart = LineChart(
-        series,
+        _series(pairs, lambda size, point: Value(size, point.score.ensemble_quality)),
         x_title="times the accelerators of the first point",
         y_title=name,
         levels=[Level("target", first.score.target_quality, "target")],

@@ -26,11 +26,12 @@ BASELINE = "fp32"
 COMPRESSION = "fp16"
 # Steps of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers).
 MIN_STEPS = 12
+# Point → label, and one that is short enough for the right edge of a figure.
 POLICY = {
-    "large-batch": "scaled, warm-up",
-    "large-batch-no-warm-up": "scaled, no warm-up",
-    "large-batch-unscaled": "unscaled, warm-up",
-    "large-batch-neither": "unscaled, no warm-up",
+    "large-batch": ("scaled, warm-up", "both"),
+    "large-batch-no-warm-up": ("scaled, no warm-up", "scaled only"),
+    "large-batch-unscaled": ("unscaled, warm-up", "warm-up only"),
+    "large-batch-neither": ("unscaled, no warm-up", "neither"),
 }
 STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
@@ -77,7 +78,7 @@ def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
     changes: tuple[dict[str, Any], ...] = ({}, no_warm_up, unscaled, {**unscaled, **no_warm_up})
     return [
         Point(name, f"batch {size}, {label}", {**large, **change})
-        for (name, label), change in zip(POLICY.items(), changes, strict=True)
+        for (name, (label, _)), change in zip(POLICY.items(), changes, strict=True)
     ]
 
 
@@ -246,21 +247,11 @@ def rate_figure(policies: Sequence[PointResult]) -> Figure:
     """Plot V2 Fig. 7a."""
     title = "Learning rate of each policy"
     series = [
-        Series(_short_name(point), _rates(point), style, dots="none")
+        Series(POLICY[point.name][1], _rates(point), style, dots="none")
         for point, style in zip(policies, STYLES, strict=False)
     ]
     chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
     return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
-
-
-def _short_name(point: PointResult) -> str:
-    """Return a label short enough for the right edge."""
-    return {
-        "large-batch": "both",
-        "large-batch-no-warm-up": "scaled only",
-        "large-batch-unscaled": "warm-up only",
-        "large-batch-neither": "neither",
-    }[point.name]
 
 
 def _rates(point: PointResult) -> list[Value]:
@@ -283,7 +274,7 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
     """Plot V2 Fig. 7b, with its two values below ours."""
     name = policies[0].score.quality_name
     title = f"Learning-rate policy at a large batch: {name}"
-    rows = [DotRow(POLICY[point.name], _qualities(point)) for point in policies]
+    rows = [DotRow(POLICY[point.name][0], _qualities(point)) for point in policies]
     caption = "Dashed: the target."
     if workload == "image_classification":
         rows += [
