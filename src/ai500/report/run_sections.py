@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ai500.core.units import human_bytes, human_seconds
+from ai500.core.units import human_bytes, human_seconds, ranges
 from ai500.inventory import summary
 from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
 from ai500.report.charts.timeline import Bar, Row, Timeline
-from ai500.report.formats import NOT_MEASURED, counted, ranges
+from ai500.report.formats import NOT_MEASURED, counted
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
 from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
