@@ -31,10 +31,7 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
     ]
     rows(title, [*FIGURES[program.name](score), *common])
     if findings:
-        pairs = [
-            (finding.severity, f"{finding.message} ({finding.source})") for finding in findings
-        ]
-        rows("Findings", pairs)
+        rows("Findings", [(finding.severity, finding.cited) for finding in findings])
 
 
 def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
