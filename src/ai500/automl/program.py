@@ -8,15 +8,10 @@ from typing import Any
 
 from ai500.automl.history import HISTORY_FILE, History
 from ai500.automl.progress import ProgressReader
-from ai500.automl.rules import (
-    SEARCH_RULES,
-    read_search_evidence,
-    search_facts,
-)
+from ai500.automl.rules import SEARCH_RULES, read_search_evidence, search_facts
 from ai500.automl.score import mean_of_searches, score_search, search_result
 from ai500.automl.sections import search_report
 from ai500.bagging.member_views import DetailsReader
-from ai500.bagging.program import ProgramSettings, TrialCost
 from ai500.config import AutomlConfig, Config
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.core.events import Event
@@ -24,7 +19,6 @@ from ai500.data.store import Store
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import kept_trials, mean_of_trials, variation
 from ai500.records import (
-    BootstrapRecord,
     EnsembleResult,
     Hyperparameters,
     Plan,
@@ -33,7 +27,7 @@ from ai500.records import (
     Search,
     TrialScore,
 )
-from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.records.run_folder import RunFolder
 from ai500.rules.rule import Rule
 from ai500.workloads.models.architecture import MAX_KERNEL
 
@@ -58,48 +52,38 @@ class ArchitectureSearch:
             return config.parallel.degree
         return config.parallel.degree or problem_class.search.degree
 
-    def settings(
-        self,
-        config: Config,
-        problem_class: ProblemClass,
-        hyper: Hyperparameters,
-        *,
-        device: str,
-        degree: int,
-    ) -> ProgramSettings:
-        """Check the search's settings; its workers train on the whole data set."""
-        search = planned_search(config, problem_class, hyper, device=device, degree=degree)
-        return ProgramSettings("whole", search)
+    def complete(self, plan: Plan, config: Config) -> Plan:
+        """Check the search's settings; its workers train on the whole data set for a fixed time.
 
-    def cost(self, plan: Plan) -> TrialCost:
-        """Return the fixed time; its operations depend on the architectures it tries."""
-        seconds = None if plan.search is None else plan.waves * plan.search.minutes * 60
-        return TrialCost(None, seconds, "each worker searches for its time")
+        Its operations are unknown: they depend on the architectures that it tries.
+        """
+        search = planned_search(plan, config)
+        return dataclasses.replace(
+            plan,
+            sampler="whole",
+            search=search,
+            estimated_seconds=plan.waves * search.minutes * 60 * plan.trials,
+            estimate_basis="each worker searches for its time",
+        )
 
-    def details_reader(self, trial: TrialFolder) -> DetailsReader:
+    def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads rounds and models from the workers' histories."""
-        return ProgressReader(trial.members).refresh
+        return ProgressReader(run.trial(trial).members).refresh
 
     def aggregate(
-        self,
-        run: RunFolder,
-        plan: Plan,
-        trial: TrialFolder,
-        *,
-        finished: Sequence[int],
-        store: Store,
-        bootstraps: Sequence[BootstrapRecord],
+        self, run: RunFolder, plan: Plan, trial: int, *, finished: Sequence[int], store: Store
     ) -> EnsembleResult:
         """Return the best model of each worker that finished."""
-        history = History(trial.members)
+        history = History(run.trial(trial).members)
         return search_result(history, finished=finished, ensemble_size=plan.ensemble_size)
 
     def score_trial(
-        self, plan: Plan, events: Sequence[Event], trial: TrialFolder, *, number: int
+        self, run: RunFolder, plan: Plan, trial: int, *, events: Sequence[Event]
     ) -> TrialScore:
         """Compute a trial's score from its events and the workers' histories."""
-        history, meters = History(trial.members), read_meters(trial.meters)
-        return score_search(plan, events, history=history, trial=number, meters=meters)
+        folder = run.trial(trial)
+        history, meters = History(folder.members), read_meters(folder.meters)
+        return score_search(plan, events, history=history, trial=trial, meters=meters)
 
     def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
         """Average the kept trials, and the figures of their searches."""
@@ -115,18 +99,11 @@ class ArchitectureSearch:
 SEARCH = ArchitectureSearch()
 
 
-def planned_search(
-    config: Config,
-    problem_class: ProblemClass,
-    hyper: Hyperparameters,
-    *,
-    device: str,
-    degree: int,
-) -> Search:
+def planned_search(plan: Plan, config: Config) -> Search:
     """Apply the user's changes to the class's search, and check them."""
-    reference = problem_class.search
+    problem_class, hyper, reference = plan.definition, plan.hyperparameters, plan.definition.search
     assert reference is not None
-    if reference.needs_accelerator and device == "cpu":
+    if reference.needs_accelerator and plan.device == "cpu":
         raise EnvironmentLacksError(
             f"class {problem_class.name} of {config.workload} needs accelerators; torch can use "
             "none on this system, and a CPU would not train one model in its "
@@ -138,7 +115,7 @@ def planned_search(
     search = dataclasses.replace(reference, **_changes(config.automl))
     for key, message, remedy in _mistakes(config, search, hyper):
         raise ConfigError(message, key=key, value=_value(config, key), remedy=remedy)
-    largest = max(search.batch_sizes) * hyper.accumulation * degree
+    largest = max(search.batch_sizes) * hyper.accumulation * plan.parallel_degree
     if largest > problem_class.train_samples:
         raise ConfigError(
             f"automl.batch_sizes = {list(search.batch_sizes)}: a step of {largest} images "

@@ -64,9 +64,6 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
-    settings = program.settings(
-        config, problem_class, hyper, device=device, degree=degrees.parallel_degree
-    )
     precision.check(
         hyper.precision,
         device_type=device,
@@ -95,7 +92,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         system_scale=degrees.system_scale,
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
-        sampler=settings.sampler,
+        sampler=config.ensemble.sampler,
         parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
@@ -134,16 +131,10 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             device=device,
             precision=hyper.precision,
         ),
-        search=settings.search,
     )
-    cost = program.cost(plan)
-    return dataclasses.replace(
-        plan,
-        operations_per_trial=cost.operations,
-        estimated_seconds=cost.seconds and cost.seconds * trials,
-        estimated_node_hours=cost.seconds and cost.seconds * trials * len(nodes) / 3600,
-        estimate_basis=cost.basis,
-    )
+    plan = program.complete(plan, config)
+    hours = plan.estimated_seconds and plan.estimated_seconds * len(nodes) / 3600
+    return dataclasses.replace(plan, estimated_node_hours=hours)
 
 
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
