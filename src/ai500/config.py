@@ -6,6 +6,7 @@ result.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
@@ -468,17 +469,10 @@ def _toml_lines(config: Config, *, commented: bool) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = "".join(
-            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c
-            for c in value.replace("\\", "\\\\").replace('"', '\\"')
-        )
-        return f'"{escaped}"'
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
         pairs = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
-    return repr(value)
+    # Scalars are written as in JSON, which alone allows a raw DEL in a text.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

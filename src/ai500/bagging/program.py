@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
-from ai500.bagging.illustrate import illustrate
+from ai500.bagging.aggregate import MemberPredictions, aggregate, illustrate, read_predictions
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.score import score_trial
 from ai500.bagging.sections import ensemble_report

@@ -108,6 +108,9 @@ class Mount:
     target: str
     read_only: bool
 
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+
 
 def bare(container: Container | None) -> Launcher:
     """Run the command without a container."""
@@ -132,7 +135,7 @@ def apptainer(container: Container | None) -> Launcher:
     """
     container = _checked(container, "apptainer")
     binds = [
-        f"--bind={mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+        f"--bind={mount}"
         # Apptainer splits at commas and carets and trims; newer versions unescape.
         for mount in _mounts(container, "apptainer", refused=r"[,^\\]|^\s|\s$")
     ]
@@ -184,10 +187,7 @@ def pyxis(container: Container | None) -> Launcher:
             remedy="Remove it, and write flags of srun into container.flags.",
         )
     # pyxis separates mounts by commas and writes them into a bash script, in double quotes.
-    mounts = [
-        f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
-        for mount in _mounts(container, "pyxis", refused=r"[,\s\"$`\\]")
-    ]
+    mounts = [str(m) for m in _mounts(container, "pyxis", refused=r"[,\s\"$`\\]")]
     # A variable of the image overrides the job's unless it is listed here.
     names = (f"--container-env={','.join(container.environment)}",) if container.environment else ()
     return Wrap(

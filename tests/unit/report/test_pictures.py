@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from ai500.bagging.illustrate import illustrate
+from ai500.bagging.aggregate import illustrate
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
 from ai500.pipeline.scoring import write_report

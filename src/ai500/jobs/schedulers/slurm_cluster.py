@@ -17,8 +17,6 @@ from ai500.jobs.schedulers.slurm_commands import show
 from ai500.jobs.schedulers.slurm_output import has_accounting, read_config, seconds_of
 from ai500.records import Cluster
 
-MIB: Final = 1024 * 1024
-
 _USABLE_BASES: Final = frozenset(
     {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED"}
 )
@@ -43,15 +41,11 @@ _TIME: Final = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimi
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node as `scontrol show node` describes it; CPUs and memory that jobs may use."""
+    """A node as `scontrol show node` describes it; CPUs that jobs may use."""
 
     name: str
-    address: str
     cpus: int
-    memory_bytes: int | None
     gpus: int
-    gpu_type: str | None
-    """GPU type; several types are joined as `a100+h100`."""
     state: str
     usable: bool
     """True if Slurm can start a job here, now or after power-up or the end of another job."""
@@ -160,18 +154,13 @@ def read_nodes(text: str) -> Iterator[SlurmNode]:
         fields = _fields(line)
         if "NodeName" not in fields:
             continue
-        name, state = fields["NodeName"], fields.get("State", "UNKNOWN")
-        gpus, gpu_type = read_gpus(fields.get("Gres", ""))
-        memory = int(fields.get("RealMemory", 0)) - int(fields.get("MemSpecLimit", 0))
+        state = fields.get("State", "UNKNOWN")
         usable = is_usable(state)
         yield SlurmNode(
-            name=name,
-            address=fields.get("NodeAddr", name),
+            name=fields["NodeName"],
             cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 1),
             threads_per_core=int(fields.get("ThreadsPerCore", 1)),
-            memory_bytes=memory * MIB if memory > 1 else None,  # Slurm's default is 1 MiB
-            gpus=gpus,
-            gpu_type=gpu_type,
+            gpus=read_gpus(fields.get("Gres", "")),
             state=state,
             usable=usable,
             reason=None if usable else _reason(line) or f"its state is {state}",
@@ -192,16 +181,14 @@ def is_usable(state: str) -> bool:
     return words[0] in _USABLE_BASES and _UNUSABLE_FLAGS.isdisjoint(words)
 
 
-def read_gpus(gres: str) -> tuple[int, str | None]:
-    """Parse `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → (8, "a100+h100"): GPUs only."""
-    count, types = 0, []
+def read_gpus(gres: str) -> int:
+    """Count the GPUs, and only those, of `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → 8."""
+    count = 0
     for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
         name, *parts = entry.strip().split(":")
-        if name != "gpu":
-            continue
-        count += int(parts.pop()) if parts and parts[-1].isdigit() else 1
-        types += [part for part in parts if part and part != "no_consume"]
-    return count, "+".join(dict.fromkeys(types)) or None
+        if name == "gpu":
+            count += int(parts[-1]) if parts and parts[-1].isdigit() else 1
+    return count
 
 
 def matches(constraint: str | None, features: Collection[str]) -> bool:
