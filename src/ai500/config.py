@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import plugins
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, setting_error
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
 
@@ -443,11 +443,11 @@ def _check_names(config: Config) -> None:
             plugins.check(kind, name, key=key)
     classes = plugins.load("workload", config.workload).problem_classes
     if config.problem_class not in classes:
-        raise ConfigError(
-            f"problem_class = {config.problem_class!r}: no such class of {config.workload};",
-            key="problem_class",
-            value=config.problem_class,
-            remedy=nearest(config.problem_class, list(classes)),
+        raise setting_error(
+            "problem_class",
+            config.problem_class,
+            f"no such class of {config.workload};",
+            nearest(config.problem_class, list(classes)),
         )
     if config.train.precision is not None:
         precision.check_name(config.train.precision)

@@ -13,7 +13,7 @@ from ai500.automl.score import mean_of_searches, score_search, search_result
 from ai500.automl.sections import search_report
 from ai500.bagging.member_views import DetailsReader
 from ai500.config import AutomlConfig, Config
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError, setting_error
 from ai500.core.events import Event
 from ai500.data.store import Store
 from ai500.meters.log import read_meters
@@ -113,17 +113,16 @@ def planned_search(plan: Plan, config: Config) -> Search:
             remedy='Choose problem_class = "smoke".',
         )
     search = dataclasses.replace(reference, **_changes(config.automl))
-    for key, message, remedy in _mistakes(config, search, hyper):
-        raise ConfigError(message, key=key, value=_value(config, key), remedy=remedy)
+    for key, value, problem, remedy in _mistakes(config, search, hyper):
+        raise setting_error(key, value, problem, remedy)
     largest = max(search.batch_sizes) * hyper.accumulation * plan.parallel_degree
     if largest > problem_class.train_samples:
-        raise ConfigError(
-            f"automl.batch_sizes = {list(search.batch_sizes)}: a step of {largest} images "
-            "(the largest × parallel.degree × train.accumulation) is more than the "
-            f"{problem_class.train_samples} samples of class {problem_class.name}.",
-            key="automl.batch_sizes",
-            value=search.batch_sizes,
-            remedy="Leave it out.",
+        raise setting_error(
+            "automl.batch_sizes",
+            search.batch_sizes,
+            f"a step of {largest} images (the largest × parallel.degree × train.accumulation) is "
+            f"more than the {problem_class.train_samples} samples of class {problem_class.name}.",
+            "Leave it out.",
         )
     return search
 
@@ -133,59 +132,36 @@ def _changes(settings: AutomlConfig) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _value(config: Config, key: str) -> Any:
-    section, _, name = key.partition(".")
-    return getattr(getattr(config, section), name)
-
-
 def _mistakes(
     config: Config, search: Search, hyper: Hyperparameters
-) -> Iterator[tuple[str, str, str]]:
-    """Yield key, message and remedy of every setting that a search can't use."""
-    batches, kernels = list(search.batch_sizes), list(search.kernel_sizes)
+) -> Iterator[tuple[str, object, str, str]]:
+    """Yield key, value, problem and remedy of every setting that a search can't use."""
+    batches, kernels = search.batch_sizes, search.kernel_sizes
     if not batches or min(batches) < 1:
-        problem = f"automl.batch_sizes = {batches}: TPE needs at least one size, each at least 1."
-        yield "automl.batch_sizes", problem, "Set sizes such as [32, 64]."
+        problem = "TPE needs at least one size, each at least 1."
+        yield "automl.batch_sizes", batches, problem, "Set sizes such as [32, 64]."
     if not kernels or any(size < 1 or size % 2 == 0 for size in kernels):
-        problem = (
-            f"automl.kernel_sizes = {kernels}: TPE needs at least one size, each odd, so that an "
-            "added block keeps the size of its input."
-        )
-        yield "automl.kernel_sizes", problem, "Set sizes such as [3, 5]."
+        problem = "TPE needs sizes, all odd: an added block keeps the size of its input."
+        yield "automl.kernel_sizes", kernels, problem, "Set sizes such as [3, 5]."
     elif max(kernels) > MAX_KERNEL:
-        problem = f"automl.kernel_sizes = {kernels}: the largest kernel is {MAX_KERNEL}."
-        yield "automl.kernel_sizes", problem, "Set smaller sizes, such as [3, 5]."
-    for name in ("batch_sizes", "kernel_sizes"):
-        sizes = getattr(search, name)
+        problem = f"the largest kernel is {MAX_KERNEL}."
+        yield "automl.kernel_sizes", kernels, problem, "Set smaller sizes, such as [3, 5]."
+    for name, sizes in (("batch_sizes", batches), ("kernel_sizes", kernels)):
         if len(set(sizes)) < len(sizes):
-            yield (
-                f"automl.{name}",
-                f"automl.{name} = {list(sizes)}: a size is repeated.",
-                "Set each size once.",
-            )
+            yield f"automl.{name}", sizes, "a size is repeated.", "Set each size once."
     if search.max_growth <= 1:
-        problem = (
-            f"automl.max_growth = {search.max_growth:g}: every child has more operations than the "
-            "initial model, so that none is small enough."
-        )
-        yield "automl.max_growth", problem, "Set more than 1, such as 8."
+        problem = "every child has more operations than the initial model: none would be allowed."
+        yield "automl.max_growth", search.max_growth, problem, "Set more than 1, such as 8."
     for name, allowed in (("mode", "data"), ("sharded", False)):
-        value = getattr(config.parallel, name)
-        if value != allowed:
+        if (value := getattr(config.parallel, name)) != allowed:
             problem = (
-                f"parallel.{name} = {value!r}: the accelerators of a worker share the batch of "
-                "each model (AIPerf Table IV: synchronous all-reduce)."
+                "the accelerators of a worker share the batch of each model (AIPerf Table IV: "
+                "synchronous all-reduce)."
             )
-            yield f"parallel.{name}", problem, 'Leave it out: parallel.mode = "data".'
-    if config.ensemble.sampler not in ("bootstrap", "whole"):
-        problem = (
-            f"ensemble.sampler = {config.ensemble.sampler!r}: all workers of a search train on the "
-            "whole data set."
-        )
-        yield "ensemble.sampler", problem, "Leave it out."
-    if hyper.evaluate_every_epochs != 1:
-        problem = (
-            f"train.evaluate_every_epochs = {hyper.evaluate_every_epochs}: a search validates a "
-            "model after every epoch (AIPerf §IV-E: patience, predicted accuracy)."
-        )
-        yield "train.evaluate_every_epochs", problem, "Leave it out."
+            yield f"parallel.{name}", value, problem, 'Leave it out: parallel.mode = "data".'
+    if (sampler := config.ensemble.sampler) not in ("bootstrap", "whole"):
+        problem = "all workers of a search train on the whole data set."
+        yield "ensemble.sampler", sampler, problem, "Leave it out."
+    if (every := hyper.evaluate_every_epochs) != 1:
+        problem = "a search validates after every epoch (AIPerf §IV-E: patience, prediction)."
+        yield "train.evaluate_every_epochs", every, problem, "Leave it out."

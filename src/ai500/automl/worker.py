@@ -131,7 +131,7 @@ class Worker:
         self._trained = member, log
         if self._coordinator is not None:
             self._coordinator.prepare_next()
-        limits = Limits(self._search, deadline=self._deadline_now, stop_requested=self._stop)
+        limits = Limits(self._search, deadline=lambda: self._deadline, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
@@ -169,9 +169,6 @@ class Worker:
             self._deadline = time.monotonic() + self._coordinator.seconds_left
         else:
             self._deadline = math.nextafter(math.inf, 0)  # rank 0 decides when time is up
-
-    def _deadline_now(self) -> float:
-        return self._deadline
 
     def _member(
         self,

@@ -10,7 +10,7 @@ from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.score import score_trial
 from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
-from ai500.core.errors import ConfigError
+from ai500.core.errors import setting_error
 from ai500.core.events import Event
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
@@ -52,13 +52,12 @@ class Ensemble:
     def complete(self, plan: Plan, config: Config) -> Plan:
         """Refuse settings of a search; count a trial's operations; estimate the run's time."""
         for field in dataclasses.fields(AutomlConfig):
-            if getattr(config.automl, field.name) is not None:
-                raise ConfigError(
-                    f"automl.{field.name} has no effect: workload {config.workload} trains an "
-                    "ensemble and searches nothing.",
-                    key=f"automl.{field.name}",
-                    value=getattr(config.automl, field.name),
-                    remedy='Set workload = "automl", or leave [automl] out.',
+            if (value := getattr(config.automl, field.name)) is not None:
+                raise setting_error(
+                    f"automl.{field.name}",
+                    value,
+                    f"no effect: workload {config.workload} trains an ensemble, not a search.",
+                    'Set workload = "automl", or leave [automl] out.',
                 )
         hyper, count, operations, seconds = plan.hyperparameters, plan.operations, None, None
         steps = plan.steps_per_epoch * hyper.epochs

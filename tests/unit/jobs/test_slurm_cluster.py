@@ -225,7 +225,7 @@ def test_an_unknown_partition_names_the_key_and_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
         _partition("gpus")
     assert (caught.value.key, caught.value.value) == ("slurm.partition", "gpus")
-    assert '"gpu"?' in caught.value.remedy
+    assert "'gpu'?" in caught.value.remedy
     assert "gpu, all, old" in caught.value.remedy
 
 
