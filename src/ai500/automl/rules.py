@@ -14,7 +14,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
 from ai500.rules.registry import COMMON_RULES
-from ai500.rules.rule import Observation, differences, rule
+from ai500.rules.rule import RUN_AGAIN, Observation, differences, mismatch, rule
 from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
@@ -150,12 +150,8 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
     """Start every worker's search at the class's architecture: ResNet-50 in `full`."""
     for fact in evidence.facts:
         if fact.name == INITIAL_ARCHITECTURE and fact.differs:
-            yield Observation(
-                f"searches began at {fact.run}, the class's architecture is {fact.reference}",
-                advice=fact.advice,
-                reference=fact.reference,
-                run=fact.run,
-            )
+            source = "the class's architecture is"
+            yield mismatch("searches began at", fact.run, source, fact.reference, fact.advice)
     for trial, model in models(evidence):
         candidate = model.candidate
         if candidate.round == 1 and candidate.parent is not None:
@@ -177,7 +173,7 @@ def network_morphism(evidence: Evidence) -> Iterator[Observation]:
         elif not model.candidate.moves or not _grown(parent.architecture, model.architecture):
             problem = f"{name} is no morphism of its parent {parent_name}"
         if problem is not None:
-            yield Observation(f"trial {trial}: {problem}", advice="Run it again.")
+            yield Observation(f"trial {trial}: {problem}", advice=RUN_AGAIN)
 
 
 def _grown(parent: Architecture, child: Architecture) -> bool:
@@ -204,7 +200,7 @@ def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
             state = "was tuned" if candidate.tuned else "was not tuned"
             yield Observation(
                 f"trial {trial}: {candidate.model} of round {candidate.round} {state}",
-                advice="Run it again.",
+                advice=RUN_AGAIN,
                 reference=f"from round {settings.warmup_rounds + 1} on",
             )
 
@@ -216,13 +212,8 @@ def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
     for name in FIXED_SETTINGS:
         expected, planned = getattr(reference, name, None), getattr(plan, name, None)
         if expected != planned:
-            yield _changed(name, expected, planned, advice=f"Leave automl.{name} out.")
-
-
-def _changed(name: str, expected: object, planned: object, *, advice: str = "") -> Observation:
-    reference, run = as_text(expected), as_text(planned)
-    message = f"{name.replace('_', ' ')}: {run}, the class has {reference}"
-    return Observation(message, advice=advice, reference=reference, run=run)
+            statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{name} out."
+            yield mismatch(statement, planned, "the class has", expected, advice)
 
 
 @rule("a search's defaults", program="search")
@@ -233,7 +224,8 @@ def changed_defaults(evidence: Evidence) -> Iterator[Observation]:
     for field in fields(reference) if reference is not None else ():
         expected, planned = getattr(reference, field.name), getattr(plan, field.name, None)
         if field.name not in (*FIXED_SETTINGS, "minutes") and expected != planned:
-            yield _changed(field.name, expected, planned)
+            statement = f"{field.name.replace('_', ' ')}:"
+            yield mismatch(statement, planned, "the class has", expected, "")
 
 
 @rule(source="AIPerf §IV-D, Table I", program="search")
@@ -242,7 +234,7 @@ def operations_of_the_architectures(evidence: Evidence) -> Iterator[Observation]
     for trial, model in models(evidence):
         candidate = model.candidate
         for mistake in _miscounted(candidate, evidence):
-            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice="Run it again.")
+            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice=RUN_AGAIN)
 
 
 def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
@@ -286,7 +278,7 @@ def work_in_order(evidence: Evidence) -> Iterator[Observation]:
         for (worker, _), lines in by_attempt.items():
             if (reason := _disorder(lines)) is not None:
                 message = f"trial {trial}, worker {worker}: {reason}"
-                yield Observation(message, advice="Run it again.")
+                yield Observation(message, advice=RUN_AGAIN)
 
 
 def _disorder(lines: list[Line]) -> str | None:
