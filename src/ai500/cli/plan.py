@@ -54,7 +54,7 @@ def plan(selected: ConfigOptions, as_json: AsJson = False) -> None:
     Example: ai500 plan --class full --set system.nodes=8
     """
     config = selected.load()
-    _, made = pipeline.make_plan(config)
+    _, made = pipeline.survey_and_plan(config)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
     if as_json:

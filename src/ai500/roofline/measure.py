@@ -26,7 +26,7 @@ from ai500.inventory import machine as system
 from ai500.jobs.node_agent import DIE_WITH_PARENT
 from ai500.jobs.schedulers.slurm import SLURM
 from ai500.jobs.trial_jobs import python_of
-from ai500.pipeline.session import Observer
+from ai500.pipeline.stages import Observer
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
