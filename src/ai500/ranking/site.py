@@ -145,7 +145,7 @@ def _pages(
         entries_of_system = same[entry.list_key, entry.system_key]
         yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body)
     yield "data/list.js", list_script(entries, standings_by_id)
-    yield "rejected.html", site.rejected_page(rejected)
+    yield "rejected.html", site.page("rejected.html", submissions=rejected)
     yield "history.html", site.history(by_list(entries))
     yield "compare.html", site.page("compare.html")
     yield "index.html", site.page("index.html")

@@ -105,11 +105,12 @@ class RooflineChart:
     def svg(self, title: str) -> str:
         """Draw the chart."""
         plot = layout(self.roofs, self.slopes, self.marks)
-        frame = plot.frame
-        parts = [
-            svg.y_axis(frame, _ticks(frame.y), title="FLOPS"),
-            svg.x_axis(frame, _ticks(frame.x), title="COI: FLOP per byte sent"),
-        ]
+        x_ticks, y_ticks, x_title = (
+            _ticks(plot.frame.x),
+            _ticks(plot.frame.y),
+            "COI: FLOP per byte sent",
+        )
+        parts = svg.axes(plot.frame, x_ticks, y_ticks, x_title=x_title, y_title="FLOPS")
         for roof, start, end in plot.flats:
             parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
         parts += [svg.line(start, end, "slope") for _, start, end in plot.slants]
