@@ -164,6 +164,8 @@ def hyperparameters_table(run: RunData) -> Table:
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
