@@ -145,8 +145,13 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Title as a word of letters, digits and hyphens, for links to the section."""
-        return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
+        """Identifier of the section in links; equal titles have the same."""
+        return slug(self.title)
+
+
+def slug(title: str) -> str:
+    """Return a title as a word of letters, digits and hyphens."""
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
 
 
 def figures_of(blocks: Iterable[Block]) -> Iterator[Figure]:
