@@ -24,7 +24,7 @@ from ai500.jobs.schedulers import (
     SchedulerUnavailableError,
 )
 from ai500.jobs.trial_jobs import job_spec, known_jobs
-from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
+from ai500.records import JobRecord, NodeSlots, Task, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 
 LOG_TAIL_LINES = 15
@@ -45,7 +45,7 @@ class JobController:
         trial: int,
         program: Program,
         tasks: Sequence[Task],
-        shares: Mapping[int, tuple[Share, ...]],
+        shares: Mapping[int, tuple[NodeSlots, ...]],
         scheduler: Scheduler,
         python: str,
         log: events.EventLog,

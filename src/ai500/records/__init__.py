@@ -10,10 +10,10 @@ from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
     MemberMapping,
+    NodeSlots,
     Operations,
     Parallelism,
     Plan,
-    Share,
     Sharing,
 )
 from ai500.records.problem import (
@@ -71,6 +71,7 @@ __all__ = [
     "JobState",
     "MemberMapping",
     "Node",
+    "NodeSlots",
     "Operations",
     "ParallelPlan",
     "Parallelism",
@@ -85,7 +86,6 @@ __all__ = [
     "Search",
     "SearchFigures",
     "SearchScore",
-    "Share",
     "Sharing",
     "Slot",
     "Split",

@@ -29,7 +29,7 @@ from ai500.train import checkpoint
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.member import Member
 from ai500.train.optimizers import settings_sha256
-from ai500.train.step import StepRequest, eager_step, sample_batch
+from ai500.train.step import StepRequest, eager_step, warm_up_batch
 from ai500.train.worker import Interrupted
 
 # Often enough for a live view, seldom enough to cost nothing beside steps of milliseconds.
@@ -65,7 +65,7 @@ def prepare(member: Member) -> checkpoint.Position:
     """Warm up and restore, before the timed window; return the position to train from."""
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
-    batch = sample_batch(member)
+    batch = warm_up_batch(member)
     member.engine.warm_up(
         *member.workload.train_inputs(member.problem_class, batch.images, batch.labels, batch.draws)
     )
@@ -219,8 +219,8 @@ def _evaluate(member: Member, epoch: int) -> None:
         return
     labels = member.evaluator.validation_labels()
     quality = member.workload.quality(predictions, labels)
-    if epoch == member.task.hyperparameters.epochs and member.task.search is None:
-        atomic.write_array(member.folder.validation, predictions)
+    if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
+        atomic.write_array(member.validation_file, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(labels))
 
 

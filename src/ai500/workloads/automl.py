@@ -142,14 +142,12 @@ class AutoML(images.ImageClassification):
         """Build the initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
         from ai500.workloads.models.architecture_network import Network
 
-        assert problem_class.search is not None
-        return Network(
-            initial_architecture(
-                problem_class.search.initial,
-                classes=problem_class.classes,
-                input_channels=problem_class.input_shape[0],
-            )
+        architecture = initial_architecture(
+            problem_class.search_settings.initial,
+            classes=problem_class.classes,
+            input_channels=problem_class.input_shape[0],
         )
+        return Network(architecture)
 
     def parallel_plan(self, problem_class: ProblemClass) -> None:
         """Return None: models differ; a worker's accelerators share the batch."""
