@@ -49,9 +49,10 @@ def learning_rate_of(
     return rate
 
 
-def scaled_peak(base: float, *, global_batch_size: int, reference_batch_size: int) -> float:
+def scaled_peak(hyperparameters: Hyperparameters, *, global_batch_size: int) -> float:
     """Scale the base rate linearly with the batch."""
-    return base * global_batch_size / reference_batch_size
+    base = hyperparameters.base_learning_rate
+    return base * global_batch_size / hyperparameters.reference_batch_size
 
 
 class _Point(NamedTuple):

@@ -15,7 +15,7 @@ from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
 from ai500.data.open_store import open_store
-from ai500.data.store import Samples
+from ai500.data.store import Samples, Store
 from ai500.operations import OperationCount, count
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
@@ -95,7 +95,7 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         model=workload.model(task.definition).to(device),
         mesh=make_mesh(task.parallel, device=device),
         device=device,
-        splits=open_splits(task),
+        splits=open_data(task).splits,
         log=event_log(task, rank=rank, device=device),
         stop=stop,
     )
@@ -105,10 +105,15 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     return member
 
 
-def open_splits(task: Task) -> Mapping[str, Samples]:
+def staged_folder(task: Task) -> str | None:
+    """Return the node's copy of the data, made by the controller or by this job; None: none."""
+    return task.staged or os.environ.get("AI500_STAGED")
+
+
+def open_data(task: Task) -> Staged | Store:
     """Open the node's copy of the samples, or the shared store."""
-    staged = task.staged or os.environ.get("AI500_STAGED")
-    return (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
+    staged = staged_folder(task)
+    return Staged.open(Path(staged)) if staged else open_store(Path(task.store))
 
 
 def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:

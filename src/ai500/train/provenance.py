@@ -10,12 +10,10 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 import platform
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -29,14 +27,12 @@ from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
-from ai500.data.open_store import open_store
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
-from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Hyperparameters, Task
 from ai500.train.learning_rate import scaled_peak
-from ai500.train.member import Member
+from ai500.train.member import Member, open_data, staged_folder
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -201,11 +197,7 @@ def _learning_rate(member: Member, rates: Mapping[int, float]) -> dict[str, Any]
     return {
         "policy": where,
         "source": None if built_in else _source_of(policy),
-        "peak": scaled_peak(
-            hyper.base_learning_rate,
-            global_batch_size=member.feed.global_batch_size,
-            reference_batch_size=hyper.reference_batch_size,
-        ),
+        "peak": scaled_peak(hyper, global_batch_size=member.feed.global_batch_size),
         "at_end_of_epochs": [rates[epoch] for epoch in sorted(rates)],
     }
 
@@ -259,11 +251,10 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
 
 def _data(member: Member) -> dict[str, Any]:
     """Identify the data that was read: the node's copy, or the shared store."""
-    staged = member.task.staged or os.environ.get("AI500_STAGED")
-    store = Staged.open(Path(staged)) if staged else open_store(Path(member.task.store))
+    store = open_data(member.task)
     return {
         "store_sha256": store.sha256,
-        "staged": staged is not None,
+        "staged": staged_folder(member.task) is not None,
         "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(member.problem_class.normalization),
     }

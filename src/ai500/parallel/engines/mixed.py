@@ -84,9 +84,7 @@ class MixedParallel(ReplicaEngine):
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
             loss=self._last_stage_loss,
-            boundaries=lambda inputs, training: boundary_tensors(
-                inputs.shape, inputs.dtype, training
-            ),
+            boundaries=boundary_tensors,
         )
 
     def _last_stage_loss(self, carried: Any, labels: Tensor) -> Tensor:
