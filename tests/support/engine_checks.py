@@ -140,9 +140,14 @@ def optimizer_of(case: Case, parameters: Any) -> torch.optim.Optimizer:
         # A large ε: near a gradient of zero Adam would blow rounding errors up to whole steps.
         return torch.optim.Adam(parameters, lr=0.01, eps=1e-2, weight_decay=1e-3)
     if case.optimizer == "lars":
-        return LARS(parameters, lr=5.0, momentum=0.9, weight_decay=1e-3)
+        return LARS(
+            parameters,
+            {"lr": 5.0, "momentum": 0.9, "weight_decay": 1e-3, "trust_coefficient": 1e-3},
+        )
     if case.optimizer == "lamb":
-        return LAMB(parameters, lr=0.01, eps=1e-2, weight_decay=1e-3)
+        return LAMB(
+            parameters, {"lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-2, "weight_decay": 1e-3}
+        )
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-3)
 
 

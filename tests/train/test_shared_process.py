@@ -183,7 +183,10 @@ def test_steps_under_preserve_state_change_nothing() -> None:
 
     class Alone:
         engine = Engine
-        optimizer = LAMB(Engine.module.parameters(), lr=0.1, weight_decay=0.1)
+        optimizer = LAMB(
+            Engine.module.parameters(),
+            {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.1},
+        )
 
     def step() -> None:
         Alone.optimizer.zero_grad()

@@ -24,6 +24,8 @@ from ai500.workloads.protocol import Optimized
 
 Loss = Callable[[Any, Tensor], Tensor]
 Forward = Callable[[nn.Module, Tensor, Tensor], Any]
+Optimize = Callable[..., Optimized | None]
+"""A workload's offer of a faster form of its model: `Workload.optimized`."""
 
 
 def without_labels(module: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
@@ -52,14 +54,6 @@ class Numerics(Protocol):
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return the loss times the loss scale, for the backward pass."""
-
-
-class Optimize(Protocol):
-    """A workload's offer of a faster form of its model (`Workload.optimized`)."""
-
-    def __call__(
-        self, model: nn.Module, *, precision: str, device: torch.device
-    ) -> Optimized | None: ...
 
 
 @dataclass(frozen=True)
