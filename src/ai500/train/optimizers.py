@@ -21,7 +21,9 @@ from torch.distributed.tensor import DTensor
 from ai500.records import Hyperparameters
 
 Parameters = Iterable[nn.Parameter]
-Weights, Tensors, Group = list[nn.Parameter], list[Tensor], dict[str, Any]
+Weights = list[nn.Parameter]
+Tensors = list[Tensor]
+Group = dict[str, Any]
 Norms = Callable[[Sequence[Tensor], Sequence[nn.Parameter]], Sequence[Tensor]]
 """Function that returns the L2 norms of tensors shaped like their parameters; an engine that splits
 parameters replaces it by one that sums over ranks."""

@@ -31,7 +31,7 @@ def every_kind() -> Architecture:
     pooled = build.add("max_pool", wide, kernel=3, stride=2)
     summed = build.add("add", pooled, pooled, pooled)
     build.add("dense", build.add("global_pool", summed), channels=5)
-    return build.architecture()
+    return Architecture(tuple(build.layers))
 
 
 @pytest.mark.parametrize(
