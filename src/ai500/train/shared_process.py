@@ -140,12 +140,8 @@ def run(
 
 def _prepare(group: MemberGroup) -> dict[MemberIndex, Position]:
     """Warm up and restore each member; return the positions of those that can train."""
-    positions = {}
-    for index in range(len(group.members)):
-        position = group.attempt(index, prepare)
-        if position is not None:
-            positions[index] = position
-    return positions
+    positions = {index: group.attempt(index, prepare) for index in range(len(group.members))}
+    return {index: position for index, position in positions.items() if position is not None}
 
 
 def feed_from_device(members: Sequence[Member]) -> bool:
