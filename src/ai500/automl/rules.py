@@ -14,7 +14,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import Evidence, Fact, TrialEvidence
 from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
 from ai500.rules.registry import COMMON_RULES
-from ai500.rules.rule import Observation, differences, rule
+from ai500.rules.rule import RUN_AGAIN, Observation, differences, mismatch, rule
 from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
@@ -154,12 +154,8 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
     """Start every worker's search at the class's architecture: ResNet-50 in `full`."""
     for fact in evidence.facts:
         if fact.name == INITIAL_ARCHITECTURE and fact.differs:
-            yield Observation(
-                f"searches began at {fact.run}, the class's architecture is {fact.reference}",
-                advice=fact.advice,
-                reference=fact.reference,
-                run=fact.run,
-            )
+            source = "the class's architecture is"
+            yield mismatch("searches began at", fact.run, source, fact.reference, fact.advice)
     for trial, model in models(evidence):
         candidate = model.candidate
         if candidate.round == 1 and candidate.parent is not None:
@@ -181,13 +177,13 @@ def network_morphism(evidence: Evidence) -> Iterator[Observation]:
                 yield Observation(
                     f"trial {trial.trial}: parent {candidate.parent} of {candidate.model} is in no "
                     "history",
-                    advice="Run it again.",
+                    advice=RUN_AGAIN,
                 )
             elif not candidate.moves or not _grown(parent.architecture, model.architecture):
                 yield Observation(
                     f"trial {trial.trial}: {candidate.model} is no morphism of its parent "
                     f"{candidate.parent}",
-                    advice="Run it again.",
+                    advice=RUN_AGAIN,
                 )
 
 
@@ -215,7 +211,7 @@ def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
             state = "was tuned" if candidate.tuned else "was not tuned"
             yield Observation(
                 f"trial {trial}: {candidate.model} of round {candidate.round} {state}",
-                advice="Run it again.",
+                advice=RUN_AGAIN,
                 reference=f"from round {settings.warmup_rounds + 1} on",
             )
 
@@ -227,12 +223,8 @@ def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
     for name in FIXED_SETTINGS:
         expected, planned = getattr(reference, name, None), getattr(plan, name, None)
         if expected != planned:
-            yield Observation(
-                f"{name.replace('_', ' ')}: {as_text(planned)}, the class has {as_text(expected)}",
-                advice=f"Leave automl.{name} out.",
-                reference=as_text(expected),
-                run=as_text(planned),
-            )
+            statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{name} out."
+            yield mismatch(statement, planned, "the class has", expected, advice)
 
 
 @rule("a search's defaults", program="search")
@@ -243,12 +235,8 @@ def changed_defaults(evidence: Evidence) -> Iterator[Observation]:
     for field in fields(reference) if reference is not None else ():
         expected, planned = getattr(reference, field.name), getattr(plan, field.name, None)
         if field.name not in (*FIXED_SETTINGS, "minutes") and expected != planned:
-            yield Observation(
-                f"{field.name.replace('_', ' ')}: {as_text(planned)}, the class has "
-                f"{as_text(expected)}",
-                reference=as_text(expected),
-                run=as_text(planned),
-            )
+            statement = f"{field.name.replace('_', ' ')}:"
+            yield mismatch(statement, planned, "the class has", expected, "")
 
 
 @rule(source="AIPerf §IV-D, Table I", program="search")
@@ -257,7 +245,7 @@ def operations_of_the_architectures(evidence: Evidence) -> Iterator[Observation]
     for trial, model in models(evidence):
         candidate = model.candidate
         for mistake in _miscounted(candidate, evidence):
-            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice="Run it again.")
+            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice=RUN_AGAIN)
 
 
 def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
@@ -303,7 +291,7 @@ def work_in_order(evidence: Evidence) -> Iterator[Observation]:
             reason = _disorder(lines)
             if reason is not None:
                 yield Observation(
-                    f"trial {trial.trial}, worker {worker}: {reason}", advice="Run it again."
+                    f"trial {trial.trial}, worker {worker}: {reason}", advice=RUN_AGAIN
                 )
 
 

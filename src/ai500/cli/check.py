@@ -20,7 +20,7 @@ from ai500.core.schema import nearest
 from ai500.core.units import human_si
 from ai500.pipeline import scoring
 from ai500.records import Plan, Score, run_folder
-from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.comparison import Comparison, Difference, compare
 from ai500.rules.evidence import Evidence
@@ -36,11 +36,6 @@ LevelName = Annotated[
 RulesVersion = Annotated[
     str | None, typer.Option("--rules", help="Version of the rule set. Default: the newest.")
 ]
-VERDICTS = {
-    "same": "same as the reference",
-    "allowed": "changed, allowed",
-    "forbidden": "changed, FORBIDDEN",
-}
 NOT_RECORDED = "not recorded"
 
 
@@ -154,7 +149,7 @@ def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None
         console.print(f"  {subject.signature}", markup=False)
     _title(f"The nine layers at {judgement.level} level, by rule set {judgement.rule_set}")
     for layer in judgement.layers:
-        _layer(layer.layer, _verdict(layer))
+        _layer(layer.layer, layer.text)
         _grid(
             [
                 (aspect, _value(run), f"reference {reference}")
@@ -167,21 +162,15 @@ def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None
         pairs = [
             (
                 "procedure" if finding.layer is None else f"layer {finding.layer}",
-                f"{finding.message} ({finding.source})",
+                finding.cited,
             )
             for finding in judgement.findings
             if finding.severity == severity
         ]
         if pairs:
             rows(title, pairs)
-    broken = sum(finding.severity == "violation" for finding in judgement.findings)
+    broken = len(judgement.violations)
     _title(f"BROKEN: {broken} finding(s)" if broken else "clean: no rule is broken")
-
-
-def _verdict(layer: LayerVerdict) -> str:
-    if layer.verdict == "allowed" and all(reference is None for _, reference, _ in layer.facts):
-        return "free to choose"
-    return VERDICTS[layer.verdict]
 
 
 def _layer(layer: int, verdict: str) -> None:

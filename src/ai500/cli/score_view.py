@@ -59,10 +59,7 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
 def show_findings(findings: Sequence[Finding]) -> None:
     """Print the findings, if there are any."""
     if findings:
-        pairs = [
-            (finding.severity, f"{finding.message} ({finding.source})") for finding in findings
-        ]
-        rows("Findings", pairs)
+        rows("Findings", [(finding.severity, finding.cited) for finding in findings])
 
 
 def _search_rows(

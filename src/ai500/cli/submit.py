@@ -235,9 +235,9 @@ def _judge(
 def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
     """Yield the violations of the rerun, except its number of trials, which --runs sets."""
     _, judgement = scoring.judge_run(rerun, level=level)
-    for finding in judgement.findings:
-        if finding.severity == "violation" and finding.rule != "enough trials":
-            yield f"{finding.message} ({finding.source})"
+    for finding in judgement.violations:
+        if finding.rule != "enough trials":
+            yield finding.cited
 
 
 def _show_verification(submission: Submission, result: Verification) -> None:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,16 @@ def explaining_write_errors(path: Path) -> Iterator[None]:
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write `path` atomically and durably; on an error the old file stays."""
+    write_parts(path, [data])
+
+
+def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write `path` part by part, atomically and durably; on an error the old file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

@@ -103,8 +103,7 @@ class Rejected:
 
 def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
     """Return the reasons why a run is not a valid result; empty: it is valid."""
-    broken = [finding for finding in judgement.findings if finding.severity == "violation"]
-    return [f"{finding.message} ({finding.source})" for finding in broken] or _impossible(score)
+    return [finding.cited for finding in judgement.violations] or _impossible(score)
 
 
 def _impossible(score: Score) -> list[str]:

@@ -144,30 +144,11 @@ def _identity_section(data: RunData, info: Info, origin: Origin) -> Section:
     return Section("Identity", [Paragraph(text), hashes_table(data, info, origin)])
 
 
-VERDICTS = {
-    "same": "same as the reference",
-    "allowed": "changed, allowed",
-    "forbidden": "changed, forbidden",
-}
-
-
-def verdict_text(verdict: LayerVerdict) -> str:
-    """Describe a layer's verdict; a layer without reference values is free to choose."""
-    free = all(reference is None for _, reference, _ in verdict.facts)
-    if verdict.verdict == "allowed" and free:
-        return "free to choose"
-    return VERDICTS[verdict.verdict]
-
-
 def layers_table(judgement: Judgement) -> Table:
     """Tabulate the verdict and the findings of each layer, and of the procedure."""
     rows = [
-        (
-            f"{verdict.layer} {LAYERS[verdict.layer]}",
-            verdict_text(verdict),
-            _messages(judgement, verdict.layer),
-        )
-        for verdict in judgement.layers
+        (f"{layer.layer} {LAYERS[layer.layer]}", layer.text, _messages(judgement, layer.layer))
+        for layer in judgement.layers
     ]
     rows.append(("procedure", "follows the rules", _messages(judgement, None)))
     return Table(("layer", "verdict", "disclosed"), rows, style="layers")
@@ -175,7 +156,7 @@ def layers_table(judgement: Judgement) -> Table:
 
 def _messages(judgement: Judgement, layer: int | None) -> str:
     findings = [finding for finding in judgement.findings if finding.layer == layer]
-    return " ".join(f"{finding.message} ({finding.source})" for finding in findings) or "—"
+    return " ".join(finding.cited for finding in findings) or "—"
 
 
 def facts_table(verdict: LayerVerdict) -> Table:
@@ -193,7 +174,7 @@ def facts_table(verdict: LayerVerdict) -> Table:
 def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
     """Return an entry's data for the page of comparison: layer → name → value."""
     return {
-        f"{verdict.layer}": {"verdict": verdict_text(verdict)}
+        f"{verdict.layer}": {"verdict": verdict.text}
         | {name: "not recorded" if value is None else value for name, _, value in verdict.facts}
         for verdict in layers
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ai500.core.units import human_si
 
 NOT_MEASURED = "not measured"
@@ -37,14 +35,3 @@ def percent(share: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun: '1 wave', '2 waves'."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Format numbers with consecutive ones joined: 0, 1, 2, 5 as '0–2, 5'."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ai500.core.units import human_bytes, human_seconds
+from ai500.core.units import human_bytes, human_seconds, ranges
 from ai500.inventory import summary
 from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
 from ai500.report.charts.timeline import Bar, Row, Timeline
-from ai500.report.formats import NOT_MEASURED, counted, ranges
+from ai500.report.formats import NOT_MEASURED, counted
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
 from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
@@ -22,7 +22,6 @@ EFFECTIVE_SHOWN = (
 )  # fmt: skip
 """Settings of a worker that the Software section shows; the findings compare all of them."""
 HOSTS_NAMED = 8
-VERDICTS = {"same": "same", "allowed": "changed, allowed", "forbidden": "changed, FORBIDDEN"}
 
 
 def timeline_figure(run: RunData, *, noun: str) -> Figure:
@@ -290,7 +289,7 @@ def layers_table(run: RunData) -> Table:
     rows = [
         (
             f"{layer.layer} {LAYERS[layer.layer]}",
-            _verdict(layer),
+            layer.text,
             _differences(layer),
             next(aspect.source for aspect in ASPECTS.values() if aspect.layer == layer.layer),
         )
@@ -298,13 +297,6 @@ def layers_table(run: RunData) -> Table:
     ]
     marked = [index for index, layer in enumerate(layers) if layer.verdict == "forbidden"]
     return Table(("layer", "verdict", "this run", "source"), rows, marked=marked)
-
-
-def _verdict(layer: LayerVerdict) -> str:
-    unprescribed = all(reference is None for _, reference, _ in layer.facts)
-    if layer.verdict == "allowed" and unprescribed:
-        return "free to choose"
-    return VERDICTS[layer.verdict]
 
 
 def _differences(layer: LayerVerdict) -> str:

@@ -45,11 +45,7 @@ def which_trials_by_number(score: Score) -> str:
 
 def verdict(run: RunData) -> Notice:
     """Decide from the findings: valid only when complete and no rule is broken."""
-    reasons = [
-        f"{finding.message} ({finding.source})"
-        for finding in run.findings
-        if finding.severity == "violation"
-    ]
+    reasons = [finding.cited for finding in run.findings if finding.severity == "violation"]
     if not run.score.complete:
         missing = [
             f"Trial {trial}: {_members(members)} did not finish."

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
-from ai500.rules.rule import Observation, ProgramName, comparing, differences, rule
+from ai500.rules.rule import (
+    RUN_AGAIN,
+    Observation,
+    ProgramName,
+    comparing,
+    differences,
+    rule,
+)
 
 # A Poisson bootstrap of n samples draws n ± √n; beyond six deviations it was not drawn at random.
 POISSON_DEVIATIONS = 6
@@ -69,10 +76,8 @@ def own_bootstraps(evidence: Evidence) -> Iterator[Observation]:
         for bootstrap in trial.bootstraps:
             owner = f"member {bootstrap.member} of trial {trial.trial}"
             if bootstrap.sha256 in owners:
-                yield Observation(
-                    f"{owner} has the bootstrap of {owners[bootstrap.sha256]}",
-                    advice="Run it again.",
-                )
+                first_owner = owners[bootstrap.sha256]
+                yield Observation(f"{owner} has the bootstrap of {first_owner}", RUN_AGAIN)
             owners.setdefault(bootstrap.sha256, owner)
             spread = POISSON_DEVIATIONS * math.sqrt(bootstrap.samples)
             tolerance = spread if evidence.plan.sampler == "poisson" else 0
