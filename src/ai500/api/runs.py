@@ -18,8 +18,8 @@ from ai500.core.schema import nearest
 from ai500.core.units import human_seconds, human_si
 from ai500.meters.log import read_meters
 from ai500.pipeline import scoring, stages
-from ai500.pipeline.reporting import program_report
-from ai500.pipeline.session import Observer, Silent
+from ai500.pipeline.scoring import program_report
+from ai500.pipeline.stages import Observer, Silent
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -43,7 +43,7 @@ def load_config(
 
 def plan(config: Config) -> Plan:
     """Plan a run on this machine or the cluster the configuration names; nothing is written."""
-    return stages.make_plan(config)[1]
+    return stages.survey_and_plan(config)[1]
 
 
 def run(config: Config, folder: FolderPath, *, observer: Observer | None = None) -> Run:

@@ -1,24 +1,16 @@
-"""The programs of the benchmark: what the members of a run do, and how a run is scored.
-
-There are two. Below is the ensemble, whose members each train the class's model on a bootstrap
-(V3); `automl/program.py` has the search, whose workers train one architecture after another
-(AIPerf). `pipeline/programs.py` chooses between them.
-"""
+"""The ensemble of V3 as a program: members that each train the class's model on a bootstrap."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
-from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
-from ai500.bagging.illustrate import illustrate
+from ai500.bagging.aggregate import MemberPredictions, aggregate, illustrate, read_predictions
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.score import score_trial
 from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
-from ai500.core.errors import ConfigError
+from ai500.core.errors import setting_error
 from ai500.core.events import Event
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
@@ -27,106 +19,16 @@ from ai500.metrics.trials import mean_of_trials
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
-    Hyperparameters,
     Plan,
     ProblemClass,
-    Score,
-    Search,
     TrialScore,
+    run_folder,
 )
-from ai500.records.run_folder import RunFolder, TrialFolder
-from ai500.report.run_data import RunData
-from ai500.report.run_report import ProgramReport
-from ai500.rules.evidence import Evidence, Fact
+from ai500.records.run_folder import RunFolder
 from ai500.rules.facts import ensemble_facts
 from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.rules.rule import Rule
 from ai500.workloads.protocol import load_workload
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramSettings:
-    """Part of a plan that only its program decides."""
-
-    sampler: str
-    search: Search | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TrialCost:
-    """Estimated cost of one trial; None: not known."""
-
-    operations: int | None
-    seconds: float | None
-    basis: str
-    """Reason of the estimated seconds, or of their absence."""
-
-
-class Program(Protocol):
-    """Everything about a run that depends on what its members do."""
-
-    name: str
-    member_noun: str
-    """Name of a member in reports."""
-    activity: str
-    """Name of the training stage."""
-    aggregation: str
-    """Name of the stage after it."""
-    entry_point: str
-    """`module:function` that a member's process calls."""
-    member_files: Sequence[str]
-    """Files that each member leaves beside its record and events."""
-    rules: Sequence[Rule]
-    """Rules that a run of the program is judged by."""
-
-    def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
-        """Return P_degree of a member; None: Eq. 5 decides."""
-
-    def settings(
-        self,
-        config: Config,
-        problem_class: ProblemClass,
-        hyper: Hyperparameters,
-        *,
-        device: str,
-        degree: int,
-    ) -> ProgramSettings:
-        """Check the program's configuration and return its part of the plan."""
-
-    def cost(self, plan: Plan) -> TrialCost:
-        """Estimate one trial of a plan."""
-
-    def details_reader(self, trial: TrialFolder) -> DetailsReader:
-        """Return a function that reads what the live view shows besides epochs."""
-
-    def aggregate(
-        self,
-        run: RunFolder,
-        plan: Plan,
-        trial: TrialFolder,
-        *,
-        finished: Sequence[int],
-        store: Store,
-        bootstraps: Sequence[BootstrapRecord],
-    ) -> EnsembleResult:
-        """Combine the results of the members that finished."""
-
-    def score_trial(
-        self, plan: Plan, events: Sequence[Event], trial: TrialFolder, *, number: int
-    ) -> TrialScore:
-        """Compute a trial's score from its records."""
-
-    def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
-        """Combine the scores of the trials."""
-
-    def evidence(self, run: RunFolder, trial: int) -> object | None:
-        """Read what only this program's rules need of a trial."""
-
-    def facts(self, evidence: Evidence) -> Iterable[Fact]:
-        """Yield the facts of a run that are compared with the reference."""
-
-    def report(self, run: RunData) -> ProgramReport:
-        """Return the part of a run's report that depends on the program."""
 
 
 class Ensemble:
@@ -147,59 +49,47 @@ class Ensemble:
         """Return the configured degree."""
         return config.parallel.degree
 
-    def settings(
-        self,
-        config: Config,
-        problem_class: ProblemClass,
-        hyper: Hyperparameters,
-        *,
-        device: str,
-        degree: int,
-    ) -> ProgramSettings:
-        """Refuse settings of a search; the sampler is the configured one."""
+    def complete(self, plan: Plan, config: Config) -> Plan:
+        """Refuse settings of a search; count a trial's operations; estimate the run's time."""
         for field in dataclasses.fields(AutomlConfig):
-            if getattr(config.automl, field.name) is not None:
-                raise ConfigError(
-                    f"automl.{field.name} has no effect: workload {config.workload} trains an "
-                    "ensemble and searches nothing.",
-                    key=f"automl.{field.name}",
-                    value=getattr(config.automl, field.name),
-                    remedy='Set workload = "automl", or leave [automl] out.',
+            if (value := getattr(config.automl, field.name)) is not None:
+                raise setting_error(
+                    f"automl.{field.name}",
+                    value,
+                    f"no effect: workload {config.workload} trains an ensemble, not a search.",
+                    'Set workload = "automl", or leave [automl] out.',
                 )
-        return ProgramSettings(config.ensemble.sampler)
-
-    def cost(self, plan: Plan) -> TrialCost:
-        """Count the planned steps' operations; estimate the time from a measured speed."""
-        hyper, count, operations = plan.hyperparameters, plan.operations, None
+        hyper, count, operations, seconds = plan.hyperparameters, plan.operations, None, None
         steps = plan.steps_per_epoch * hyper.epochs
         if count is not None:
             operations = count.per_step(plan.global_batch_size) * steps * plan.ensemble_size
         per_image, reason = plan.definition.seconds_per_image, _not_measured(plan)
-        if reason or per_image is None:
-            return TrialCost(operations, None, f"not estimated: {reason}")
-        seconds = plan.waves * (steps * hyper.images_per_step) * per_image
-        return TrialCost(operations, seconds, f"measured on {plan.definition.measured_on}")
+        basis = f"not estimated: {reason}"
+        if not reason and per_image is not None:
+            seconds = plan.waves * (steps * hyper.images_per_step) * per_image * plan.trials
+            basis = f"measured on {plan.definition.measured_on}"
+        return dataclasses.replace(
+            plan,
+            operations_per_trial=operations,
+            estimated_seconds=seconds,
+            estimate_basis=basis,
+        )
 
-    def details_reader(self, trial: TrialFolder) -> DetailsReader:
+    def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads nothing: a member's progress is its epochs."""
         return dict
 
     def aggregate(
-        self,
-        run: RunFolder,
-        plan: Plan,
-        trial: TrialFolder,
-        *,
-        finished: Sequence[int],
-        store: Store,
-        bootstraps: Sequence[BootstrapRecord],
+        self, run: RunFolder, plan: Plan, trial: int, *, finished: Sequence[int], store: Store
     ) -> EnsembleResult:
         """Average the members' predictions, and draw the workload's pictures of them."""
+        folder = run.trial(trial)
+        bootstraps = run_folder.read_all(BootstrapRecord, folder.bootstraps)
         predictions = [
             MemberPredictions(
                 member=member,
-                validation=read_predictions(trial.member(member).validation),
-                out_of_bag=read_predictions(trial.member(member).out_of_bag),
+                validation=read_predictions(folder.member(member).validation),
+                out_of_bag=read_predictions(folder.member(member).out_of_bag),
                 counts=recorded_counts(run.path, bootstraps[member]),
             )
             for member in finished
@@ -212,14 +102,14 @@ class Ensemble:
             ensemble_size=plan.ensemble_size,
             out_of_bag_limit=plan.definition.out_of_bag_samples,
         )
-        illustrate(trial, plan=plan, samples=store.splits["validation"])
+        illustrate(folder, plan=plan, samples=store.splits["validation"])
         return result
 
     def score_trial(
-        self, plan: Plan, events: Sequence[Event], trial: TrialFolder, *, number: int
+        self, run: RunFolder, plan: Plan, trial: int, *, events: Sequence[Event]
     ) -> TrialScore:
         """Compute a trial's score from its events."""
-        return score_trial(plan, events, trial=number, meters=read_meters(trial.meters))
+        return score_trial(plan, events, trial=trial, meters=read_meters(run.trial(trial).meters))
 
     def evidence(self, run: RunFolder, trial: int) -> None:
         """Read nothing: the members' records suffice."""

@@ -19,7 +19,13 @@ from ai500.meters.log import NodeLog
 from ai500.metrics import equations
 from ai500.metrics.energy import Window, sample_times
 from ai500.metrics.quality import Target, target_of
-from ai500.metrics.trials import TRAINING_EVENTS, clock_of, recorded_result, trial_score
+from ai500.metrics.trials import (
+    TRAINING_EVENTS,
+    clock_of,
+    idle_seconds,
+    recorded_result,
+    trial_score,
+)
 from ai500.records import EnsembleResult, Operations, Plan, TrialScore
 
 
@@ -68,6 +74,7 @@ def score_trial(
     operations = sum(span.training_operations for span in spans)
     first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
     starts = [span.start for span in spans if span.member in first_wave]
+    attempts = sorted(attempt for span in spans for attempt in span.attempts)
     reached = _target_reached(spans, target_of(plan))
     return trial_score(
         plan,
@@ -93,7 +100,7 @@ def score_trial(
         ),
         members_flops_sum=sum(span.training_operations / (span.end - span.start) for span in spans),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
-        idle_seconds=_idle(spans, first=first, last=last),
+        idle_seconds=idle_seconds(attempts, first=first, last=last),
         clock=clock,
         clock_offset_seconds=clocks.largest_offset(),
         clock_uncertainty_seconds=0.0
@@ -161,15 +168,6 @@ def _target_reached(spans: Sequence[MemberSpan], target: Target) -> tuple[int, f
         if target.reached(fmean(span.qualities[epoch][1] for span in spans)):
             return epoch, max(span.qualities[epoch][0] for span in spans)
     return None
-
-
-def _idle(spans: Sequence[MemberSpan], *, first: float, last: float) -> float:
-    """Return the seconds of the window that no attempt of any member covers."""
-    covered, reached = 0.0, first
-    for start, end in sorted(interval for span in spans for interval in span.attempts):
-        covered += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return max(0.0, (last - first) - covered)
 
 
 def _uncertainty(

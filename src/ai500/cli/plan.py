@@ -75,7 +75,7 @@ def plan(
         scheduler=scheduler,
         settings=settings,
     )
-    _, made = pipeline.make_plan(resolved)
+    _, made = pipeline.survey_and_plan(resolved)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, resolved, made)
     if as_json:

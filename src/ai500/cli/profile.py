@@ -28,7 +28,7 @@ from ai500.config import Config
 from ai500.core import schema
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.interrupts import as_interrupt
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
 from ai500.profile.labels import STAGES, flops, milliseconds, number

@@ -19,7 +19,7 @@ from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import nearest
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import standalone

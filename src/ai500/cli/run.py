@@ -38,7 +38,7 @@ from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
@@ -166,7 +166,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         folder,
         trial=number,
         members=list(views),
-        read_details=program_of(plan).details_reader(trial),
+        read_details=program_of(plan).details_reader(folder, number),
     ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:

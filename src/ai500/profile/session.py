@@ -17,7 +17,6 @@ from pathlib import Path
 
 from ai500.bagging.job_controller import log_tail
 from ai500.bagging.program import ENSEMBLE
-from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.core import __version__, events
 from ai500.core.atomic import explaining_write_errors
@@ -29,10 +28,9 @@ from ai500.jobs.schedulers import ACTIVE, Scheduler, load_scheduler
 from ai500.jobs.schedulers.local import LocalScheduler
 from ai500.jobs.trial_jobs import job_spec, python_of, scheduler_context
 from ai500.parallel import placement
-from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
-from ai500.pipeline.session import Observer, Session
+from ai500.pipeline.stages import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category
@@ -89,7 +87,8 @@ def profile(request: Request, observer: Observer) -> Profile:
         )
     precisions = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in precisions]
-    plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
+    # A configuration that can't run is refused before any is profiled.
+    plans = [pipeline.survey_and_plan(config)[1] for config in configs]
     if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: it has no single step to profile.",
@@ -123,7 +122,7 @@ def _one_member(config: Config, precision: str | None) -> Config:
     """Reduce a configuration to a single member, on as many accelerators as it has."""
     if precision is not None:
         config = replace(config, train=replace(config.train, precision=precision))
-    degree = pipeline.make_plan(config)[1].parallel_degree
+    degree = pipeline.survey_and_plan(config)[1].parallel_degree
     return replace(
         config,
         run=replace(config.run, trials=1),
@@ -320,22 +319,10 @@ class _Job:
         raise JobError(text)
 
     def _task(self, profiling: Profiling) -> Task:
-        session, trial = self._session, self._run.trial(TRIAL)
         seed = derive(self.plan.seed, Stream.TRIAL, TRIAL)
-        store = data_stages.open_store(session)
+        store = pipeline.open_store(self._session)
         self._store = store.path
-        bootstraps = data_stages.sample(session, trial, seed=seed)
-        placements = data_stages.place(session, trial, store=store, bootstraps=bootstraps)
-        [task] = member_tasks(
-            self._run,
-            data_stages.on_data(self.plan, store),
-            trial=TRIAL,
-            seed=seed,
-            bootstraps=bootstraps,
-            placements=placements,
-            config=self._config,
-            program=ENSEMBLE,
-        )
+        [task] = pipeline.prepare_members(self._session, TRIAL, seed=seed, store=store)
         hyper = task.hyperparameters
         needed = -(-total_steps(profiling.steps) // task.steps_per_epoch)
         return replace(

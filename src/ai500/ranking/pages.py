@@ -12,7 +12,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from ai500.core.units import human_seconds
-from ai500.pipeline.reporting import program_report
+from ai500.pipeline.scoring import program_report
 from ai500.ranking import editions
 from ai500.ranking.entries import Entry, Origin, Rejected
 from ai500.ranking.standings import ListKey, Standing

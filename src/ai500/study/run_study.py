@@ -20,7 +20,7 @@ from ai500.core.errors import (
 )
 from ai500.core.units import human_seconds
 from ai500.pipeline import stages as pipeline
-from ai500.pipeline.session import Observer
+from ai500.pipeline.stages import Observer
 from ai500.records import Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.summary import hardware

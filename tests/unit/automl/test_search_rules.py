@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ai500.automl.history import EXHAUSTED, Candidate, Presence, Unreadable
-from ai500.automl.rules import SEARCH_RULES, SearchEvidence, search_evidence
+from ai500.automl.rules import SEARCH_RULES, SearchEvidence
 from ai500.pipeline import scoring
 from ai500.records import InitialNetwork
 from ai500.records.findings import Judgement
@@ -41,9 +41,8 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def searched(trial: TrialEvidence) -> SearchEvidence:
-    search = search_evidence(trial)
-    assert search is not None
-    return search
+    assert isinstance(trial.program_evidence, SearchEvidence)
+    return trial.program_evidence
 
 
 def on_trials(**changes: Any) -> Change:

@@ -13,7 +13,7 @@ import pytest
 
 from ai500.bagging.sections import members_table
 from ai500.core.units import human_si
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.page import ROWS_SHOWN
@@ -34,7 +34,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     code = (
         "import sys; from pathlib import Path; from ai500.records.run_folder import RunFolder\n"
-        "from ai500.pipeline.reporting import write_report\n"
+        "from ai500.pipeline.scoring import write_report\n"
         f"write_report(RunFolder.open(Path({str(run.path)!r})))\n"
         "sys.exit('torch' in sys.modules)"
     )

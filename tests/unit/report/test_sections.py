@@ -9,7 +9,7 @@ import pytest
 
 from ai500.core import schema
 from ai500.core.errors import InputError
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
