@@ -145,7 +145,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Identifier of the section in links."""
+        """Identifier of the section in links; equal titles have the same."""
         return slug(self.title)
 
 

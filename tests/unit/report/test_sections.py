@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,13 @@ def every_block(text: str) -> list[Block]:
     ]
 
 
-def rendered(section: Section) -> str:
-    return render(Page("title", "kicker", "heading", "facts", [], [section]))
+def rendered(*sections: Section) -> str:
+    return render(Page("title", "kicker", "heading", "facts", [], sections))
+
+
+def test_sections_of_one_title_have_identifiers_of_their_own() -> None:
+    text = rendered(*(Section(title, []) for title in ("The system", "Score", "The System", "—")))
+    assert re.findall(r'id="([^"]*)"', text) == ["the-system", "score", "the-system-2"]
 
 
 def test_every_text_of_every_block_is_shown_and_escaped() -> None:
