@@ -121,5 +121,5 @@ def _reasons(rejected: Rejected) -> str:
 def _line(entry: Entry) -> str:
     return (
         f"{human_si(entry.vflops)}FLOPS  {human_seconds(entry.time_to_quality_seconds)}  "
-        f"{entry.system}, {entry.organization} ({entry.edition})"
+        f"{entry.full_name} ({entry.edition})"
     )

@@ -22,7 +22,7 @@ from ai500.core.schema import nearest
 from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.charts.roofline import standalone
+from ai500.report.page import standalone_svg
 from ai500.report.section import Table
 from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
@@ -141,7 +141,7 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
             [(pages.kernel_name(name), reason) for name, reason in record.unavailable],
         )
     _show("Memory and links", pages.links_table(record), (1, 2, 3))
-    write_text(path.with_suffix(".svg"), standalone(record_chart(record).svg(title)))
+    write_text(path.with_suffix(".svg"), standalone_svg(record_chart(record).svg(title)))
     pages.write_page(path.with_suffix(".html"), record, None)
     for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):
         console.print(str(file), soft_wrap=True)

@@ -97,10 +97,19 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 def replace_json(path: Path, value: object) -> None:
     """Replace `path` atomically but not durably: for files that are soon overwritten."""
+    replace_bytes(path, json.dumps(value, allow_nan=False).encode())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` atomically but not durably: for files that can be made again."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining_write_errors(path):
-        temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def sync_folder(folder: Path) -> None:

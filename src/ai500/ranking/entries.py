@@ -63,6 +63,11 @@ class Entry:
         return self.workload, self.problem_class, self.level
 
     @property
+    def full_name(self) -> str:
+        """System and organization, as far as the submitter gave them."""
+        return ", ".join(filter(None, (self.system, self.organization)))
+
+    @property
     def system_key(self) -> tuple[str, str]:
         """Organization and name, which identify a system over editions."""
         return self.organization.strip().casefold(), self.system.strip().casefold()

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ai500.core.units import human_seconds
 from ai500.pipeline.scoring import program_report
 from ai500.ranking import editions
-from ai500.ranking.entries import Entry, Origin, Rejected
+from ai500.ranking.entries import Entry, Origin
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
@@ -93,10 +93,6 @@ class Site:
             tables = editions.best_table(entries), editions.systems_table(entries)
             histories.append((figure, *tables))
         return self.page("history.html", lists=histories)
-
-    def rejected_page(self, rejected: Sequence[Rejected]) -> str:
-        """Render the submissions that are not ranked, with the reasons."""
-        return self.page("rejected.html", submissions=rejected)
 
 
 def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ai500.core.units import human_si
 
 NOT_MEASURED = "not measured"
@@ -35,3 +37,9 @@ def percent(share: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun: '1 wave', '2 waves'."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def first_of(values: Sequence[object], *, most: int) -> str:
+    """List the first values, and the number of the others: 'a, b and 3 more'."""
+    more = len(values) - most
+    return ", ".join(map(str, values[:most])) + (f" and {more:,} more" if more > 0 else "")

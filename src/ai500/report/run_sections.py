@@ -10,7 +10,7 @@ from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
 from ai500.report.charts.timeline import Bar, Row, Timeline
-from ai500.report.formats import NOT_MEASURED, counted
+from ai500.report.formats import NOT_MEASURED, counted, first_of
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
 from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
@@ -164,6 +164,8 @@ def hyperparameters_table(run: RunData) -> Table:
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -173,7 +175,9 @@ def system_section(run: RunData) -> Section:
     if len(run.nodes) > 1:
         tables.append(Table(("", ""), summary.totals(run.nodes), title="All nodes"))
     for number, kind in enumerate(summary.kinds(run.nodes)):
-        names = f"{counted(len(kind.hostnames), 'node')} ({_hosts(kind.hostnames)})"
+        names = (
+            f"{counted(len(kind.hostnames), 'node')} ({first_of(kind.hostnames, most=HOSTS_NAMED)})"
+        )
         if number:
             columns = ("", "here", "elsewhere")
             tables.append(Table(columns, kind.differences, title=f"{names} differ"))
@@ -203,11 +207,6 @@ def system_table(run: RunData) -> Table:
         *((name, version or "not installed") for name, version in system.libraries.items()),
     ]
     return Table(("", ""), rows)
-
-
-def _hosts(hostnames: tuple[str, ...]) -> str:
-    more = len(hostnames) - HOSTS_NAMED
-    return ", ".join(hostnames[:HOSTS_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def software_section(run: RunData) -> Section:

@@ -6,7 +6,7 @@ untrusted author: a missing value, or one of another type, is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -96,6 +96,16 @@ class Evidence:
     def members(self) -> list[TrainRecord]:
         """Members of all trials."""
         return [member for trial in self.trials for member in trial.members]
+
+    def named_members(self) -> Iterator[tuple[str, TrainRecord]]:
+        """Yield each member with its name in messages: "member 2 of trial 1"."""
+        for trial in self.trials:
+            for member in trial.members:
+                yield f"member {member.member} of trial {trial.trial}", member
+
+    def events_of(self, kind: str) -> list[Event]:
+        """Return the events of a kind, in the order of the log."""
+        return [event for event in self.events if event["event"] == kind]
 
     @property
     def placements(self) -> list[Placement]:

@@ -164,8 +164,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     names = ("forward_per_image", "backward_per_image", "update_per_step")
     scored = {
         (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
-        for event in evidence.events
-        if event["event"] == "operations"
+        for event in evidence.events_of("operations")
     }
     for trial in evidence.trials:
         for member in trial.members:
@@ -203,11 +202,10 @@ def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
         if evidence.plan.sampler == "poisson"  # the other samplers draw `samples`
     }
     epochs: Counter[tuple[int, int]] = Counter()
-    for event in evidence.events:
-        if event["event"] == "epoch":
-            expected = drawn.get((event["trial"], event["member"]), samples) // batch * batch
-            if event.get("images") != expected:
-                epochs[event["images"], expected] += 1
+    for event in evidence.events_of("epoch"):
+        expected = drawn.get((event["trial"], event["member"]), samples) // batch * batch
+        if event.get("images") != expected:
+            epochs[event["images"], expected] += 1
     for (images, expected), count in sorted(epochs.items()):
         yield Observation(
             f"{count} epochs of members were of {images} images, not of {expected}",
@@ -355,15 +353,10 @@ def parallelism_as_planned(evidence: Evidence) -> Iterator[Observation]:
 @rule(layer=4, source="V2 §5.1.7", severity="note")
 def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
     """Disclose optimizer steps that were skipped because gradients overflowed."""
-    for trial in evidence.trials:
-        for member in trial.members:
-            skipped = effective(member, "numerics", "loss_scaling", "skipped_steps")
-            if skipped:
-                yield Observation(
-                    f"member {member.member} of trial {trial.trial} skipped {skipped} optimizer "
-                    "steps: gradients overflowed",
-                    run=str(skipped),
-                )
+    for name, member in evidence.named_members():
+        if skipped := effective(member, "numerics", "loss_scaling", "skipped_steps"):
+            message = f"{name} skipped {skipped} optimizer steps: gradients overflowed"
+            yield Observation(message, run=str(skipped))
 
 
 PROCEDURE_RULES = (

@@ -165,11 +165,7 @@ def scale_as_mapped(evidence: Evidence) -> Iterator[Observation]:
 def consistent_qualities(evidence: Evidence) -> Iterator[Observation]:
     """Report possible qualities; a member's quality is that of its last evaluation."""
     yield from _impossible_qualities(evidence)
-    results = {
-        event.get("trial"): event["result"]
-        for event in evidence.events
-        if event["event"] == "aggregate"
-    }
+    results = {event.get("trial"): event["result"] for event in evidence.events_of("aggregate")}
     evaluated: dict[tuple[Any, Any], tuple[Any, ...]] = {
         (trial, member.member): (_last_quality(events), member.quality)
         for trial, member, events in members_with_events(evidence)
@@ -205,19 +201,14 @@ def _last_quality(events: list[Event]) -> Any:
 def _impossible_qualities(evidence: Evidence) -> Iterator[Observation]:
     """Yield qualities outside of the workload's range, and NaN."""
     least, most = evidence.quality_range or (-math.inf, math.inf)
-    qualities = [
-        (f"trial {trial.trial}: the ensemble's", trial.ensemble_quality)
-        for trial in evidence.score.trials
-    ]
-    qualities += [
-        (f"trial {trial.trial}: the out-of-bag", trial.out_of_bag_quality)
-        for trial in evidence.score.trials
-        if trial.out_of_bag_quality is not None
-    ]
+    qualities: list[tuple[str, float]] = []
+    for trial in evidence.score.trials:
+        qualities.append((f"trial {trial.trial}: the ensemble's", trial.ensemble_quality))
+        if trial.out_of_bag_quality is not None:
+            qualities.append((f"trial {trial.trial}: the out-of-bag", trial.out_of_bag_quality))
     qualities += [
         (f"trial {event.get('trial')}: member {event.get('member')}'s", event["quality"])
-        for event in evidence.events
-        if event["event"] == "quality"
+        for event in evidence.events_of("quality")
     ]
     for owner, quality in qualities:
         if not least <= quality <= most:

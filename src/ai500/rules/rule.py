@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from ai500.records.findings import Severity
@@ -107,11 +108,7 @@ def rule(
 
 def comparing(name: str, aspect: str, program: ProgramName | None, text: str) -> Rule:
     """Make a rule that compares each fact of an aspect with the reference."""
-
-    def check(evidence: Evidence) -> Iterator[Observation]:
-        return differences(evidence, aspect)
-
-    row = ASPECTS[aspect]
+    row, check = ASPECTS[aspect], partial(differences, aspect=aspect)
     return Rule(name, text, row.source, check, layer=row.layer, aspect=aspect, program=program)
 
 

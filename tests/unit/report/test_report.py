@@ -100,6 +100,15 @@ def test_every_trial_is_listed(tmp_path: Path) -> None:
     assert "VFLOPS of every trial" in page.text
 
 
+def test_a_single_trial_is_listed_with_its_seed(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape())
+    (trial,) = run_folder.read(Score, run.score).trials
+    assert trial.seed is not None
+    row = page.text.partition(" seed ")[2].partition(" Training ")[0]
+    assert row.startswith(f"1 {human_si(trial.vflops)}FLOPS") and row.endswith(f" {trial.seed}")
+    assert "Each trial is listed below" not in page.text
+
+
 def test_changed_hyperparameters_are_marked(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape(batch_size=64))
     table = hyperparameters_table(read_run_data(run))
