@@ -34,7 +34,7 @@ from ai500.parallel.engines.state import gather_objects, gather_weights
 from ai500.records import Task, TrainRecord, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
-from ai500.train.member import Member, build_member, event_log, open_splits
+from ai500.train.member import Member, build_member, event_log, open_data
 from ai500.train.member_process import timed_window, worker_context
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
@@ -64,7 +64,7 @@ class Worker:
         self._task, self._search = task, task.search
         self._device, self._stop = device, stop
         self._mesh = make_mesh(task.parallel, device=device)
-        self._samples = open_splits(task)
+        self._samples = open_data(task).splits
         self._log = event_log(task, rank=rank, device=device)
         self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf

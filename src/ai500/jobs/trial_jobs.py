@@ -24,7 +24,7 @@ from ai500.jobs.schedulers import (
     load_scheduler,
 )
 from ai500.parallel import sharing
-from ai500.records import JobRecord, Plan, Share, run_folder
+from ai500.records import JobRecord, NodeSlots, Plan, run_folder
 from ai500.records.run_folder import RunFolder, TrialFolder
 
 CONTAINER_VARIABLES = (
@@ -64,7 +64,7 @@ def job_spec(
     *,
     members: tuple[int, ...],
     attempt: int,
-    shares: tuple[Share, ...],
+    shares: tuple[NodeSlots, ...],
     python: str,
 ) -> JobSpec:
     """Specify the job of one process: the node agent, with its first member in the environment."""

@@ -103,11 +103,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         mapping=mapping,
         hyperparameters=hyper,
         global_batch_size=global_batch,
-        learning_rate=scaled_peak(
-            hyper.base_learning_rate,
-            global_batch_size=global_batch,
-            reference_batch_size=hyper.reference_batch_size,
-        ),
+        learning_rate=scaled_peak(hyper, global_batch_size=global_batch),
         steps_per_epoch=steps,
         stage=config.data.stage,
         operations=operations,

@@ -9,10 +9,10 @@ A value that was not measured is None.
 from ai500.records.plan import OFFICIAL_CONVENTION as OFFICIAL_CONVENTION
 from ai500.records.plan import Communication as Communication
 from ai500.records.plan import MemberMapping as MemberMapping
+from ai500.records.plan import NodeSlots as NodeSlots
 from ai500.records.plan import Operations as Operations
 from ai500.records.plan import Parallelism as Parallelism
 from ai500.records.plan import Plan as Plan
-from ai500.records.plan import Share as Share
 from ai500.records.plan import Sharing as Sharing
 from ai500.records.problem import Hyperparameters as Hyperparameters
 from ai500.records.problem import ParallelPlan as ParallelPlan

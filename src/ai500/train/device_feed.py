@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -76,12 +76,6 @@ def load(samples: Samples, counts: Sequence[Counts], *, device: torch.device) ->
     rows = np.full(samples.count, -1, dtype=np.int64)
     rows[used] = np.arange(len(used))
     return DeviceSamples(images, labels, rows)
-
-
-def resident_feed(feed: Feed, load: Callable[[], DeviceSamples]) -> ResidentFeed:
-    """Return the same feed from samples in device memory."""
-    same = {field.name: getattr(feed, field.name) for field in fields(Feed)}
-    return ResidentFeed(**same, load=load)
 
 
 def free_bytes(device: torch.device) -> int:
