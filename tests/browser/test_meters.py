@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials

@@ -1,24 +1,43 @@
-"""The ensemble of V3 as a program: members that each train the class's model on a bootstrap."""
+"""The ensemble of V3 as a program: members that each train the class's model on a bootstrap.
+
+The score of a trial follows from its events alone. Its window is [first start, last end] over all
+members [D6]. Operations are those of the target epochs: work that a crash threw away and a resume
+repeated is not counted twice.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
 from ai500.bagging.aggregate import MemberPredictions, aggregate, illustrate, read_predictions
 from ai500.bagging.member_views import DetailsReader
-from ai500.bagging.score import score_trial
 from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
-from ai500.core.errors import setting_error
+from ai500.core import schema
+from ai500.core.clocks import Clocks, host_of, on_one_clock
+from ai500.core.errors import JobError, setting_error
 from ai500.core.events import Event
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
-from ai500.meters.log import read_meters
-from ai500.metrics.trials import mean_of_trials
+from ai500.meters.log import NodeLog, read_meters
+from ai500.metrics import equations
+from ai500.metrics.energy import Window, sample_times
+from ai500.metrics.quality import Target, target_of
+from ai500.metrics.trials import (
+    TRAINING_EVENTS,
+    clock_of,
+    idle_seconds,
+    mean_of_trials,
+    recorded_result,
+    trial_score,
+)
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
+    Operations,
     Plan,
     ProblemClass,
     TrialScore,
@@ -131,3 +150,155 @@ def _not_measured(plan: Plan) -> str:
 
 
 ENSEMBLE = Ensemble()
+
+
+@dataclass(frozen=True)
+class MemberSpan:
+    """Part of the window in which one member trained, and its work."""
+
+    member: int
+    start: float
+    end: float
+    attempts: tuple[tuple[float, float], ...]
+    """Start and end of training in each attempt."""
+    images: int
+    steps: int
+    validation_images: int
+    qualities: Mapping[int, tuple[float, float]]
+    """Epoch → (time, quality)."""
+    operations: Operations
+
+    @property
+    def training_operations(self) -> int:
+        """Operations of all its images and steps [D12]."""
+        return self.operations.training(images=self.images, steps=self.steps)
+
+
+def score_trial(
+    plan: Plan, events: Iterable[Event], *, trial: int, meters: Iterable[NodeLog] = ()
+) -> TrialScore:
+    """Compute a trial's score from its events, and its energy from the meters' logs."""
+    recorded = [event for event in events if event.get("trial") == trial]
+    result = recorded_result(recorded)
+    _check_members(result, ensemble_size=plan.ensemble_size, trial=trial)
+    training = [event for event in recorded if event["event"] in TRAINING_EVENTS]
+    clock, clocks = clock_of({host_of(event) for event in training}), Clocks(recorded)
+    by_member: dict[int, list[Event]] = {member: [] for member in result.members}
+    for event in on_one_clock(recorded, clock):
+        if event.get("member") in by_member:
+            by_member[event["member"]].append(event)
+    epochs = plan.hyperparameters.epochs
+    spans = [
+        _span(events_of_member, member, clock=clock, epochs=epochs)
+        for member, events_of_member in by_member.items()
+    ]
+    first, last = min(span.start for span in spans), max(span.end for span in spans)
+    seconds = last - first
+    operations = sum(span.training_operations for span in spans)
+    first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
+    starts = [span.start for span in spans if span.member in first_wave]
+    attempts = sorted(attempt for span in spans for attempt in span.attempts)
+    reached = _target_reached(spans, target_of(plan))
+    return trial_score(
+        plan,
+        recorded,
+        trial=trial,
+        result=result,
+        flops=equations.flops(operations, seconds=seconds),
+        window=Window(first, last, sample_times(recorded, clock)),
+        meters=meters,
+        convention=spans[0].operations.convention,
+        seconds=seconds,
+        time_to_quality_seconds=seconds,
+        time_to_target_seconds=None if reached is None else reached[1] - first,
+        epochs_to_target=None if reached is None else reached[0],
+        operations=float(operations),
+        validation_operations=float(
+            sum(span.validation_images * span.operations.forward_per_image for span in spans)
+        ),
+        apc=equations.apc(
+            spans[0].operations.per_image,
+            batch_size=plan.global_batch_size,
+            ensemble_size=plan.ensemble_size,
+        ),
+        members_flops_sum=sum(span.training_operations / (span.end - span.start) for span in spans),
+        start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
+        idle_seconds=idle_seconds(attempts, first=first, last=last),
+        clock=clock,
+        clock_offset_seconds=clocks.largest_offset(),
+        clock_uncertainty_seconds=0.0
+        if clock == "monotonic"
+        else _uncertainty(clocks, spans, recorded),
+    )
+
+
+def _check_members(result: EnsembleResult, *, ensemble_size: int, trial: int) -> None:
+    """Refuse a result with a member too many: it would add operations."""
+    members = sorted((*result.members, *result.missing))
+    if members != list(range(ensemble_size)) or result.complete != (not result.missing):
+        raise JobError(
+            f"the result of trial {trial} does not list the {ensemble_size} planned members.",
+            key="aggregate",
+            remedy="Repeat the trial with `ai500 resume`.",
+        )
+    if not result.members or len(result.members) != len(result.member_qualities):
+        raise JobError(
+            f"the result of trial {trial} lacks the quality of a member.", key="aggregate"
+        )
+
+
+def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> MemberSpan:
+    by_kind: dict[str, list[Event]] = {}
+    attempts: dict[int, list[float]] = {}
+    for event in events:
+        by_kind.setdefault(event["event"], []).append(event)
+        if event["event"] in TRAINING_EVENTS:
+            attempts.setdefault(event["attempt"], []).append(event[clock])
+    for kind in ("first_batch", "end", "operations", "epoch"):
+        if kind not in by_kind:
+            raise JobError(f"the log of member {member} has no event {kind!r}.", key=kind)
+    # A crash between an event and its checkpoint repeats the event: an epoch counts once.
+    trained = {event["epoch"]: event for event in by_kind["epoch"]}
+    if set(trained) != set(range(1, epochs + 1)):
+        raise JobError(
+            f"member {member} logged epochs {sorted(trained)}; planned are 1 to {epochs}.",
+            key="epoch",
+            value=sorted(trained),
+        )
+    evaluated = {event["epoch"]: event for event in by_kind.get("quality", [])}
+    names = {field.name for field in dataclasses.fields(Operations)}
+    counted = {key: value for key, value in by_kind["operations"][-1].items() if key in names}
+    return MemberSpan(
+        member=member,
+        start=min(event[clock] for event in by_kind["first_batch"]),
+        end=by_kind["end"][-1][clock],
+        attempts=tuple((min(times), max(times)) for times in attempts.values()),
+        images=sum(event["images"] for event in trained.values()),
+        steps=sum(event["steps"] for event in trained.values()),
+        validation_images=sum(event["images"] for event in evaluated.values()),
+        qualities={epoch: (event[clock], event["quality"]) for epoch, event in evaluated.items()},
+        operations=schema.decode(Operations, counted, at="operations"),
+    )
+
+
+def _target_reached(spans: Sequence[MemberSpan], target: Target) -> tuple[int, float] | None:
+    """Return epoch and time at which the members' mean first reached the target.
+
+    The epoch is that of an evaluation: it is known no finer than the class evaluates [D14].
+    """
+    common = set.intersection(*(set(span.qualities) for span in spans))
+    for epoch in sorted(common):
+        if target.reached(fmean(span.qualities[epoch][1] for span in spans)):
+            return epoch, max(span.qualities[epoch][0] for span in spans)
+    return None
+
+
+def _uncertainty(
+    clocks: Clocks, spans: Sequence[MemberSpan], events: Sequence[Event]
+) -> float | None:
+    """Return the window's uncertainty: by the clocks of the first starter and the last finisher."""
+    first = min(spans, key=lambda span: span.start).member
+    last = max(spans, key=lambda span: span.end).member
+    starts = [e for e in events if e["event"] == "first_batch" and e["member"] == first]
+    ends = [e for e in events if e["event"] == "end" and e["member"] == last]
+    return clocks.uncertainty(starts[0], ends[-1])
