@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ai500.core.events import Event
 from ai500.meters import Meter, Reading, open_meters
-from ai500.records import Plan, Share, System
+from ai500.records import NodeSlots, Plan, System
 from ai500.study.records import Conditions
 
 # Fraction of the cores or of an accelerator's time that other processes may use before speeds are
@@ -98,7 +98,7 @@ def _accelerator_load(meters: Sequence[Meter]) -> float | None:
     )
 
 
-def _shares_at_once(plan: Plan) -> list[Share]:
+def _shares_at_once(plan: Plan) -> list[NodeSlots]:
     return [share for member in plan.mapping if member.wave == 0 for share in member.shares]
 
 
