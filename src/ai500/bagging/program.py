@@ -23,17 +23,9 @@ from ai500.core.events import Event
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
 from ai500.meters.log import NodeLog, read_meters
-from ai500.metrics import equations
+from ai500.metrics import equations, trials
 from ai500.metrics.energy import Window, sample_times
 from ai500.metrics.quality import Target, target_of
-from ai500.metrics.trials import (
-    TRAINING_EVENTS,
-    clock_of,
-    idle_seconds,
-    mean_of_trials,
-    recorded_result,
-    trial_score,
-)
 from ai500.records import (
     BootstrapRecord,
     EnsembleResult,
@@ -62,7 +54,7 @@ class Ensemble:
     rules: Sequence[Rule] = ENSEMBLE_RULES
     facts = staticmethod(ensemble_facts)
     report = staticmethod(ensemble_report)
-    score_run = staticmethod(mean_of_trials)
+    score_run = staticmethod(trials.mean_of_trials)
 
     def parallel_degree(self, config: Config, problem_class: ProblemClass) -> int | None:
         """Return the configured degree."""
@@ -179,10 +171,10 @@ def score_trial(
 ) -> TrialScore:
     """Compute a trial's score from its events, and its energy from the meters' logs."""
     recorded = [event for event in events if event.get("trial") == trial]
-    result = recorded_result(recorded)
+    result = trials.recorded_result(recorded)
     _check_members(result, ensemble_size=plan.ensemble_size, trial=trial)
-    training = [event for event in recorded if event["event"] in TRAINING_EVENTS]
-    clock, clocks = clock_of({host_of(event) for event in training}), Clocks(recorded)
+    training = [event for event in recorded if event["event"] in trials.TRAINING_EVENTS]
+    clock, clocks = trials.clock_of({host_of(event) for event in training}), Clocks(recorded)
     by_member: dict[int, list[Event]] = {member: [] for member in result.members}
     for event in on_one_clock(recorded, clock):
         if event.get("member") in by_member:
@@ -199,7 +191,7 @@ def score_trial(
     starts = [span.start for span in spans if span.member in first_wave]
     attempts = sorted(attempt for span in spans for attempt in span.attempts)
     reached = _target_reached(spans, target_of(plan))
-    return trial_score(
+    return trials.trial_score(
         plan,
         recorded,
         trial=trial,
@@ -223,7 +215,7 @@ def score_trial(
         ),
         members_flops_sum=sum(span.training_operations / (span.end - span.start) for span in spans),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
-        idle_seconds=idle_seconds(attempts, first=first, last=last),
+        idle_seconds=trials.idle_seconds(attempts, first=first, last=last),
         clock=clock,
         clock_offset_seconds=clocks.largest_offset(),
         clock_uncertainty_seconds=0.0
@@ -252,7 +244,7 @@ def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> M
     attempts: dict[int, list[float]] = {}
     for event in events:
         by_kind.setdefault(event["event"], []).append(event)
-        if event["event"] in TRAINING_EVENTS:
+        if event["event"] in trials.TRAINING_EVENTS:
             attempts.setdefault(event["attempt"], []).append(event[clock])
     for kind in ("first_batch", "end", "operations", "epoch"):
         if kind not in by_kind:

@@ -23,17 +23,8 @@ from ai500.bagging.job_controller import JobController, log_tail
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
-from ai500.core import __version__, events, plugins, schema
+from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import write_text
-from ai500.core.errors import (
-    AI500Error,
-    DataError,
-    Disconnected,
-    EnvironmentLacksError,
-    JobError,
-    RunCancelledError,
-    RunDetachedError,
-)
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
@@ -142,15 +133,15 @@ def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Scor
                 detach=detach,
             )
             score, failures = _execute(session)
-    except (KeyboardInterrupt, Disconnected):
+    except (KeyboardInterrupt, errors.Disconnected):
         events.EventLog(run.events).emit("run_cancelled")
-        raise RunCancelledError(
+        raise errors.RunCancelledError(
             "cancelled; finished work is kept.",
             path=run.path,
             remedy=f"Continue with: ai500 resume {run.path}",
         ) from None
     if failures:
-        raise JobError("\n\n".join(failures), path=run.path)
+        raise errors.JobError("\n\n".join(failures), path=run.path)
     return score
 
 
@@ -202,7 +193,7 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
         )
     record = run_folder.read(TrialRecord, trial.trial)
     if record.store_sha256 != store.sha256:
-        raise DataError(
+        raise errors.DataError(
             f"{store.path}: its SHA-256 is {store.sha256}; trial {number} began with "
             f"{record.store_sha256}.",
             key="store_sha256",
@@ -348,7 +339,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     try:
         controller.start()
         if session.detach:
-            raise Disconnected
+            raise errors.Disconnected
         return controller.run(session.observer.members)
     except BaseException as error:
         # A job that outlives this process is ended only at a person's request.
@@ -364,10 +355,10 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
 def _detach(session: Session, controller: JobController, error: BaseException) -> None:
     """Detach from jobs that outlive this process; a failing log must not hide the reason."""
     controller.detach()
-    with contextlib.suppress(AI500Error):
+    with contextlib.suppress(errors.AI500Error):
         session.log.emit("controller_detached", reason=type(error).__name__)
-    if isinstance(error, Disconnected):
-        raise RunDetachedError(
+    if isinstance(error, errors.Disconnected):
+        raise errors.RunDetachedError(
             "the members' jobs are still running; no controller is attached.",
             path=session.run.path,
             remedy=f"Follow them with: ai500 resume {session.run.path}",
@@ -381,7 +372,7 @@ def aggregate(session: Session, number: int, *, store: Store) -> None:
     members = range(plan.ensemble_size)
     finished = [member for member in members if trial.member(member).record.exists()]
     if not finished:
-        raise JobError(
+        raise errors.JobError(
             f"every {program.member_noun} failed; the first:\n\n{_failure(session, number, 0)}",
             path=run.path,
         )
@@ -394,7 +385,7 @@ def _check_local(plan: Plan, machine: System) -> None:
     """Refuse a plan with other nodes than this machine for the local scheduler."""
     foreign = [node.name for node in plan.nodes if node.name != machine.hostname]
     if plan.scheduler == "local" and foreign:
-        raise EnvironmentLacksError(
+        raise errors.EnvironmentLacksError(
             f"scheduler.kind = 'local' runs on this machine only; the plan has {len(plan.nodes)} "
             f"nodes ({foreign[0]}, …).",
             key="scheduler.kind",

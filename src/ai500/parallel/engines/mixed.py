@@ -14,17 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ai500.core.errors import AI500Error
-from ai500.parallel.engines import Setting
-from ai500.parallel.engines.pipeline import (
-    Carried,
-    Pipeline,
-    Stage,
-    Unit,
-    boundaries,
-    cut,
-    finish,
-    keep_only,
-)
+from ai500.parallel.engines import Setting, pipeline
 from ai500.parallel.engines.replicas import ReplicaEngine
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
@@ -44,7 +34,7 @@ class MixedParallel(ReplicaEngine):
         splits: dict[str, int] = {}
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
-        keep_only(self.module, self._plan.stages, own_units)
+        pipeline.keep_only(self.module, self._plan.stages, own_units)
         self._synchronize_batch_norm()
         self.layout = Layout(
             axis=self.mesh.tensor,
@@ -54,32 +44,32 @@ class MixedParallel(ReplicaEngine):
         )
         self._pipeline = self._make_pipeline(own_units) if self.mesh.pipeline.size > 1 else None
 
-    def _cut(self) -> list[list[Unit]]:
+    def _cut(self) -> list[list[pipeline.Unit]]:
         units = self._plan.stages
         if self.mesh.pipeline.size == 1:
             return [list(units)]
-        return cut(
+        return pipeline.cut(
             self.unsharded(),
             units,
             stages=self.mesh.pipeline.size,
             input_shape=self._setting.input_shape,
         )
 
-    def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
+    def _make_pipeline(self, own_units: list[pipeline.Unit]) -> pipeline.Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
         axis, device = self.mesh.pipeline, self._setting.device
 
         @cache
         def boundary_tensors(
             shape: torch.Size, dtype: torch.dtype, training: bool
-        ) -> list[Carried]:
+        ) -> list[pipeline.Carried]:
             like = torch.empty(shape, dtype=dtype, device="meta")
-            return boundaries(
+            return pipeline.boundaries(
                 self._unsharded, self._stages, numerics, like, device=device, training=training
             )
 
-        return Pipeline(
-            Stage(self.module, own_units, numerics, last=axis.rank == axis.size - 1),
+        return pipeline.Pipeline(
+            pipeline.Stage(self.module, own_units, numerics, last=axis.rank == axis.size - 1),
             axis=axis,
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
@@ -90,7 +80,7 @@ class MixedParallel(ReplicaEngine):
     def _last_stage_loss(self, carried: Any, labels: Tensor) -> Tensor:
         """Compute the loss on the last stage, from what its units output."""
         with self._setting.numerics.forward():
-            outputs = finish(self.module, carried, labels)
+            outputs = pipeline.finish(self.module, carried, labels)
         return self._scaled_loss(outputs, labels)
 
     def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
