@@ -44,7 +44,6 @@ MAY_IMPORT_TORCH = {
     "ai500.automl.coordinator": "a search worker",
     "ai500.automl.memory": "a search worker",
     "ai500.automl.morphism": "a search worker",
-    "ai500.automl.record": "a search worker",
     "ai500.automl.training": "a search worker",
     "ai500.automl.weights": "a search worker",
     "ai500.automl.worker": "a search worker",

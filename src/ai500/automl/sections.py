@@ -29,7 +29,7 @@ from ai500.report.section import (
     Section,
     Table,
 )
-from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.report.summary import hardware, score_section, which_trials
 
 MOVES_SHOWN = 60
 """Characters of a model's changes in the table."""
@@ -72,7 +72,10 @@ def search_report(run: RunData) -> ProgramReport:
         benchmark="AIPerf",
         headline=flops(run.score.vflops),
         summary=[Cards(cards(data)), *(Paragraph(text, "lead") for text in sentences(data))],
-        sections=[score_section(data), search_section(data)],
+        sections=[
+            score_section(run.score, score_table(data), trials_table(run.score)),
+            search_section(data),
+        ],
     )
 
 
@@ -110,14 +113,6 @@ def cards(data: SearchData) -> list[Card]:
         ),
         Card("Architectures", f"{figures.architectures:,}", counted(figures.models, "model")),
     ]
-
-
-def score_section(data: SearchData) -> Section:
-    """Show the score, and every trial where there are several."""
-    score, table = data.run.score, score_table(data)
-    if len(score.trials) == 1:
-        return Section("Score", [table])
-    return Section("Score", [Paragraph(which_trials_by_number(score)), table, trials_table(score)])
 
 
 def score_table(data: SearchData) -> Table:

@@ -19,7 +19,7 @@ from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import place, timeline_figure
 from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
-from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.report.summary import hardware, score_section, which_trials
 from ai500.train import learning_rate
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -40,7 +40,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
         headline=f"{flops(run.score.vflops)} VFLOPS",
         summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
         sections=[
-            score_section(run),
+            score_section(run.score, score_table(run), trials_table(run.score)),
             training_section(run),
             members_section(run),
             operations_section(run),
@@ -88,15 +88,6 @@ def cards(score: ScoreFigures) -> list[Card]:
         ),
         Card("Time to quality", human_seconds(score.time_to_quality_seconds), "first batch to end"),
     ]
-
-
-def score_section(run: RunData) -> Section:
-    """Show the score, and every trial where there are several."""
-    table = score_table(run)
-    if len(run.score.trials) == 1:
-        return Section("Score", [table])
-    means = Paragraph(which_trials_by_number(run.score))
-    return Section("Score", [means, table, trials_table(run.score)])
 
 
 def score_table(run: RunData) -> Table:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ClassName, WorkloadName
-from ai500.cli.terminal import Terminal, console
-from ai500.config import Config, load
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import Terminal, console, print_json
+from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
 from ai500.data.pack import Packed, pack_folder
@@ -70,9 +69,9 @@ def pack(
 
 
 @app.command()
+@with_options(without=("config", "runs", "data", "scheduler", "settings"))
 def generate(
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
+    selected: ConfigOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: the cache.")
     ] = None,
@@ -96,8 +95,7 @@ def generate(
     """
     if frames is None and (height or width):
         raise InputError("--height and --width need --frames.", key="--frames")
-    flags = {"workload": workload, "problem_class": problem_class}
-    config: Config = load(overrides={k: v for k, v in flags.items() if v is not None})
+    config = load(overrides=selected.overrides())
     with Terminal(quiet=as_json) as terminal:
         terminal.stage("generating the data of the class")
         store = (
@@ -136,21 +134,12 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
     """Print what was checked; problems end the command with the code of a broken rule."""
     count = len(report.problems)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    **report.facts,
-                    "problem_count": count,
-                    "problems": [
-                        {"file": each.file, "frame": None if each.frame < 0 else each.frame,
-                         "text": each.text}
-                        for each in report.problems[:PROBLEMS_SHOWN]
-                    ],
-                    "notes": list(report.notes),
-                },
-                indent=2,
-            )
-        )  # fmt: skip
+        problems = [
+            {"file": each.file, "frame": None if each.frame < 0 else each.frame, "text": each.text}
+            for each in report.problems[:PROBLEMS_SHOWN]
+        ]
+        found = {"problem_count": count, "problems": problems, "notes": report.notes}
+        print_json({**report.facts, **found})
     else:
         for line in (*report.summary, *(f"note: {note}" for note in report.notes)):
             console.print(line, soft_wrap=True)
@@ -167,8 +156,7 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
 def _print_store(store: Store, *, packed: Packed | None, as_json: bool) -> None:
     if as_json:
         unreadable, ignored = (packed.unreadable, packed.ignored) if packed else (0, 0)
-        facts = {**facts_of(store), "unreadable": unreadable, "ignored": ignored}
-        print(json.dumps(facts, indent=2))
+        print_json({**facts_of(store), "unreadable": unreadable, "ignored": ignored})
         return
     for line in summary_of(store):
         console.print(line, soft_wrap=True)

@@ -84,6 +84,15 @@ def recorded_result(events: Sequence[Event]) -> EnsembleResult:
     return schema.decode(EnsembleResult, results[-1], at="aggregate")
 
 
+def idle_seconds(work: Iterable[tuple[float, float]], *, first: float, last: float) -> float:
+    """Return the seconds from `first` to `last` that no work covers, given in order of starts."""
+    covered, reached = 0.0, first
+    for start, end in work:
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return max(0.0, (last - first) - covered)
+
+
 def clock_of(hosts: set[Host]) -> Clock:
     """Choose the clock of a trial: the monotonic one needs a single boot of a single host."""
     return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"

@@ -63,6 +63,11 @@ class Entry:
         return self.workload, self.problem_class, self.level
 
     @property
+    def full_name(self) -> str:
+        """System and organization, as far as the submitter gave them."""
+        return ", ".join(filter(None, (self.system, self.organization)))
+
+    @property
     def system_key(self) -> tuple[str, str]:
         """Organization and name, which identify a system over editions."""
         return self.organization.strip().casefold(), self.system.strip().casefold()
@@ -103,8 +108,7 @@ class Rejected:
 
 def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
     """Return the reasons why a run is not a valid result; empty: it is valid."""
-    broken = [finding for finding in judgement.findings if finding.severity == "violation"]
-    return [f"{finding.message} ({finding.source})" for finding in broken] or _impossible(score)
+    return [finding.cited for finding in judgement.violations] or _impossible(score)
 
 
 def _impossible(score: Score) -> list[str]:

@@ -87,6 +87,12 @@ class ProblemClass:
     search: Search | None = None
     """Architecture search of each member (AIPerf); None: members train the class's model."""
 
+    @property
+    def search_settings(self) -> Search:
+        """Settings of the search of a class that has one; programs ask this of no other class."""
+        assert self.search is not None, f"class {self.name} trains a fixed model"
+        return self.search
+
     def reference_at(self, parallel_degree: int) -> Hyperparameters:
         """Return the reference hyper-parameters of a member on `parallel_degree` accelerators."""
         if self.global_batch_size is None:

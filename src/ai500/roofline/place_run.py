@@ -184,7 +184,8 @@ def _place_point(
     flops = score.members_flops_sum / len(run.members) if is_member else score.flops
     share = _units_per_rank(run, record) * ranks / record.units
     roof = roof_flops(record, ceiling) * share
-    standing = Standing(roof, _channels(run, record, ranks=ranks, nodes=nodes))
+    placed_links = _point_links(run, record, ranks=ranks, nodes=nodes)
+    standing = Standing(roof, _channels(run, placed_links))
     peak = peak_of(record, ceiling.precision)
     bound, limit = _bound(run, record, standing)
     return Placed(
@@ -196,7 +197,7 @@ def _place_point(
         ceiling=ceiling.name,
         ceiling_flops=standing.ceiling_flops,
         peak_flops=None if peak is None else peak * share,
-        links=_point_links(run, record, ranks=ranks, nodes=nodes),
+        links=placed_links,
         attainable_flops=standing.attainable_flops,
         bound=bound,
         limit=limit,
@@ -230,9 +231,7 @@ def _unmeasured(sent: Traffic | None, record: RooflineRecord) -> list[Scope]:
     return [
         scope
         for scope in SCOPES
-        if sent is not None
-        and getattr(sent, scope) > 0
-        and links.best_all_reduce(record, scope) is None
+        if getattr(sent, scope, 0) > 0 and links.best_all_reduce(record, scope) is None
     ]
 
 
@@ -256,40 +255,35 @@ def _bandwidth(record: RooflineRecord, scope: Scope, *, ranks: int, nodes: int) 
     return links.bus_bandwidth(best) * senders
 
 
-def _channels(
-    run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
-) -> tuple[Channel, ...]:
+def _channels(run: RunFacts, placed_links: Sequence[PlacedLink]) -> tuple[Channel, ...]:
     """Return the classes of links in use whose bandwidth is known."""
-    sent = run.traffic or run.analytical
     channels = []
-    for scope in SCOPES:
-        traffic_bytes = getattr(sent, scope) if sent is not None else 0.0
-        bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
-        if traffic_bytes and bandwidth is not None:
-            intensity = coi(run.operations_per_step, traffic_bytes=traffic_bytes)
-            channels.append(Channel(LINK_NAMES[scope], bandwidth, intensity))
+    for link in placed_links:
+        intensity = link.analytical_coi if run.traffic is None else link.coi
+        if intensity is not None and link.bytes_per_second is not None:
+            channels.append(Channel(LINK_NAMES[link.scope], link.bytes_per_second, intensity))
     return tuple(channels)
 
 
 def _point_links(
     run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
 ) -> tuple[PlacedLink, ...]:
-    placed_links = []
+    """Return the classes of links that carry traffic."""
+    operations, placed_links = run.operations_per_step, []
     for scope in SCOPES:
-        counted = getattr(run.traffic, scope) if run.traffic is not None else None
-        computed = getattr(run.analytical, scope) if run.analytical is not None else None
-        if not counted and not computed:
-            continue
-        placed_links.append(
-            PlacedLink(
-                scope=scope,
-                bytes_per_step=counted,
-                analytical_bytes_per_step=computed,
-                coi=run.operations_per_step / counted if counted else None,
-                analytical_coi=run.operations_per_step / computed if computed else None,
-                bytes_per_second=_bandwidth(record, scope, ranks=ranks, nodes=nodes),
+        counted, computed = (getattr(sent, scope, None) for sent in (run.traffic, run.analytical))
+        if counted or computed:
+            bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
+            placed_links.append(
+                PlacedLink(
+                    scope,
+                    bytes_per_step=counted,
+                    analytical_bytes_per_step=computed,
+                    coi=coi(operations, traffic_bytes=counted) if counted else None,
+                    analytical_coi=coi(operations, traffic_bytes=computed) if computed else None,
+                    bytes_per_second=bandwidth,
+                )
             )
-        )
     return tuple(placed_links)
 
 

@@ -130,3 +130,7 @@ class StudyResult:
     measured_at: str
     points: tuple[PointResult, ...]
     missing: tuple[MissingPoint, ...]
+
+    def by_name(self) -> dict[str, PointResult]:
+        """Return the points by name."""
+        return {point.name: point for point in self.points}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)
 
+# SGD with momentum; learning rates are stated for a batch of 256 (Goyal et al.).
+sgd = partial(Hyperparameters, optimizer="sgd", momentum=0.9, reference_batch_size=256)
+
 CLASSES = {
     "smoke": ProblemClass(
         name="smoke",
@@ -45,15 +49,12 @@ CLASSES = {
         seconds_per_image=168 / (4 * 22_176),
         measured_on="cpu: two one-core slots of a Xeon, start-up and evaluation included",
         global_batch_size=64,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=11,
             batch_size=64,
-            optimizer="sgd",
             base_learning_rate=1.2,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=2,
-            momentum=0.9,
             weight_decay=5e-4,
         ),
     ),
@@ -75,15 +76,12 @@ CLASSES = {
         seconds_per_image=242.2 / 204_800,
         measured_on="cuda: one NVIDIA H200, FP32, evaluation included",
         global_batch_size=128,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=8,
             batch_size=128,
-            optimizer="sgd",
             base_learning_rate=0.1,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=1,
-            momentum=0.9,
             weight_decay=1e-4,
         ),
     ),
@@ -99,16 +97,13 @@ CLASSES = {
         train_samples=1_281_167,
         validation_samples=50_000,
         out_of_bag_samples=50_000,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=90,
             batch_size=128,
-            optimizer="sgd",
             base_learning_rate=0.1,
-            reference_batch_size=256,
             schedule="step",
             decay_epochs=(30, 60, 80),
             warmup_epochs=5,
-            momentum=0.9,
             weight_decay=1e-4,
             evaluate_every_epochs=5,
         ),

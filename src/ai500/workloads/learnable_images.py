@@ -240,8 +240,11 @@ class LearnableImages(Generated):
 
     def _paint(self, keys: Words, labels: NDArray[np.int64]) -> NDArray[np.uint8]:
         draws = _Draws(keys)
-        figures = [self._background(draws)]
-        figures += [self._distractor(draws) for _ in range(self.distractors)]
+        background, distractor = (64, 140), (28, 56)
+        figures = [
+            self._figures(draws, radius=radius, tilt=64)
+            for radius in (background, *[distractor] * self.distractors)
+        ]
         figures.append(self._labelled(draws, labels))
         layer = np.empty((len(keys), self.height, self.width), np.uint8)
         for depth, figure in enumerate(figures):
@@ -270,12 +273,6 @@ class LearnableImages(Generated):
             (14, 24),
         )
         return _Figures(*(columns[:, [column]] for column in range(columns.shape[1])))
-
-    def _background(self, draws: _Draws) -> _Figures:
-        return self._figures(draws, radius=(64, 140), tilt=64)
-
-    def _distractor(self, draws: _Draws) -> _Figures:
-        return self._figures(draws, radius=(28, 56), tilt=64)
 
     def _labelled(self, draws: _Draws, labels: NDArray[np.int64]) -> _Figures:
         drawn = self._figures(draws, radius=(72, 112), tilt=self.tilt)
@@ -348,17 +345,6 @@ SMOKE = LearnableImages(
     clutter=40,
     noise=24,
 )
-WORKSTATION = LearnableImages(
-    seed=500,
-    height=256,
-    width=256,
-    outlines=6,
-    patterns=5,
-    train=25_600,
-    validation=5_000,
-    tilt=10,
-    distractors=1,
-    contrast=64,
-    clutter=40,
-    noise=24,
+WORKSTATION = replace(
+    SMOKE, height=256, width=256, outlines=6, patterns=5, train=25_600, validation=5_000
 )
