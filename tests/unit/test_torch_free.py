@@ -32,6 +32,7 @@ MAY_IMPORT_TORCH = {
     "ai500.parallel.collectives": "gradient averaging",
     "ai500.parallel.compression": "gradient averaging",
     "ai500.parallel.cuda_graph": "CUDA graph capture",
+    "ai500.parallel.targets": "tensors of a batch",
     "ai500.operations.torch_modes": "the operation tracer",
     "ai500.operations.torch_trace": "the operation tracer",
     "ai500.workloads.models": "networks",

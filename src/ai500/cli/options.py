@@ -38,7 +38,7 @@ class ConfigOptions:
     ] = None
     workload: Annotated[
         str | None,
-        typer.Option("--workload", help="image_classification, extreme_weather or automl."),
+        typer.Option("--workload", help="image_classification, extreme_weather, automl or custom."),
     ] = None
     problem_class: Annotated[
         str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")

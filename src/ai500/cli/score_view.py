@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ai500.automl.program import SEARCH
+from ai500.automl.sections import all_operations
 from ai500.bagging.program import ENSEMBLE
 from ai500.cli.terminal import rows
 from ai500.core.units import human_seconds, human_si
@@ -17,7 +18,7 @@ from ai500.report.formats import flop, flops, quality
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
     """Print the score: the official figure first, then its parts."""
     program = program_of(score)
-    title = f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
+    title = f"Score: {score.workload}, {_class(score)}, {len(score.trials)} trial(s)"
     if not score.complete:
         title += f"  — INCOMPLETE: a {program.member_noun} failed"
     size = (
@@ -39,9 +40,9 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     reached = "not reached" if target is None else human_seconds(target)
     return [
         ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
-        ("FLOPS", f"{flops(score.flops)} (counted by convention {score.convention})"),
-        ("penalty", f"{score.penalty_coefficient:.4f} (quality against target, Eq. 8)"),
-        ("quality", f"{score.ensemble_quality:.4f} ensemble, target {score.target_quality:g}"),
+        ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
+        ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
+        ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
         (
             "",
             f"{score.members_mean_quality:.4f} members' mean, out of bag "
@@ -65,7 +66,6 @@ def _search_figures(score: Score) -> list[tuple[str, str]]:
     reached = "not reached"
     if target is not None and search.operations_to_target is not None:
         reached = f"{human_seconds(target)}, {flop(search.operations_to_target)}"
-    operations = score.operations + score.validation_operations
     return [
         (
             "FLOPS",
@@ -73,7 +73,10 @@ def _search_figures(score: Score) -> list[tuple[str, str]]:
             f"{human_seconds(search.at_seconds)}; counted by {score.convention})",
         ),
         ("regulated", f"{flops(search.regulated_score)} (−ln(error) × FLOPS)"),
-        ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
+        (
+            "error",
+            f"{quality(score.ensemble_quality)} best, at most {score.target_quality:g} is valid",
+        ),
         (
             "",
             f"{quality(search.initial_error)} of the initial model; best model {search.best_model}",
@@ -90,12 +93,27 @@ def _search_figures(score: Score) -> list[tuple[str, str]]:
             f"{100 * search.without_work:.2f} % without work in all",
         ),
         ("searched", human_seconds(score.seconds)),
-        ("operations", f"{flop(operations)} of training and validation"),
+        ("operations", f"{flop(all_operations(score))} of training and validation"),
     ]
 
 
 FIGURES = {ENSEMBLE.name: _ensemble_figures, SEARCH.name: _search_figures}
 """Program → function that lists its figures."""
+
+
+def _class(score: Score) -> str:
+    own = " (your own: not comparable)" if score.custom_class else ""
+    return f"class {score.problem_class}{own}"
+
+
+def _convention(score: Score) -> str:
+    counted = score.convention is not None
+    return f"(counted by convention {score.convention})" if counted else "(no count was given)"
+
+
+def _penalty(score: Score) -> str:
+    mean = " by the members' mean" if score.ensemble_quality is None else ""
+    return f"(quality{mean} against target, Eq. 8)"
 
 
 def _skew(score: Score) -> str:

@@ -178,12 +178,14 @@ def job_container(
 
 
 def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
-    """List the folders that a job in a container reads and writes: run folder, scratch, store."""
+    """List the folders that a job in a container uses: run folder, scratch, store, a script's."""
     folders = [str(run.path.resolve())]
     if config.data.stage and config.scheduler.launcher != "bare":
         folders.append(_scratch_to_mount(config))
     if store is not None:
         folders.append(str(store.resolve()))
+    if config.framework.folder is not None:
+        folders.append(config.framework.folder)
     return tuple(dict.fromkeys(folders))
 
 

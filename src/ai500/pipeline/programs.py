@@ -82,5 +82,10 @@ def program_of_class(problem_class: ProblemClass) -> Program:
 
 
 def program_of(record: Plan | Score) -> Program:
-    """Return the program of a record's registered class, whatever definition a plan holds."""
+    """Return the program of a record's registered class, whatever definition a plan holds.
+
+    A class of the user's own is never a search.
+    """
+    if isinstance(record, Score) and record.custom_class:
+        return ENSEMBLE
     return program_of_class(reference_class(record))

@@ -30,6 +30,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
+from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
 from ai500.jobs.trial_jobs import preview, scheduler_context
@@ -110,8 +111,9 @@ def prepare(config: Config, path: Path) -> RunFolder:
     machine, plan = survey_and_plan(config)
     _check_local(plan, machine)
     preview(RunFolder(path), config, plan)  # refuses a container that can't be started
-    if config.data.path is None:
-        class_source(plan.workload, plan.problem_class)
+    class_name = registered_name(plan)
+    if config.data.path is None and class_name is not None:
+        class_source(plan.workload, class_name)
     run = RunFolder.create(path)
     write_text(run.config, to_toml(config))
     run_folder.write(run.system, machine)
@@ -206,13 +208,15 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
 def open_store(session: Session) -> Store:
     """Open the user's store, or the class's own, which is generated once and cached."""
     plan, path = session.plan, session.config.data.path
+    class_name = registered_name(plan)
     if path is not None:
-        store = open_folder(Path(path))
+        is_script = plan.framework.kind == "script"
+        store = open_script_data(Path(path)) if is_script else open_folder(Path(path))
+    elif class_name is None:
+        store = ScriptFolder(Path(plan.framework.folder or "."))
     else:
         session.observer.stage("data of the class")
-        store = generate_store(
-            plan.workload, plan.problem_class, progress=session.observer.progress
-        )
+        store = generate_store(plan.workload, class_name, progress=session.observer.progress)
     store.require_fit(plan.definition)
     if store.preparation is not None:
         session.observer.stage(store.preparation)
@@ -222,6 +226,12 @@ def open_store(session: Session) -> Store:
         session.observer.stage("verifying the store")
         store.verify(session.observer.progress)
     return store
+
+
+def registered_name(plan: Plan) -> str | None:
+    """Return the registered class whose data a plan uses; None: its script brings the data."""
+    custom = plan.definition.custom
+    return plan.problem_class if custom is None else custom.base
 
 
 def prepare_members(session: Session, number: int, *, seed: int, store: Store) -> list[Task]:

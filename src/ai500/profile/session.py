@@ -89,6 +89,13 @@ def profile(request: Request, observer: Observer) -> Profile:
     configs = [_one_member(request.config, precision) for precision in precisions]
     # A configuration that can't run is refused before any is profiled.
     plans = [pipeline.survey_and_plan(config)[1] for config in configs]
+    if plans[0].framework.kind == "script":
+        raise InputError(
+            "a script has no steps that ai500 could profile.",
+            key="framework.kind",
+            value="script",
+            remedy="Profile it with the tools of its framework.",
+        )
     if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: it has no single step to profile.",

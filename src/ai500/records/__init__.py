@@ -9,12 +9,14 @@ A value that was not measured is None.
 from ai500.records.fields import Field as Field
 from ai500.records.plan import OFFICIAL_CONVENTION as OFFICIAL_CONVENTION
 from ai500.records.plan import Communication as Communication
+from ai500.records.plan import FrameworkChoice as FrameworkChoice
 from ai500.records.plan import MemberMapping as MemberMapping
 from ai500.records.plan import NodeSlots as NodeSlots
 from ai500.records.plan import Operations as Operations
 from ai500.records.plan import Parallelism as Parallelism
 from ai500.records.plan import Plan as Plan
 from ai500.records.plan import Sharing as Sharing
+from ai500.records.problem import CustomClass as CustomClass
 from ai500.records.problem import Hyperparameters as Hyperparameters
 from ai500.records.problem import ParallelPlan as ParallelPlan
 from ai500.records.problem import ProblemClass as ProblemClass
@@ -26,6 +28,7 @@ from ai500.records.results import RunState as RunState
 from ai500.records.results import Score as Score
 from ai500.records.results import ScoreFigures as ScoreFigures
 from ai500.records.results import TrialScore as TrialScore
+from ai500.records.results import require as require
 from ai500.records.search import Improvement as Improvement
 from ai500.records.search import InitialNetwork as InitialNetwork
 from ai500.records.search import Search as Search

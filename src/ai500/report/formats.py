@@ -14,14 +14,14 @@ def known(value: float | None, text: Callable[[float], str], missing: str = NOT_
     return missing if value is None else text(value)
 
 
-def flops(value: float) -> str:
-    """Format a rate in operations per second."""
-    return f"{human_si(value)}FLOPS"
+def flops(value: float | None) -> str:
+    """Format a rate in operations per second, or as not measured."""
+    return known(value, lambda rate: f"{human_si(rate)}FLOPS")
 
 
-def flop(value: float) -> str:
-    """Format a count of operations."""
-    return f"{human_si(value)}FLOP"
+def flop(value: float | None) -> str:
+    """Format a count of operations, or as not measured."""
+    return known(value, lambda count: f"{human_si(count)}FLOP")
 
 
 def quality(value: float | None) -> str:

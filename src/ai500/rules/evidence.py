@@ -29,7 +29,7 @@ from ai500.records import (
 )
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import ASPECTS
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import class_workload, load_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def evidence_of(
 
     `read_program_evidence` reads what only the program knows of a trial, by the trial's number.
     """
-    workload = load_workload(plan.workload)
+    workload = class_workload(plan.workload, plan.definition)
     return Evidence(
         reference=reference_class(plan),
         plan=plan,
@@ -150,7 +150,12 @@ def evidence_of(
 
 
 def reference_class(record: Plan | Score) -> ProblemClass:
-    """Return the registered class of a plan or score, whatever definition a plan contains."""
+    """Return the registered class of a plan or score, whatever definition a plan contains.
+
+    A class of the user's own is its own reference; rule "registered class" reports it.
+    """
+    if isinstance(record, Plan) and record.definition.custom is not None:
+        return record.definition
     workload, name = record.workload, record.problem_class
     classes = load_workload(workload).problem_classes
     if name not in classes:

@@ -84,7 +84,7 @@ def make_pairs(result: StudyResult) -> list[Pair]:
 
 def efficiency(point: PointResult, first: PointResult, *, size: int) -> float:
     """Return FLOPS over linear FLOPS."""
-    return point.score.flops / (size * first.score.flops)
+    return point.flops / (size * first.flops)
 
 
 EFFICIENCY_NOTE = "FLOPS / (n × FLOPS of the first point)."
@@ -113,8 +113,8 @@ def sentences(pairs: Sequence[Pair], first: PointResult) -> list[str]:
         )
     name = first.score.quality_name
     lines.append(
-        f"Their {name}: {ensemble.score.ensemble_quality:.4f} of the ensemble, "
-        f"{single.score.ensemble_quality:.4f} of the single model."
+        f"Their {name}: {ensemble.ensemble_quality:.4f} of the ensemble, "
+        f"{single.ensemble_quality:.4f} of the single model."
     )
     if single.global_batch_size == first.global_batch_size:
         lines.append(
@@ -165,7 +165,7 @@ def quality_figure(pairs: Sequence[Pair], first: PointResult) -> Figure:
     name = first.score.quality_name
     title = f"Quality of both: {name}"
     chart = LineChart(
-        _series(pairs, lambda size, point: Value(size, point.score.ensemble_quality)),
+        _series(pairs, lambda size, point: Value(size, point.ensemble_quality)),
         x_title="times the accelerators of the first point",
         y_title=name,
         levels=[Level("target", first.score.target_quality, "target")],

@@ -8,6 +8,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from ai500.automl.program import SEARCH
+from ai500.automl.sections import all_operations
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
@@ -46,7 +47,7 @@ def _epochs(point: PointResult) -> Value:
 
 
 def _all_operations(point: PointResult) -> Value:
-    return point.score.operations + point.score.validation_operations
+    return all_operations(point.score)
 
 
 OPERATIONS = Quantity("operations", attrgetter("score.operations"), flop)

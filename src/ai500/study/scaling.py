@@ -11,6 +11,7 @@ from ai500.bagging.program import ENSEMBLE
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
 from ai500.pipeline.programs import program_of
+from ai500.records import require
 from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import flops
@@ -88,7 +89,7 @@ def view(result: StudyResult) -> View:
 def efficiency(point: PointResult, first: PointResult) -> float:
     """Return FLOPS over those of as many first points."""
     factor = point.score.ensemble_size / first.score.ensemble_size
-    return point.score.flops / (factor * first.score.flops)
+    return point.flops / (factor * first.flops)
 
 
 def sentences(points: Sequence[PointResult]) -> list[str]:
@@ -98,15 +99,15 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
     lines = [
         f"Ensembles of {first.score.ensemble_size} to {last.score.ensemble_size} members with "
         f"P_degree = {degree} were trained. The ensemble's {last.score.quality_name} goes from "
-        f"{first.score.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
-        f"{last.score.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
+        f"{first.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
+        f"{last.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
         f"{last.score.target_quality:g}."
     ]
     valid = [point for point in points if point.timing_valid]
     if len(valid) > 1:
         base, best = valid[0], valid[-1]
         lines.append(
-            f"FLOPS at M = {best.score.ensemble_size} are {flops(best.score.flops)}: "
+            f"FLOPS at M = {best.score.ensemble_size} are {flops(best.flops)}: "
             f"{efficiency(best, base):.1%} of linear from M = {base.score.ensemble_size} on. V3 "
             "calls its own result, 8 to 64 GPUs, near-linear."
         )
@@ -115,9 +116,9 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
 
 def speed_figure(points: Sequence[PointResult]) -> Figure:
     """Plot FLOPS and VFLOPS over M, beside the linear line."""
-    factor, prefix = si_prefix(max(max(point.score.flops, point.score.vflops) for point in points))
+    factor, prefix = si_prefix(max(max(point.flops, point.vflops) for point in points))
     first, last = points[0].score, points[-1].score
-    per_member = first.flops / first.ensemble_size / factor
+    per_member = points[0].flops / first.ensemble_size / factor
     ends = (first.ensemble_size, last.ensemble_size)
     valid = sum(point.timing_valid for point in points) > 1 and points[0].timing_valid
     linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
@@ -140,8 +141,8 @@ def values(points: Sequence[PointResult], figure: str, factor: float = 1.0) -> l
     """Return a figure of the score over M, with the range of its trials."""
     result = []
     for point in points:
-        trials = [getattr(trial, figure) / factor for trial in point.score.trials]
-        value = getattr(point.score, figure) / factor
+        trials = [require(getattr(trial, figure), figure) / factor for trial in point.score.trials]
+        value = require(getattr(point.score, figure), figure) / factor
         result.append(Value(point.score.ensemble_size, value, True, min(trials), max(trials)))
     return result
 
