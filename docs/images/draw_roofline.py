@@ -15,7 +15,8 @@ if __name__ == "__main__":  # the repository's root, for the tests' record of V2
 
 from tests.support import v2_roofline as v2
 
-from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope, standalone
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
+from ai500.report.page import standalone_svg
 
 FOLDER = Path(__file__).parent
 SCALE = 16 / (v2.NODES * v2.GPUS_PER_NODE)
@@ -33,7 +34,7 @@ def pictures() -> dict[str, str]:
 def recorded(numbers: v2.PublishedRoofline, title: str) -> str:
     """Return the roofs of one part of Fig. 9."""
     slopes = [Slope(name, rate) for name, rate in numbers.bandwidths.items()]
-    return standalone(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
+    return standalone_svg(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
 
 
 def roofs(numbers: v2.PublishedRoofline, *, share: float) -> list[Roof]:
@@ -60,7 +61,7 @@ def sixteen_gpus() -> str:
     slopes = [Slope("2 × Ethernet", ewa.bytes_per_second)]
     title = "V2 at 16 GPUs, as in its Fig. 15"
     chart = RooflineChart(roofs(v2.DISTRIBUTED, share=SCALE), slopes, marks)
-    return standalone(chart.svg(title))
+    return standalone_svg(chart.svg(title))
 
 
 if __name__ == "__main__":

@@ -285,12 +285,13 @@ def place(
     plan, placements = session.plan, []
     controller_copies = load_scheduler(plan.scheduler).controller_places_data
     node_members = members_by_node(plan.mapping)
-    scratch = placement.scratch_folder(session.run.path, stated=session.config.data.scratch)
     for node in plan.nodes:
         members = node_members.get(node.name, [])
         if not (plan.stage and members and controller_copies):
             placements.append(placement.in_shared_store(store, node=node.name))
             continue
+        # Here, not above: variables in data.scratch may be set on the nodes only.
+        scratch = placement.scratch_folder(session.run.path, stated=session.config.data.scratch)
         session.observer.stage(f"staging data on {node.name}")
         placements.append(
             placement.on_node(
