@@ -116,7 +116,7 @@ def _limited(fields: tuple[Field, ...], classes: tuple[str, ...]) -> tuple[Field
 
 
 def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWriter:
-    """Number the classes by the labels that were written, where the source does not say them."""
+    """Count the classes by the labels that were written, where the source does not say them."""
     plan = writer.plan
     if plan.classes or not _has_labels(plan.fields):
         return writer
@@ -142,9 +142,7 @@ def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWrit
 
 
 def _has_labels(fields: tuple[Field, ...]) -> bool:
-    return any(
-        each.name == LABELS and each.dtype == "int64" and not each.shape for each in fields
-    )
+    return any(each.name == LABELS and each.dtype == "int64" and not each.shape for each in fields)
 
 
 def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Packed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ai500.core.errors import DataError
 from ai500.data.climate.schema import CHANNELS, year_files
 from ai500.data.readers.arrays import hdf5_table, npy_table, npz_table
-from ai500.data.readers.image_tree import EXPECTED_TREE, read_archive, read_folder
+from ai500.data.readers.image_tree import read_archive, read_folder
 from ai500.data.readers.naming import Choice
 from ai500.data.readers.parquet import class_names, parquet_table
 from ai500.data.readers.protocol import TRAIN, VALIDATION, VALIDATION_NAMES, Reader, Stream
@@ -25,8 +25,8 @@ TABLES: dict[str, Callable[[Path], Table]] = {
 }
 FACTORY = "Read it in Python and pass --out with module:factory; docs/data.md has the recipe."
 INSTEAD = {
-    ".gz": "Unpack it first: gunzip, or tar xzf for a .tar.gz. An uncompressed .tar is read as it is.",
-    ".tgz": "Unpack it first: tar xzf. An uncompressed .tar is read as it is.",
+    ".gz": "Unpack it first: gunzip; a .tar is then read as it is.",
+    ".tgz": "Unpack it first: gunzip; a .tar is then read as it is.",
     ".bz2": "Unpack it first: bunzip2, or tar xjf.",
     ".xz": "Unpack it first: unxz, or tar xJf.",
     ".zst": "Unpack it first: unzstd.",
@@ -46,7 +46,7 @@ INSTEAD = {
     ".csv": "Save its numbers as .npz or .parquet: pandas.read_csv(…).to_parquet(…).",
     ".tsv": "Save its numbers as .npz or .parquet: pandas.read_csv(…).to_parquet(…).",
     ".json": "Save its numbers as .npz or .parquet: pandas.read_json(…).to_parquet(…).",
-    ".jsonl": "Save its numbers as .npz or .parquet: pandas.read_json(…, lines=True).to_parquet(…).",
+    ".jsonl": "Save its numbers as .npz or .parquet: pandas.read_json(…).to_parquet(…).",
     ".arrow": "Save it as Parquet: datasets.load_from_disk(…).to_parquet(…).",
     ".grib": "Convert it to netCDF 4 first: grib_to_netcdf -k 4.",
     ".grb": "Convert it to netCDF 4 first: grib_to_netcdf -k 4.",

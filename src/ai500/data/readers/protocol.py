@@ -24,8 +24,8 @@ IGNORED_SHOWN = 5
 Arrays = dict[str, NDArray[Any]]
 """Rows of each field by name; a ragged field comes concatenated, with its bounds."""
 Part = Callable[[], tuple[Arrays, Holes]]
-"""Read some samples in any process, without those that cannot be read: the holes, which are numbered
-from the part's first sample."""
+"""Read some samples in any process, without those that cannot be read: the holes, numbered from the
+part's first sample."""
 Sample = Mapping[str, NDArray[Any]]
 """The array of each field of one sample."""
 
