@@ -105,7 +105,7 @@ def time_reading(folder: Path, *, frames: int) -> None:
     """Print MB/s of random batches, against `dataset[i]` one by one."""
     recipe = replace(WORKSTATION, train=frames, validation=1)
     source = generate_years(folder / "source", recipe)
-    values, boxes = source.splits["train"].rows(np.arange(frames))
+    values, boxes = source.splits["train"].rows(np.arange(frames)).values()
     order = np.random.default_rng(0).permutation(frames)
     batches = [order[first : first + BATCH] for first in range(0, frames, BATCH)]
     for name, layout in LAYOUTS.items():

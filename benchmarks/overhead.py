@@ -25,8 +25,8 @@ from torch.nn.functional import cross_entropy
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
-from ai500.data.image_store import ImageSplit, ImageStore
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
+from ai500.data.packed_store import PackedSplit, PackedStore
 from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch, Feed
@@ -88,7 +88,7 @@ class Interleaved:
             yield batch
 
 
-def make_store(path: Path) -> ImageStore:
+def make_store(path: Path) -> PackedStore:
     """Generate a small store of smoke-like images."""
     return generate(
         path,
@@ -100,7 +100,7 @@ def make_store(path: Path) -> ImageStore:
 
 
 def inside_ai500(
-    folder: Path, store: ImageStore, *, bare: Iterator[None]
+    folder: Path, store: PackedStore, *, bare: Iterator[None]
 ) -> tuple[Interleaved, Callable[[], None]]:
     """Return the feed of the real loop, and a function that trains one epoch: feed, steps,
     schedule, checkpoint, events, progress."""
@@ -136,12 +136,12 @@ def inside_ai500(
     return feed, epoch
 
 
-def bare_steps(split: ImageSplit) -> Iterator[None]:
+def bare_steps(split: PackedSplit) -> Iterator[None]:
     """Train in plain PyTorch on the same data, yielding after each step; neither loop evaluates."""
     torch.manual_seed(1)
     model = WORKLOAD.model(CLASS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9, weight_decay=5e-4)
-    images, labels = split.images, split.labels
+    images, labels = split.array("images"), split.array("labels")
     shift, scale = torch.tensor(CHANNEL_MEAN), torch.tensor(CHANNEL_DEVIATION)
     random = np.random.default_rng(0)
     while True:

@@ -49,9 +49,15 @@ POINTS: dict[str, str] = {
     "collective": "ai500.parallel.collectives:Collective",
     "optimizer": "ai500.train.optimizers:sgd",
     "learning_rate": "ai500.train.learning_rate:LearningRate",
+    "store": "ai500.data.store:StoreReader",
     "meter": "ai500.meters:Meter",
 }
 """Kind of plugin → its protocol, or an example."""
+KEYLESS = {
+    "store": "none: the reader that recognizes the folder of `data.path`",
+    "meter": "none: every meter is read",
+}
+"""Kinds that no key of the configuration names → when they are used."""
 FUNCTIONS = {
     "launcher": "A function of the container that returns a wrapper of a job's command.",
     "collective": "A function of the precision, `group` and `local_size` that returns one.",
@@ -228,7 +234,7 @@ def _points() -> Iterator[str]:
         protocol = getattr(import_module(module), name)
         summary = FUNCTIONS.get(kind) or _cell((protocol.__doc__ or "").strip().partition("\n")[0])
         names = ", ".join(f"`{name}`" for name in plugins.BUILT_IN[kind])
-        key = f"`{PLUGIN_KEYS[kind]}`" if kind in PLUGIN_KEYS else "none: every meter is read"
+        key = f"`{PLUGIN_KEYS[kind]}`" if kind in PLUGIN_KEYS else KEYLESS[kind]
         yield f"| `ai500.{kind}` | {summary} (`{module}.{name}`) | {names} | {key} |\n"
     yield "\n"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
 from ai500.workloads.learnable_images import SMOKE
 from tests.support.commands import TINY, Command, Start
 

@@ -182,7 +182,7 @@ class BatchedWeights:
         for index, member in self._members.items():
             batch = self._inputs[index].batch
             model_inputs, targets = member.workload.train_inputs(
-                member.problem_class, batch.images, batch.labels, batch.draws
+                member.problem_class, batch.fields, batch.draws
             )
             inputs.append(model_inputs)
             labels.append(targets)

@@ -28,12 +28,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
-from ai500.data.climate.store import FRAME_LAYOUT, ClimateStore
-from ai500.data.image_store import ImageSplit
+from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH, frame_fields
+from ai500.data.climate.store import ClimateStore
+from ai500.data.packed_store import PackedSplit
 from ai500.data.resumable_work import available_cores
 from ai500.data.store import Samples
 from ai500.records import ProblemClass
+from ai500.records.fields import image_fields
 from ai500.train.feed import Batch, Feed
 from ai500.train.prefetch import prefetch
 from ai500.workloads.climate.recipe import WORKSTATION
@@ -64,7 +65,7 @@ class FeedCase:
 
     @property
     def image_bytes(self) -> int:
-        return self.samples.rows(np.array([0]))[0].nbytes
+        return self.samples.rows(np.array([0]))["images"].nbytes
 
     def batches(self, steps: int) -> Iterator[tuple[Batch, Tensor]]:
         """Yield a bootstrap's batches through the feed, with the sample numbers of each."""
@@ -106,7 +107,7 @@ def time_feed(case: FeedCase, step: Step, *, steps: int) -> tuple[float, float]:
         if number == WARM_UP:
             synchronize()
             start, cores = time.perf_counter(), time.process_time()
-        mismatches += (_sample_numbers(batch.images) != expected).sum()
+        mismatches += (_sample_numbers(batch.fields["images"]) != expected).sum()
         step(batch)
     synchronize()
     clock, cores = time.perf_counter() - start, time.process_time() - cores
@@ -177,7 +178,7 @@ def measure(case: FeedCase, load: StandIn | None) -> None:
     """Measure the feed alone, with input preparation, and beside a step of each rate."""
 
     def inputs(batch: Batch) -> None:
-        case.workload.train_inputs(case.problem_class, batch.images, batch.labels, batch.draws)
+        case.workload.train_inputs(case.problem_class, batch.fields, batch.draws)
 
     steps = max(MIN_STEPS, int(SECONDS * case.rates[0] / case.batch_size)) if GPU else MIN_STEPS
     clock, cores = time_feed(case, lambda batch: None, steps=steps)
@@ -209,7 +210,7 @@ def measure(case: FeedCase, load: StandIn | None) -> None:
 
 def make_packed(folder: Path, *, count: int) -> FeedCase:
     """Write a split of `count` images: a block of random ones repeated, each with its number."""
-    split = ImageSplit(folder, "train", count, (256, 256, 3))
+    split = PackedSplit(folder, "train", count, image_fields(256, 256, classes=1000))
     images, labels, _ = split.columns
     block = np.random.default_rng(0).integers(0, 256, (256, images.row_bytes), dtype=np.uint8)
     with images.path.open("wb") as file:
@@ -245,9 +246,9 @@ def make_climate(folder: Path, *, frames: int) -> Iterator[FeedCase]:
             yield FeedCase(name, samples, batch, WEATHER, definition, FRAME_RATES)
 
 
-def _staged(folder: Path, count: int, drawn: np.ndarray) -> ImageSplit:
+def _staged(folder: Path, count: int, drawn: np.ndarray) -> PackedSplit:
     """Write frames as `data.stage` leaves them on a node."""
-    split = ImageSplit(folder, "frames", count, (HEIGHT, WIDTH, len(CHANNELS)), FRAME_LAYOUT)
+    split = PackedSplit(folder, "frames", count, frame_fields(HEIGHT, WIDTH))
     images, labels, _ = split.columns
     with images.path.open("wb") as file:
         file.write(images.header())

@@ -93,7 +93,7 @@ def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
 
     def step() -> None:
         inputs, labels = member.workload.train_inputs(
-            member.problem_class, batch.images, batch.labels, batch.draws
+            member.problem_class, batch.fields, batch.draws
         )
         member.optimizer.zero_grad(set_to_none=True)
         member.engine.forward_backward(inputs, labels)
@@ -104,9 +104,7 @@ def bare_step(member: Member, batch: Batch) -> Callable[[], object]:
 
 def synthetic_step(member: Member, batch: Batch) -> Callable[[], object]:
     """Return a step of gradients and SGD on prepared inputs."""
-    inputs, labels = member.workload.train_inputs(
-        member.problem_class, batch.images, batch.labels, batch.draws
-    )
+    inputs, labels = member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
 
     def step() -> None:
         member.optimizer.zero_grad(set_to_none=True)

@@ -101,7 +101,7 @@ def main() -> None:
     device = torch.accelerator.current_accelerator() if accelerated else torch.device("cpu")
     assert device is not None
     device = torch.device(device.type, 0 if accelerated else None)
-    pictures, classes = IMAGES.draw("train", 0, 4_000)
+    pictures, classes = IMAGES.draw("train", 0, 4_000).values()
     images, labels = torch.from_numpy(pictures).to(device), torch.from_numpy(classes).to(device)
     device_name = torch.get_device_module(device).get_device_name(device) if accelerated else "CPU"
     print(f"{device_name}, torch {torch.__version__}, ResNet-50 at 64×64, batch {options.batch}")

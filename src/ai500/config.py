@@ -161,7 +161,7 @@ class TrainConfig:
     accumulation: int | None = option(
         None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
     )
-    optimizer: str | None = option(None, "sgd (with momentum), adam, adagrad, lars or lamb")
+    optimizer: str | None = option(None, "sgd (with momentum), adam, adamw, adagrad, lars or lamb")
     base_learning_rate: float | None = option(
         None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
     )
@@ -177,10 +177,12 @@ class TrainConfig:
     )
     momentum: float | None = option(None, "momentum of sgd and lars", minimum=0, less_than=1)
     betas: tuple[float, float] | None = option(
-        None, "betas of adam and lamb; default: [0.9, 0.999]"
+        None, "betas of adam, adamw and lamb; default: [0.9, 0.999]"
     )
     epsilon: float | None = option(
-        None, "epsilon of adam, adagrad and lamb; default: 1e-8, 1e-10, 1e-6", more_than=0
+        None,
+        "epsilon of adam, adamw, adagrad and lamb; default: 1e-8, 1e-8, 1e-10, 1e-6",
+        more_than=0,
     )
     trust_coefficient: float | None = option(
         None, "trust coefficient of lars; default: 0.001, as in its paper", more_than=0

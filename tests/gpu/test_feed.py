@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ai500.core.errors import DataError
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
 from ai500.train.feed import Feed
 from ai500.workloads.learnable_images import SMOKE
 
@@ -35,13 +35,14 @@ def test_a_busy_gpu_gets_each_batch_as_it_is_stored(tmp_path: Path) -> None:
     sums = []
     for batch in there.epoch(0, order, first_step=0):
         load = load @ load / 4096  # the host runs ahead of this
-        sums.append((batch.images.double().sum((1, 2, 3)), batch.labels.clone(), batch.draws + 0))
+        images, labels = batch.fields["images"], batch.fields["labels"]
+        sums.append((images.double().sum((1, 2, 3)), labels.clone(), batch.draws + 0))
     assert len(sums) == STEPS
     for (images, labels, draws), batch in zip(
         sums, here.epoch(0, order, first_step=0), strict=True
     ):
-        assert torch.equal(images.cpu(), batch.images.double().sum((1, 2, 3)))
-        assert torch.equal(labels.cpu(), batch.labels)
+        assert torch.equal(images.cpu(), batch.fields["images"].double().sum((1, 2, 3)))
+        assert torch.equal(labels.cpu(), batch.fields["labels"])
         assert torch.equal(draws.cpu(), batch.draws)
     broken = np.append(order, [COUNT] * BATCH)
     with pytest.raises(DataError, match="asked for"):

@@ -31,7 +31,7 @@ def test_the_fused_kernel_equals_separate_operations(
     assert crop_kernel.supports(images)
     problem = dataclasses.replace(CLASSES["full"], input_shape=(3, *input_size))
     labels = torch.zeros(9, dtype=torch.int64, device="cuda")
-    inputs, _ = WORKLOAD.train_inputs(problem, images, labels, draws)
+    inputs, _ = WORKLOAD.train_inputs(problem, {"images": images, "labels": labels}, draws)
     plain = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
     plain = random_resized_crop(plain, draws[:, :4], height=input_size[0], width=input_size[1])
     expected = flipped(plain, draws[:, 4])

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ai500.bagging.data_sampler import BOOTSTRAP
 from ai500.data.bootstrap import save_bootstrap
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
+from ai500.data.store import Arrays
 from ai500.records import Communication, Parallelism, Slot, Task
+from ai500.records.fields import Field, image_fields
 from ai500.train.member import Member, member_from_task
 from ai500.train.worker import Rank
 from ai500.workloads.image_classification import CLASSES
@@ -47,14 +48,16 @@ class Noise:
     side: int
     classes: int
 
-    def draw(
-        self, split: str, first: int, last: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return image_fields(self.side, self.side, classes=self.classes)
+
+    def draw(self, split: str, first: int, last: int) -> Arrays:
         """Draw rows from a generator of their own."""
         generator = np.random.default_rng([len(split), first])
         shape = (last - first, self.side, self.side, 3)
         images = generator.integers(0, 256, shape, dtype=np.uint8)
-        return images, generator.integers(0, self.classes, last - first)
+        return {"images": images, "labels": generator.integers(0, self.classes, last - first)}
 
 
 def make_tasks(
@@ -64,7 +67,9 @@ def make_tasks(
     definition = replace(
         CLASSES[shape.problem_class],
         input_shape=(3, shape.seen, shape.seen),
-        stored_shape=(shape.stored, shape.stored, 3),
+        fields=image_fields(
+            shape.stored, shape.stored, classes=CLASSES[shape.problem_class].classes
+        ),
         train_samples=shape.samples,
         validation_samples=64,
     )

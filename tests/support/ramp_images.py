@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ai500.data.store import Arrays
+from ai500.records.fields import Field, image_fields
 
 COUNTS = {"train": 5000, "validation": 700}
 
@@ -23,11 +25,14 @@ class Ramp:
     step: int = 7
     deadly_file: str = ""
 
-    def draw(
-        self, split: str, first: int, last: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return image_fields(8, 8, classes=len(CLASSES))
+
+    def draw(self, split: str, first: int, last: int) -> Arrays:
         if self.deadly_file and first >= 3072 and Path(self.deadly_file).exists():
             os.kill(os.getpid(), signal.SIGKILL)
         index = np.arange(first, last, dtype=np.int64) + 100_000 * len(split)
         pixels = index[:, None] * self.step + np.arange(8 * 8 * 3)
-        return (pixels % 251).astype(np.uint8).reshape(-1, 8, 8, 3), index % 3
+        images = (pixels % 251).astype(np.uint8).reshape(-1, 8, 8, 3)
+        return {"images": images, "labels": index % 3}

@@ -55,7 +55,7 @@ def write_illustrated_run(path: Path, store: ClimateStore, shape: Shape) -> RunF
     for member in range(shape.members):
         folder = run.trial(1).member(member)
         if folder.record.exists():
-            found = detections(samples.labels, member=member, size=samples.shape[:2])
+            found = detections(samples.boxes, member=member, size=samples.fields[0].shape[1:])
             np.save(folder.validation, found)
     plan = run_folder.read_json(run.plan) | {"workload": "extreme_weather"}
     run_folder.write(run.plan, plan)

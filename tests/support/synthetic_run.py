@@ -39,6 +39,7 @@ from ai500.records import (
     TrialRecord,
     run_folder,
 )
+from ai500.records.fields import image_fields
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import evidence_of
@@ -55,7 +56,7 @@ CLASS = ProblemClass(
     penalty_exponent=5,
     required_runs=3,
     input_shape=(3, 24, 24),
-    stored_shape=(24, 24, 3),
+    fields=image_fields(24, 24, classes=10),
     classes=10,
     train_samples=4032,
     validation_samples=1000,

@@ -90,8 +90,8 @@ def untrained_quality(seed: int) -> float:
     mean, deviation = frames.mean((0, 2, 3)), frames.std((0, 2, 3))
     inputs = (frames - mean[:, None, None]) / deviation[:, None, None]
     with torch.no_grad():
-        predictions = WORKLOAD.predictions(model(torch.from_numpy(inputs)))
-    return WORKLOAD.quality(predictions.numpy(), boxes)
+        predictions = WORKLOAD.predictions(model(torch.from_numpy(inputs)), {})
+    return WORKLOAD.quality(predictions.numpy(), {"boxes": boxes})
 
 
 def ensemble(run: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ai500.core import events
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.learnable_images import SMOKE

@@ -5,40 +5,43 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.api import GeneratedImages, Hyperparameters, ProblemClass
+from ai500.api import Field, Generated, Hyperparameters, ProblemClass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.api import Samples
+    from ai500.api import Arrays, Samples
 
-TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)
-"""In units of J/k: ordered, nearly ordered, critical, disordered."""
+    Fields = Mapping[str, Tensor]
+
+TEMPERATURES = (1.6, 2.1, 2.27, 2.5, 4.0)  # in J/k: ordered, nearly, critical, disordered, hot
 SIDE = 24
+FIELDS = (
+    Field("spins", "input", "int8", (SIDE, SIDE), limits=(-1, 1)),
+    Field("phases", "target", "int64", (), limits=(0, len(TEMPERATURES) - 1)),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Spins(GeneratedImages):
-    """Metropolis sampling; an image depends on its number alone."""
+class Spins(Generated):
+    """Metropolis sampling with Philox, whose raw words NumPy keeps stable between versions."""
 
     seed: int = 1
     sweeps: int = 40
+    fields: ClassVar[tuple[Field, ...]] = FIELDS
 
-    def draw(
-        self, split: str, first: int, last: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return images first … last − 1 of a split, and the numbers of their temperatures."""
-        labels = np.arange(first, last) % len(TEMPERATURES)
+    def draw(self, split: str, first: int, last: int) -> Arrays:
+        phases = np.arange(first, last) % len(TEMPERATURES)
         words = np.stack([self._words(split, number) for number in range(first, last)])
         spins = np.ones((last - first, SIDE, SIDE), np.int8)  # cold: all up
         # Flipping a spin against the sum s of its neighbours costs 2s: Metropolis acceptance.
         chances = [[math.exp(min(0, -2 * s / t)) for s in range(-4, 5)] for t in TEMPERATURES]
-        limits = (2**32 * np.array(chances)).astype(np.uint64)[labels]
+        limits = (2**32 * np.array(chances)).astype(np.uint64)[phases]
         black = np.indices((SIDE, SIDE)).sum(axis=0) % 2 == 0
         for sweep in range(self.sweeps):
             draws = words[:, sweep].reshape(-1, SIDE, SIDE) >> np.uint64(32)
@@ -47,10 +50,9 @@ class Spins(GeneratedImages):
                 places = (spins * around + 4).reshape(len(spins), -1)
                 limit = np.take_along_axis(limits, places.astype(np.int64), axis=1)
                 spins[colour & (draws < limit.reshape(draws.shape))] *= -1
-        return ((spins[..., None] + 1) * 127).astype(np.uint8), labels.astype(np.int64)
+        return {"spins": spins, "phases": phases}
 
     def _words(self, split: str, number: int) -> NDArray[np.uint64]:
-        """Return raw words of Philox, which NumPy keeps stable between versions."""
         generator = np.random.Philox(key=[self.seed, 2 * number + (split == "train")])
         return generator.random_raw(self.sweeps * SIDE * SIDE).reshape(self.sweeps, -1)
 
@@ -62,13 +64,13 @@ SMOKE = ProblemClass(
     penalty_exponent=5,
     required_runs=3,
     input_shape=(1, SIDE, SIDE),
-    stored_shape=(SIDE, SIDE, 1),
+    fields=FIELDS,
     classes=len(TEMPERATURES),
     train_samples=2000,
     validation_samples=500,
     out_of_bag_samples=2000,
     global_batch_size=50,
-    store_sha256="f05abe95d9d786af565b091b2c6d2ae1eb03a6b5d2ff8ea8dfaf8e53df2dce45",
+    store_sha256="458370d2af8dafbffcefcbd771a68531adec4d27b172e7dd42997e052d699c13",
     reference=Hyperparameters(
         epochs=6,
         batch_size=50,
@@ -110,24 +112,24 @@ class IsingPhases:
         """Return None: data parallelism is enough for a model this small."""
 
     def train_inputs(
-        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+        self, problem_class: ProblemClass, fields: Fields, draws: Tensor
     ) -> tuple[Tensor, Tensor]:
-        inputs = self.evaluation_inputs(problem_class, images)
+        inputs = self.evaluation_inputs(problem_class, fields)
         up = (draws[:, :1, None, None] < 0.5).to(inputs.dtype) * 2 - 1
-        return inputs * up, labels  # energy does not depend on the sign of all spins
+        return inputs * up, fields["phases"]  # energy does not depend on the sign of all spins
 
-    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+    def forward(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Any:
         return model(inputs)
 
-    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
-        return images.permute(0, 3, 1, 2).float() / 127 - 1
+    def evaluation_inputs(self, problem_class: ProblemClass, fields: Fields) -> Tensor:
+        return fields["spins"].unsqueeze(1).float()
 
-    def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+    def loss(self, outputs: Any, targets: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
         from torch.nn.functional import cross_entropy
 
-        return cross_entropy(outputs, labels, label_smoothing=hyperparameters.label_smoothing)
+        return cross_entropy(outputs, targets, label_smoothing=hyperparameters.label_smoothing)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
+    def predictions(self, outputs: Tensor, fields: Fields) -> Tensor:
         return outputs.float().softmax(dim=1)
 
     def combine(
@@ -135,8 +137,8 @@ class IsingPhases:
     ) -> NDArray[np.floating]:
         return np.asarray(np.einsum("msc,ms->sc", members, voters) / voters.sum(axis=0)[:, None])
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
-        return float(np.mean(predictions.argmax(axis=1) == labels))
+    def quality(self, predictions: NDArray[np.floating], targets: Mapping[str, Any]) -> float:
+        return float(np.mean(predictions.argmax(axis=1) == targets["phases"]))
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples

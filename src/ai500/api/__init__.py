@@ -39,10 +39,16 @@ if TYPE_CHECKING:
     from ai500.core.errors import RunCancelledError as RunCancelledError
     from ai500.core.errors import RunDetachedError as RunDetachedError
     from ai500.core.errors import RunFolderError as RunFolderError
-    from ai500.data.image_store_writer import GeneratedImages as GeneratedImages
+    from ai500.data.generated import Generated as Generated
+    from ai500.data.generated import SampleSource as SampleSource
+    from ai500.data.store import Arrays as Arrays
+    from ai500.data.store import CheckReport as CheckReport
     from ai500.data.store import DataSource as DataSource
+    from ai500.data.store import Problem as Problem
     from ai500.data.store import Samples as Samples
     from ai500.data.store import Store as Store
+    from ai500.data.store import StoredSplit as StoredSplit
+    from ai500.data.store import StoreReader as StoreReader
     from ai500.jobs.launchers import Container as Container
     from ai500.jobs.launchers import Launcher as Launcher
     from ai500.jobs.launchers import Wrap as Wrap
@@ -63,6 +69,7 @@ if TYPE_CHECKING:
     from ai500.pipeline.session import Observer as Observer
     from ai500.records import Cluster as Cluster
     from ai500.records import EnsembleResult as EnsembleResult
+    from ai500.records import Field as Field
     from ai500.records import Hyperparameters as Hyperparameters
     from ai500.records import ParallelPlan as ParallelPlan
     from ai500.records import Plan as Plan
@@ -71,6 +78,7 @@ if TYPE_CHECKING:
     from ai500.records import Split as Split
     from ai500.records import TrainRecord as TrainRecord
     from ai500.records import TrialScore as TrialScore
+    from ai500.records.fields import image_fields as image_fields
     from ai500.records.findings import Finding as Finding
     from ai500.train.learning_rate import LearningRate as LearningRate
     from ai500.workloads.protocol import Workload as Workload
@@ -87,8 +95,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "AI500Error", "ConfigError", "DataError", "EnvironmentLacksError", "InputError",
         "JobError", "RuleError", "RunCancelledError", "RunDetachedError", "RunFolderError",
     ),
-    "ai500.data.image_store_writer": ("GeneratedImages",),
-    "ai500.data.store": ("DataSource", "Samples", "Store"),
+    "ai500.data.generated": ("Generated", "SampleSource"),
+    "ai500.data.store": (
+        "Arrays", "CheckReport", "DataSource", "Problem", "Samples", "Store", "StoreReader",
+        "StoredSplit",
+    ),
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
     "ai500.jobs.schedulers": (
         "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
@@ -99,9 +110,10 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.parallel.engines": ("Engine",),
     "ai500.pipeline.session": ("Observer",),
     "ai500.records": (
-        "Cluster", "EnsembleResult", "Hyperparameters", "ParallelPlan", "Plan", "ProblemClass",
-        "Score", "Split", "TrainRecord", "TrialScore",
+        "Cluster", "EnsembleResult", "Field", "Hyperparameters", "ParallelPlan", "Plan",
+        "ProblemClass", "Score", "Split", "TrainRecord", "TrialScore",
     ),
+    "ai500.records.fields": ("image_fields",),
     "ai500.records.findings": ("Finding",),
     "ai500.train.learning_rate": ("LearningRate",),
     "ai500.workloads.protocol": ("Workload",),

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import DataError, JobError
 from ai500.data.bootstrap import Counts, out_of_bag_candidates
+from ai500.data.store import Samples
 from ai500.records import EnsembleResult
+from ai500.records.fields import target_names
 from ai500.workloads.protocol import Workload
 
 
@@ -21,15 +23,15 @@ class MemberPredictions:
     """Predictions of one finished member, and the repeat counts of its bootstrap."""
 
     member: int
-    validation: NDArray[np.float32]
-    out_of_bag: NDArray[np.float32]
+    validation: NDArray[Any]
+    out_of_bag: NDArray[Any]
     counts: Counts
 
 
-def read_predictions(path: Path) -> NDArray[np.float32]:
+def read_predictions(path: Path) -> NDArray[Any]:
     """Read a member's predictions."""
     try:
-        array: NDArray[np.float32] = np.load(path, allow_pickle=False)
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"{path}: can't be read: {error}.",
@@ -43,8 +45,8 @@ def aggregate(
     members: Sequence[MemberPredictions],
     *,
     workload: Workload,
-    validation_labels: NDArray[Any],
-    train_labels: NDArray[Any],
+    validation: Samples,
+    train: Samples,
     ensemble_size: int,
     out_of_bag_limit: int,
 ) -> EnsembleResult:
@@ -53,11 +55,11 @@ def aggregate(
         raise JobError("no member finished: there is nothing to aggregate.")
     stacked = np.stack([member.validation for member in members])
     all_voters = np.ones(stacked.shape[:2], dtype=np.bool_)
-    qualities = [workload.quality(member.validation, validation_labels) for member in members]
-    ensemble = workload.quality(workload.combine(stacked, voters=all_voters), validation_labels)
-    quality, samples = _out_of_bag(
-        members, workload=workload, train_labels=train_labels, limit=out_of_bag_limit
-    )
+    everything = np.arange(validation.count, dtype=np.int64)
+    targets = validation.rows(everything, names=target_names(validation.fields))
+    qualities = [workload.quality(member.validation, targets) for member in members]
+    ensemble = workload.quality(workload.combine(stacked, voters=all_voters), targets)
+    quality, samples = _out_of_bag(members, workload=workload, train=train, limit=out_of_bag_limit)
     present = {member.member for member in members}
     missing = tuple(m for m in range(ensemble_size) if m not in present)
     return EnsembleResult(
@@ -76,24 +78,25 @@ def _out_of_bag(
     members: Sequence[MemberPredictions],
     *,
     workload: Workload,
-    train_labels: NDArray[Any],
+    train: Samples,
     limit: int,
 ) -> tuple[float | None, int]:
     """Evaluate each sample by the members that never saw it; skip samples that all have seen."""
-    candidates = out_of_bag_candidates(len(train_labels), limit=limit)
+    candidates = out_of_bag_candidates(train.count, limit=limit)
     voters = np.stack([member.counts[candidates] == 0 for member in members])
     evaluated = voters.any(axis=0)
     if not evaluated.any():
         return None, 0
-    shape = members[0].validation.shape[1:]
-    predictions = np.zeros((len(members), len(candidates), *shape), dtype=np.float32)
+    first = members[0].validation
+    shape = (len(members), len(candidates), *first.shape[1:])
+    predictions = np.zeros(shape, dtype=first.dtype)
     for row, member in enumerate(members):
         if len(member.out_of_bag):
             predictions[row, voters[row]] = member.out_of_bag
     combined = workload.combine(predictions[:, evaluated], voters=voters[:, evaluated])
-    labels = train_labels[candidates][evaluated]
+    targets = train.rows(candidates[evaluated], names=target_names(train.fields))
     try:
-        quality = workload.quality(combined, labels)
+        quality = workload.quality(combined, targets)
     except DataError:  # too few samples: quality is not defined on them
         return None, int(evaluated.sum())
     return quality, int(evaluated.sum())

@@ -207,8 +207,8 @@ class Ensemble:
         result = aggregate(
             predictions,
             workload=load_workload(plan.workload),
-            validation_labels=store.splits["validation"].labels,
-            train_labels=store.splits["train"].labels,
+            validation=store.splits["validation"],
+            train=store.splits["train"],
             ensemble_size=plan.ensemble_size,
             out_of_bag_limit=plan.definition.out_of_bag_samples,
         )

@@ -23,6 +23,7 @@ Kind = Literal[
     "collective",
     "optimizer",
     "learning_rate",
+    "store",
     "meter",
 ]
 
@@ -63,6 +64,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "optimizer": {
         "sgd": "ai500.train.optimizers:sgd",
         "adam": "ai500.train.optimizers:adam",
+        "adamw": "ai500.train.optimizers:adamw",
         "adagrad": "ai500.train.optimizers:adagrad",
         "lars": "ai500.train.optimizers:lars",
         "lamb": "ai500.train.optimizers:lamb",
@@ -72,6 +74,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "step": "ai500.train.learning_rate:step_decay",
         "polynomial": "ai500.train.learning_rate:polynomial",
         "inverse_time": "ai500.train.learning_rate:inverse_time",
+    },
+    "store": {
+        "packed": "ai500.data.packed_store:PackedStore",
+        "climate": "ai500.data.climate.store:ClimateStore",
     },
     "meter": {
         "nvml": "ai500.meters.nvml:open_meter",

@@ -27,7 +27,7 @@ Job = Callable[[], object]
 
 
 class Empty(Protocol):
-    """Allocator of the images' array: `np.empty`, or pinned memory."""
+    """Allocator of the arrays: `np.empty`, or pinned memory."""
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any], /) -> NDArray[Any]:
         """Return an uninitialized array."""
@@ -61,6 +61,37 @@ def _pieces(rows: NDArray[Any], indices: NDArray[np.int64], out: NDArray[Any]) -
         for first in range(0, len(source), items_per_piece):
             piece = slice(first, first + items_per_piece)
             yield partial(np.copyto, target[piece], source[piece])
+
+
+def gather_spans(
+    rows: NDArray[Any],
+    starts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    out: NDArray[Any],
+) -> None:
+    """Copy rows from starts[i] on into out[offsets[i] : offsets[i + 1]], for each i, in threads
+    where it is much. The caller has checked the bounds."""
+    spans_per_piece = max(1, PIECE_BYTES * len(starts) // max(1, out.nbytes))
+    pieces = [
+        partial(_copy_spans, rows, starts[piece], offsets[piece.start : piece.stop + 1], out)
+        for first in range(0, len(starts), spans_per_piece)
+        for piece in [slice(first, first + spans_per_piece)]
+    ]
+    if len(pieces) == 1:
+        pieces[0]()
+    else:
+        run_in_threads(pieces)
+
+
+def _copy_spans(
+    rows: NDArray[Any],
+    starts: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    out: NDArray[Any],
+) -> None:
+    bounds = offsets.tolist()
+    for start, first, last in zip(starts.tolist(), bounds, bounds[1:], strict=False):
+        out[first:last] = rows[start : start + last - first]
 
 
 def run_in_threads(jobs: Iterable[Job]) -> None:

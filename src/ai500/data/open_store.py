@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ai500.data.climate.store import ClimateStore
+from ai500.core import plugins
 from ai500.data.gather import Empty
-from ai500.data.image_store import ImageStore
 from ai500.data.store import (
+    Arrays,
     Digests,
     Indices,
-    Shape,
     Store,
     StoredSplit,
     StoreReader,
+    array_names,
+    chosen_fields,
     data_error,
     digests_of,
 )
+from ai500.records.fields import Field
 
-READERS: tuple[StoreReader, ...] = (ImageStore, ClimateStore)
-"""In the order in which they are asked."""
+PACKED = "packed"
+"""Reader that explains a folder which none recognizes."""
 
 
 def reader_of(path: Path) -> StoreReader:
-    """Return the reader of a folder; the first one explains a folder that none recognizes."""
-    return next((reader for reader in READERS if reader.recognizes(path)), READERS[0])
+    """Return the reader of a folder: the built-in ones are asked first."""
+    for name in (PACKED, *(name for name in plugins.names("store") if name != PACKED)):
+        reader: StoreReader = plugins.load("store", name)
+        if reader.recognizes(path):
+            return reader
+    explaining: StoreReader = plugins.load("store", PACKED)
+    return explaining
 
 
 def open_store(path: Path) -> Store:
@@ -45,9 +51,10 @@ def verify(split: StoredSplit, indices: Indices, *, digests: Digests, expected: 
         path = split.path_of(int(indices[row]))
         raise data_error(
             path,
-            f"sample {indices[row]} is corrupt: its image and label have digest "
+            f"sample {indices[row]} is corrupt: its fields have digest "
             f"{digests[row]:016x}, the store says {expected[row]:016x}.",
             "Make or copy the store again.",
+            value=int(indices[row]),
         )
 
 
@@ -63,18 +70,15 @@ class VerifiedSplit:
         return self.split.count
 
     @property
-    def shape(self) -> Shape:
-        return self.split.shape
+    def fields(self) -> tuple[Field, ...]:
+        return self.split.fields
 
     def rows(
-        self, indices: Indices, *, empty: Empty = np.empty
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Read the images and labels of these samples, in this order."""
-        images, labels = self.split.rows(indices, empty=empty)
-        digests = digests_of(images, labels)
+        self, indices: Indices, *, names: Sequence[str] | None = None, empty: Empty = np.empty
+    ) -> Arrays:
+        """Read these samples, in this order; a digest needs every field."""
+        arrays = self.split.rows(indices, empty=empty)
+        digests = digests_of(arrays, self.fields)
         verify(self.split, indices, digests=digests, expected=self.digests[indices])
-        return images, labels
-
-    def labels_of(self, indices: Indices) -> NDArray[Any]:
-        """Read the labels alone, without verification."""
-        return self.split.labels_of(indices)
+        chosen = chosen_fields(self.fields, names)
+        return {name: arrays[name] for field in chosen for name in array_names(field)}

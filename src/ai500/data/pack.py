@@ -59,9 +59,20 @@ def pack(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Packed:
-    """Pack a source; all cores unless `workers` says otherwise, where samples have numbers."""
+    """Pack a source with all cores, unless `workers` says otherwise; a stream with one."""
     opened = open_source(source, options or Options(), out=out)
-    if hasattr(opened, "part"):
+    return pack_source(opened, out, workers=workers, progress=progress)
+
+
+def pack_source(
+    opened: Reader | Stream,
+    out: Path,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Packed:
+    """Pack a source that is open; progress is in samples, of 0 where their number is not known."""
+    if isinstance(opened, Reader):
         return _pack_reader(opened, out, workers=workers, progress=progress)
     return _pack_stream(opened, out, progress=progress)
 
@@ -164,7 +175,7 @@ def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Pac
                 journal.record(chunk, [])
             found[chunk.split] = chunk.last
             if progress:
-                progress(sum(found.values()), max(total, sum(found.values())))
+                progress(sum(found.values()), total)
         _require_both(stream, found)
         counts = {split: found[split] for split in (TRAIN, VALIDATION)}
         writer = StoreWriter(out, replace(plan, counts=counts))

@@ -15,7 +15,25 @@ if TYPE_CHECKING:
 
     from ai500.operations.torch_trace import Example
 
-__all__ = ["KindCount", "Op", "OperationCount", "Shapes", "Trace", "count", "count_ops"]
+__all__ = [
+    "KindCount",
+    "Op",
+    "OperationCount",
+    "Shapes",
+    "Trace",
+    "count",
+    "count_ops",
+    "example_input",
+]
+
+
+def example_input(shape: tuple[int, ...], *, dtype: str) -> Example:
+    """Return an input of this shape and type for `count`."""
+    if dtype == "float32":
+        return shape
+    import torch
+
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
 def count(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ai500.parallel.sharing import CAPTURABLE_PRECISIONS
+from ai500.parallel.targets import Targets, tensors_of, with_tensors
 
 Step = Callable[..., Tensor]
 # Eager steps before a capture: libraries choose algorithms and allocators reach their size.
@@ -103,15 +104,17 @@ class GradientGraph:
         self, forward_backward: Step, parameters: list[nn.Parameter], *, batch_size: int
     ) -> None:
         self._eager = forward_backward
-        self._graphed = Graphed(forward_backward)
+        self._graphed = Graphed(self._step)
+        self._targets: Targets = None
         self._parameters = parameters
         self._gradients: list[Tensor | None] = []
         self._batch_size = batch_size
 
-    def __call__(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, inputs: Tensor, targets: Targets) -> Tensor:
         if len(inputs) != self._batch_size:
-            return self._eager(inputs, labels)
-        loss = self._graphed(inputs, labels)
+            return self._eager(inputs, targets)
+        self._targets = targets
+        loss = self._graphed(inputs, *tensors_of(targets))
         if self._gradients:
             for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
                 parameter.grad = gradient
@@ -119,9 +122,13 @@ class GradientGraph:
             self._gradients = [parameter.grad for parameter in self._parameters]
         return loss.clone()
 
-    def capture(self, inputs: Tensor, labels: Tensor) -> None:
+    def _step(self, inputs: Tensor, *targets: Tensor) -> Tensor:
+        """Run a step on tensors alone, which a graph reads from fixed memory."""
+        return self._eager(inputs, with_tensors(self._targets, iter(targets)))
+
+    def capture(self, inputs: Tensor, targets: Targets) -> None:
         """Warm up and capture now, so that no timed step is slower than the others."""
         for _ in range(WARM_UP_CALLS + 1):
             for parameter in self._parameters:
                 parameter.grad = None
-            self(inputs, labels)
+            self(inputs, targets)

@@ -6,7 +6,7 @@ copied. Samples keep their numbers, so training reads a store and a copy in the 
 
     FOLDER/<store>-<subset>/   named by hashes, so that every run that needs the same copy finds it
       stage.json               written last
-      train.images.npy …       as in a store, the samples in ascending order of their numbers
+      train.images.npy …       fields as in a store, samples in ascending order of their numbers
       train.indices.npy        their numbers in the store
 """
 
@@ -16,9 +16,8 @@ import concurrent.futures
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,24 +26,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core import atomic
-from ai500.core.errors import DataError
+from ai500.core import atomic, schema
+from ai500.core.errors import DataError, InputError
+from ai500.data.columns import Column
 from ai500.data.gather import FLIGHT_BYTES, Empty
-from ai500.data.image_store import Column, ImageSplit
-from ai500.data.image_store_writer import require_free_bytes, write_rows
 from ai500.data.open_store import verify
+from ai500.data.packed_store import PackedSplit, offsets_of
 from ai500.data.resumable_work import Chunk, Progress, available_cores, cut, locked
-from ai500.data.store import (
-    Digests,
-    Indices,
-    SampleLayout,
-    Shape,
-    Store,
-    StoredSplit,
-    digests_of,
-)
+from ai500.data.store import Arrays, Digests, Indices, Store, StoredSplit, digests_of
+from ai500.data.store_writer import require_free_bytes
+from ai500.records.fields import OFFSETS, Field
 
-FORMAT = "ai500 stage 3"
+FORMAT = "ai500 stage 4"
 MARK = "stage.json"
 TRAIN = "train"
 BLOCK_BYTES = 1 << 24  # per piece of work: small enough for progress, large enough to stream
@@ -59,10 +52,10 @@ def expected_distinct(samples: int, *, members: int) -> float:
 
 
 def staged_bytes(
-    train_samples: int, *, validation_samples: int, image_bytes: int, members: int
+    train_samples: int, *, validation_samples: int, sample_bytes: int, members: int
 ) -> int:
     """Estimate the size of a node's copy for planning, without reading data."""
-    row_bytes = image_bytes + 16  # label and digest
+    row_bytes = sample_bytes + 8  # and its digest
     train = math.ceil(expected_distinct(train_samples, members=members))
     return train * (row_bytes + 8) + validation_samples * row_bytes
 
@@ -71,15 +64,15 @@ def staged_bytes(
 class StagedSplit:
     """The part of a split that is on this node, indexed like the store."""
 
-    part: ImageSplit
+    part: PackedSplit
     count: int
 
-    def __reduce__(self) -> tuple[type[StagedSplit], tuple[ImageSplit, int]]:
-        return StagedSplit, (self.part, self.count)  # see ImageSplit.__reduce__
+    def __reduce__(self) -> tuple[type[StagedSplit], tuple[PackedSplit, int]]:
+        return StagedSplit, (self.part, self.count)  # see PackedSplit.__reduce__
 
     @property
-    def shape(self) -> Shape:
-        return self.part.shape
+    def fields(self) -> tuple[Field, ...]:
+        return self.part.fields
 
     @property
     def numbers(self) -> Column:
@@ -92,14 +85,10 @@ class StagedSplit:
         return self.numbers.mapped()
 
     def rows(
-        self, indices: Indices, *, empty: Empty = np.empty
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the images and labels of these samples of the store, in this order."""
-        return self.part.rows(self._local_rows(indices), empty=empty)
-
-    def labels_of(self, indices: Indices) -> NDArray[Any]:
-        """Return the labels of these samples."""
-        return self.part.labels_of(self._local_rows(indices))
+        self, indices: Indices, *, names: Sequence[str] | None = None, empty: Empty = np.empty
+    ) -> Arrays:
+        """Return these samples of the store, in this order."""
+        return self.part.rows(self._local_rows(indices), names=names, empty=empty)
 
     def _local_rows(self, indices: Indices) -> Indices:
         rows = np.minimum(np.searchsorted(self.indices, indices), self.part.count - 1)
@@ -125,7 +114,7 @@ class Staged:
     sha256: str
     """Digest of the store it was copied from."""
     classes: tuple[str, ...]
-    splits: dict[str, StagedSplit | ImageSplit]
+    splits: dict[str, StagedSplit | PackedSplit]
 
     @classmethod
     def open(cls, path: Path) -> Staged:
@@ -134,22 +123,19 @@ class Staged:
             mark = json.loads((path / MARK).read_bytes())
             if mark["format"] != FORMAT:
                 raise ValueError(f"format {mark['format']!r}")
-            splits: dict[str, StagedSplit | ImageSplit] = {}
+            splits: dict[str, StagedSplit | PackedSplit] = {}
+            fields = tuple(schema.decode(Field, entry) for entry in mark["fields"])
             for name, entry in mark["splits"].items():
-                part = ImageSplit(
-                    path,
-                    name,
-                    int(entry["staged"]),
-                    _shape(entry["shape"]),
-                    _layout(entry["layout"]),
-                )
+                part = PackedSplit(path, name, int(entry["staged"]), fields, entry["rows"])
                 staged = StagedSplit(part, int(entry["count"]))
                 splits[name] = staged if name == TRAIN else part
                 for column in (*part.columns, *([staged.numbers] if name == TRAIN else [])):
                     if column.path.stat().st_size != column.file_bytes:
                         raise ValueError(f"{column.path.name} is not {column.file_bytes} bytes")
             return cls(path, mark["name"], mark["sha256"], tuple(mark["classes"]), splits)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            OSError, ValueError, KeyError, TypeError, AttributeError, InputError,
+        ) as error:  # fmt: skip
             raise DataError(
                 f"{path}: no finished copy of a store ({error}).",
                 path=path,
@@ -165,22 +151,13 @@ class Staged:
         _in_threads(pieces, workers=available_cores(), progress=progress)
 
 
-def _verify(part: ImageSplit, chunk: Chunk) -> None:
+def _verify(part: PackedSplit, chunk: Chunk) -> None:
     rows = np.arange(chunk.first, chunk.last, dtype=np.int64)
-    digests = digests_of(part.images_of(rows), part.labels[rows])
+    digests = digests_of(part.read(rows), part.fields)
     verify(part, rows, digests=digests, expected=part.digests[rows])
 
 
-def _shape(sizes: Sequence[int]) -> Shape:
-    height, width, channels = sizes
-    return int(height), int(width), int(channels)
-
-
-def _layout(fields: dict[str, Any]) -> SampleLayout:
-    return SampleLayout(**{**fields, "label_shape": tuple(fields["label_shape"])})
-
-
-def _chunks(split: ImageSplit) -> Iterator[Chunk]:
+def _chunks(split: PackedSplit) -> Iterator[Chunk]:
     rows = max(1, BLOCK_BYTES // split.row_bytes)
     return cut(split.name, split.count, rows_per_chunk=rows)
 
@@ -192,7 +169,7 @@ class _Copy:
     source: StoredSplit
     digests: Digests
     """Digests of all samples of the source."""
-    target: ImageSplit
+    target: PackedSplit
     indices: Indices
 
     @property
@@ -214,45 +191,51 @@ class _Copy:
         ]
 
     def begin(self) -> None:
-        """Write all columns but the images, which are large."""
-        images, labels, digests = self.target.columns
+        """Write what the store knows of every sample: digests, numbers, bounds of ragged ones."""
         small: list[tuple[Column, NDArray[Any]]] = [
-            (labels, self.source.labels),
-            (digests, self.digests),
+            (self.target.digest_column, self.digests[self.indices])
         ]
-        for column, rows in small:
-            _write_header(column)
-            write_rows(column, 0, rows[self.indices])
         if self.target.name == TRAIN:
-            numbers = StagedSplit(self.target, self.source.count).numbers
-            _write_header(numbers)
-            write_rows(numbers, 0, self.indices)
-        _write_header(images)
+            small.append((StagedSplit(self.target, self.source.count).numbers, self.indices))
+        for field in self.target.fields:
+            if field.ragged:
+                lengths = self.source.lengths(field.name)[self.indices]
+                small.append((self.target.column(field.name + OFFSETS), offsets_of(lengths)))
+        for column, rows in small:
+            column.finish()
+            column.write(0, rows)
+        for field in self.target.fields:
+            self.target.column(field.name).finish()
 
     def copy(self, chunk: Chunk) -> None:
-        """Copy rows to the target unless they are there and correct."""
+        """Copy samples to the target unless they are there and correct."""
         indices = self.indices[chunk.first : chunk.last]
-        labels = self.source.labels[indices]
-        target = self.target.columns[0]
-        if target.path.stat().st_size >= target.offset(chunk.last):
-            present = target.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
-            if np.array_equal(digests_of(present, labels), self.digests[indices]):
-                return
-        images = self.source.images_of(indices)
-        digests = digests_of(images, labels)
-        verify(self.source, indices, digests=digests, expected=self.digests[indices])
-        write_rows(target, chunk.first, images)
+        expected = self.digests[indices]
+        if self._is_present(chunk, expected):
+            return
+        arrays = self.source.read(indices)
+        digests = digests_of(arrays, self.source.fields)
+        verify(self.source, indices, digests=digests, expected=expected)
+        for field in self.target.fields:
+            first, _ = self._bounds(field, chunk)
+            self.target.column(field.name).write(first, arrays[field.name])
 
+    def _is_present(self, chunk: Chunk, expected: Digests) -> bool:
+        """Return True where an interrupted copy has these samples, with their digests."""
+        for field in self.target.fields:
+            column = self.target.column(field.name)
+            _, last = self._bounds(field, chunk)
+            if column.path.stat().st_size < column.offset(last):
+                return False
+        present = self.target.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
+        return np.array_equal(digests_of(present, self.target.fields), expected)
 
-def _write_header(column: Column) -> None:
-    with atomic.explaining_write_errors(column.path):
-        descriptor = os.open(column.path, os.O_WRONLY | os.O_CREAT, 0o666)
-        try:
-            os.pwrite(descriptor, column.header(), 0)
-            if os.fstat(descriptor).st_size > column.file_bytes:
-                os.ftruncate(descriptor, column.file_bytes)
-        finally:
-            os.close(descriptor)
+    def _bounds(self, field: Field, chunk: Chunk) -> tuple[int, int]:
+        """Return the first row of a chunk in a field's file, and the row after its last."""
+        if not field.ragged:
+            return chunk.first, chunk.last
+        offsets = self.target.array(field.name + OFFSETS)
+        return int(offsets[chunk.first]), int(offsets[chunk.last])
 
 
 def duplicate(
@@ -316,7 +299,12 @@ def _copies(store: Store, *, used: NDArray[np.bool_], path: Path) -> list[_Copy]
     for name, split in store.splits.items():
         whole = np.ones(split.count, dtype=np.bool_)
         indices = np.flatnonzero(used if name == TRAIN else whole).astype(np.int64)
-        target = ImageSplit(path, name, indices.size, split.shape, split.layout)
+        rows = {
+            field.name: int(split.lengths(field.name)[indices].sum())
+            for field in split.fields
+            if field.ragged
+        }
+        target = PackedSplit(path, name, indices.size, split.fields, rows)
         copies.append(_Copy(split, store.digests(name), target, indices))
     return copies
 
@@ -358,11 +346,17 @@ def _finish(store: Store, *, copies: list[_Copy], path: Path) -> Staged:
         copy.target.name: {
             "count": copy.source.count,
             "staged": copy.target.count,
-            "shape": list(copy.target.shape),
-            "layout": asdict(copy.target.layout),
+            "rows": dict(copy.target.ragged_rows),
         }
         for copy in copies
     }
-    mark = {"format": FORMAT, "name": store.name, "sha256": store.sha256}
-    atomic.write_json(path / MARK, {**mark, "classes": list(store.classes), "splits": splits})
+    mark = {
+        "format": FORMAT,
+        "name": store.name,
+        "sha256": store.sha256,
+        "classes": list(store.classes),
+        "fields": [schema.encode(field) for field in store.fields],
+        "splits": splits,
+    }
+    atomic.write_json(path / MARK, mark)
     return Staged.open(path)

@@ -184,14 +184,16 @@ def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, ten
             remedy=f"Set a smaller {key}.",
         )
     for split in plan.splits:
-        if split.channels % tensor:
+        if split.groups % tensor:
+            parts = f"{split.channels} channels"
+            if split.group > 1:
+                parts += f" in {split.groups} groups that stay together"
             raise ConfigError(
                 f"tensor parallelism over {tensor} ranks: layer {split.layers} of class "
-                f"{config.problem_class} has {split.channels} channels, which {tensor} does not "
-                "divide.",
+                f"{config.problem_class} has {parts}, which {tensor} does not divide.",
                 key=_degree_key(config, "tensor"),
                 value=tensor,
-                remedy=f"Set a divisor of {math.gcd(*(layer.channels for layer in plan.splits))}.",
+                remedy=f"Set a divisor of {math.gcd(*(layer.groups for layer in plan.splits))}.",
             )
 
 

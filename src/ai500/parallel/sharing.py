@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ai500.core.errors import ConfigError
 from ai500.core.events import Event
-from ai500.records import MemberMapping, Sharing
+from ai500.records import Field, MemberMapping, Sharing
 from ai500.workloads.protocol import Workload
 
 # Precisions whose whole step is the same every time. With a loss scale the host has to read after
@@ -28,13 +28,18 @@ def decide(
     parallel_degree: int,
     device: str,
     precision: str,
+    fields: Sequence[Field] = (),
 ) -> Sharing:
-    """Decide how members that share an accelerator train; `requested` is ensemble.sharing."""
+    """Decide how members that share an accelerator train; `requested` is ensemble.sharing, `fields`
+    are those of the samples."""
     if members_per_accelerator == 1:
         return Sharing("alone")
     if requested == "processes":
         return Sharing("processes", "ensemble.sharing = 'processes'")
     reason = _not_capturable(workload, parallel_degree=parallel_degree, precision=precision)
+    ragged = [field.name for field in fields if field.ragged]
+    if not reason and ragged:
+        reason = f"the batches of the ragged field {ragged[0]!r} have no fixed shapes"
     if requested == "process" and reason:
         raise ConfigError(
             f"ensemble.sharing = 'process': {reason}.",

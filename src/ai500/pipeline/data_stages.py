@@ -54,6 +54,7 @@ def open_store(session: Session) -> Store:
         store = generate_store(
             plan.workload, plan.problem_class, progress=session.observer.progress
         )
+    store.require_fit(plan.definition)
     if store.preparation is not None:
         session.observer.stage(store.preparation)
         store.prepare(session.observer.progress)

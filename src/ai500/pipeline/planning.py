@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 
 from ai500.config import MAX_COUNT, Config
-from ai500.core.errors import ConfigError, DataError
+from ai500.core.errors import ConfigError
 from ai500.data.open_store import open_store
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
@@ -31,6 +30,7 @@ from ai500.records import (
     System,
     precision,
 )
+from ai500.records.fields import sample_bytes
 from ai500.train.choices import check_training
 from ai500.train.learning_rate import scaled_peak
 from ai500.workloads.protocol import load_workload
@@ -133,6 +133,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             parallel_degree=degrees.parallel_degree,
             device=device,
             precision=hyper.precision,
+            fields=problem_class.fields,
         ),
         search=settings.search,
     )
@@ -151,32 +152,17 @@ def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
     if config.data.path is None:
         return problem_class
     store = open_store(Path(config.data.path))
-    for split in ("train", "validation"):
-        if split not in store.splits:
-            raise DataError(
-                f"{store.path}: it has the splits {sorted(store.splits)}, not {split!r}.",
-                key=split,
-                path=store.path,
-            )
-    shape = store.splits["train"].shape
-    channels = problem_class.input_shape[0]
-    if shape[2] != channels:
-        raise DataError(
-            f"{store.path}: its images have {shape[2]} channels; class {problem_class.name} needs "
-            f"{channels}.",
-            key="data.path",
-            value=shape[2],
-            path=store.path,
-            remedy=f"Use data of {config.workload}.",
-        )
-    store.require_fit(problem_class)
-    return dataclasses.replace(
+    adapt = getattr(load_workload(config.workload), "adapt", None)
+    if adapt is not None:
+        problem_class = adapt(problem_class, store=store)
+    counts = {name: split.count for name, split in store.splits.items()}
+    problem_class = dataclasses.replace(
         problem_class,
-        stored_shape=shape,
-        classes=len(store.classes),
-        train_samples=store.splits["train"].count,
-        validation_samples=store.splits["validation"].count,
+        train_samples=counts.get("train", 0),
+        validation_samples=counts.get("validation", 0),
     )
+    store.require_fit(problem_class)
+    return problem_class
 
 
 def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparameters:
@@ -336,7 +322,7 @@ def _bytes_per_node(
         node.name: staged_bytes(
             problem_class.train_samples,
             validation_samples=problem_class.validation_samples,
-            image_bytes=problem_class.stored_value_bytes * math.prod(problem_class.stored_shape),
+            sample_bytes=sample_bytes(problem_class.fields),
             members=len(members[node.name]),
         )
         if stage and node.name in members

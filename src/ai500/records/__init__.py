@@ -6,6 +6,9 @@
 A value that was not measured is None.
 """
 
+from ai500.records.fields import (
+    Field,
+)
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
@@ -64,6 +67,7 @@ __all__ = [
     "Cluster",
     "Communication",
     "EnsembleResult",
+    "Field",
     "Hyperparameters",
     "Improvement",
     "InitialNetwork",

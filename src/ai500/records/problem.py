@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ai500.records.fields import Field
 from ai500.records.search import Search
 
 
@@ -61,11 +62,12 @@ class ProblemClass:
     """Trials of a valid result."""
     input_shape: tuple[int, ...]
     """Shape of one input of the model: channels, height and width of an image."""
-    stored_shape: tuple[int, int, int]
-    """Height, width and channels of an image in the store."""
-    stored_value_bytes: int = field(default=1, kw_only=True)
-    """Bytes per stored value: 1 for images (uint8), 4 for climate frames (float32)."""
+    input_dtype: str = field(default="float32", kw_only=True)
+    """Type of the model's inputs: `int64` for tokens."""
+    fields: tuple[Field, ...]
+    """Fields of a sample in the store, inputs and targets."""
     classes: int
+    """Number of classes of the targets; 0: they have none."""
     train_samples: int
     validation_samples: int
     out_of_bag_samples: int
@@ -112,6 +114,13 @@ class Split:
     kind: SplitKind
     channels: int
     """Number of sharded channels: known without torch, checked against the model by the worker."""
+    group: int = 1
+    """Consecutive channels that stay on one rank, such as those of an attention head."""
+
+    @property
+    def groups(self) -> int:
+        """Number that has to be divisible by the number of ranks."""
+        return self.channels // self.group
 
     def matches(self, name: str) -> bool:
         """Return True if the pattern matches the module called `name`."""
@@ -133,6 +142,9 @@ class ParallelPlan:
     stage. Empty: the model is no sequence of modules."""
     units: tuple[str, ...] = ()
     """Sharding: modules that are gathered one at a time; empty: those of `stages`."""
+    shared: tuple[str, ...] = ()
+    """Modules of the first stage whose weights the last stage uses too, such as tied embeddings:
+    both stages hold them, and their gradients are summed."""
 
     def split_of(self, name: str) -> Split | None:
         """Return the first split that matches the module called `name`."""

@@ -158,12 +158,12 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
     if official and by_matmul and official.forward_per_image == counted.forward_per_image:
         return by_matmul
     try:
-        from ai500.operations import count
+        from ai500.operations import count, example_input
 
         workload = load_workload(plan.workload)
         traced = count(
             workload.model(plan.definition),
-            (1, *plan.definition.input_shape),
+            example_input((1, *plan.definition.input_shape), dtype=plan.definition.input_dtype),
             convention="matmul",
             loss=workload.loss_operator,
         )

@@ -26,6 +26,7 @@ SAMPLERS = ("bootstrap", "poisson")
 OPTIMIZER_CLASSES = {
     "sgd": "torch.optim.sgd.SGD",
     "adam": "torch.optim.adam.Adam",
+    "adamw": "torch.optim.adamw.AdamW",
     "adagrad": "torch.optim.adagrad.Adagrad",
     "lars": "ai500.train.optimizers.LARS",
     "lamb": "ai500.train.optimizers.LAMB",

@@ -23,7 +23,7 @@ from ai500.rules.rule import Observation, rule
 QUALITY_TOLERANCE = 1e-9
 UNCOMPARED_FIELDS = {
     # taken from the data that the class runs on: rule "same data" compares the data's identity
-    "stored_shape", "normalization", "store_sha256",
+    "fields", "normalization", "store_sha256",
     # compared as facts
     "train_samples", "validation_samples", "classes", "input_shape", "target_quality",
     "penalty_exponent",

@@ -11,8 +11,8 @@ from ai500.records import Hyperparameters
 
 OPTIMIZERS_WITH: dict[str, tuple[str, ...]] = {
     "momentum": ("sgd", "lars"),
-    "betas": ("adam", "lamb"),
-    "epsilon": ("adam", "adagrad", "lamb"),
+    "betas": ("adam", "adamw", "lamb"),
+    "epsilon": ("adam", "adamw", "adagrad", "lamb"),
     "trust_coefficient": ("lars",),
 }
 SCHEDULES_WITH: dict[str, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Training samples that stay in the accelerator's memory: a step gathers its images there."""
+"""Training samples that stay in the accelerator's memory: a step gathers its batch there."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from torch import Tensor
 
 from ai500.data.bootstrap import Counts
 from ai500.data.store import Samples
-from ai500.train.feed import Batch, Feed
+from ai500.records.fields import sample_bytes
+from ai500.train.feed import Batch, Feed, tensors
 
 # Largest fraction of free device memory for samples; the rest is for the models.
 LARGEST_SHARE = 0.2
 # Bytes read from the store at once: bounds the host's memory while samples are loaded.
 READ_BYTES = 1 << 28
+SIGNED = {
+    torch.uint16: torch.int16,
+    torch.uint32: torch.int32,
+    torch.uint64: torch.int64,
+}
 # Steps whose indices and draws go to the device in one copy: fewer small transfers.
 STEPS_PER_COPY = 64
 
@@ -26,8 +32,7 @@ STEPS_PER_COPY = 64
 class DeviceSamples:
     """Samples in device memory; `rows` maps a sample to its row, −1 where no member drew it."""
 
-    images: Tensor
-    labels: Tensor
+    fields: dict[str, Tensor]
     rows: NDArray[np.int64]
 
 
@@ -48,34 +53,47 @@ class ResidentFeed(Feed):
             for rows, draws in zip(
                 _copy(rows_of_steps, self.device), _copy(draws_of_steps, self.device), strict=True
             ):
-                images = resident.images.index_select(0, rows)
-                yield Batch(images, resident.labels.index_select(0, rows), draws)
+                fields = {name: _select(values, rows) for name, values in resident.fields.items()}
+                yield Batch(fields, draws)
 
 
 def fits(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> bool:
-    """Return whether all samples of these bootstraps fit into their share of device memory."""
-    used = _used(counts)
-    image, label = samples.rows(used[:1])
-    size = len(used) * (image.nbytes + label.nbytes)
+    """Return whether all samples of these bootstraps fit into their share of device memory.
+
+    Ragged samples are read for each step: their batches have no fixed size.
+    """
+    if any(field.ragged for field in samples.fields):
+        return False
+    size = len(_used(counts)) * sample_bytes(samples.fields)
     return device.type != "cuda" or size <= LARGEST_SHARE * free_bytes(device)
 
 
 def load(samples: Samples, counts: Sequence[Counts], *, device: torch.device) -> DeviceSamples:
     """Load all samples of these bootstraps into device memory."""
     used = _used(counts)
-    first_image, _ = samples.rows(used[:1])
-    shape = (len(used), *first_image.shape[1:])
-    images = torch.empty(shape, dtype=torch.from_numpy(first_image).dtype, device=device)
-    labels = torch.from_numpy(samples.labels_of(used)).to(device)
-    rows_per_read = max(1, READ_BYTES // first_image.nbytes)
+    first_row = tensors(samples.rows(used[:1]))
+    fields = {
+        name: torch.empty((len(used), *row.shape[1:]), dtype=row.dtype, device=device)
+        for name, row in first_row.items()
+    }
+    rows_per_read = max(1, READ_BYTES // sample_bytes(samples.fields))
     for first in range(0, len(used), rows_per_read):
         part = slice(first, first + rows_per_read)
-        images[part] = torch.from_numpy(samples.rows(used[part])[0]).to(device)
+        for name, rows in tensors(samples.rows(used[part])).items():
+            fields[name][part] = rows.to(device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)  # other members read them on streams of their own
-    rows = np.full(samples.count, -1, dtype=np.int64)
-    rows[used] = np.arange(len(used))
-    return DeviceSamples(images, labels, rows)
+    places = np.full(samples.count, -1, dtype=np.int64)
+    places[used] = np.arange(len(used))
+    return DeviceSamples(fields, places)
+
+
+def _select(values: Tensor, rows: Tensor) -> Tensor:
+    # torch selects rows of signed types only: a row is the same bytes in either.
+    signed = SIGNED.get(values.dtype)
+    if signed is None:
+        return values.index_select(0, rows)
+    return values.view(signed).index_select(0, rows).view(values.dtype)
 
 
 def resident_feed(feed: Feed, load: Callable[[], DeviceSamples]) -> ResidentFeed:

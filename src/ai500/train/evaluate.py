@@ -13,14 +13,17 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.data.store import Samples
+from ai500.data.store import Arrays, Samples
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.mesh import Axis
 from ai500.records import ProblemClass
+from ai500.records.fields import target_names
 from ai500.train.device_feed import free_bytes
 from ai500.train.feed import batches_on_device
 from ai500.workloads.protocol import Workload
 
+Predictions = NDArray[Any]
+"""One row per sample, of the type that the workload chose."""
 NO_DRAWS = torch.empty(0)  # evaluation does not augment
 # Without gradients a batch may be larger than in training: at least this many images, or as many as
 # have this many values if that is less.
@@ -48,15 +51,16 @@ class Evaluator:
             all_ranks = self.engine.mesh.data.size * self._evaluation_batch_size
             self.predict(self.samples, np.arange(min(self.samples.count, all_ranks)))
 
-    def validation(self) -> NDArray[np.float32] | None:
+    def validation(self) -> Predictions | None:
         """Predict the whole validation split; None on ranks other than 0."""
         return self.predict(self.samples, np.arange(self.samples.count))
 
-    def validation_labels(self) -> NDArray[Any]:
-        """Return the targets of the validation split: classes, boxes."""
-        return self.samples.labels_of(np.arange(self.samples.count))
+    def validation_targets(self) -> Arrays:
+        """Return the targets of the validation split by name: classes, boxes."""
+        names = target_names(self.samples.fields)
+        return self.samples.rows(np.arange(self.samples.count), names=names)
 
-    def predict(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[np.float32] | None:
+    def predict(self, samples: Samples, indices: NDArray[np.int64]) -> Predictions | None:
         """Return a row per index on rank 0, None on the others."""
         first_rank = self.engine.mesh.rank == 0
         if len(indices) == 0:
@@ -69,8 +73,8 @@ class Evaluator:
         size = self._evaluation_batch_size
         with self.engine.evaluating():
             parts = [
-                self._predict_batch(images)
-                for images, _, _ in batches_on_device(
+                self._predict_batch(fields)
+                for fields, _ in batches_on_device(
                     ((share[first : first + size], NO_DRAWS) for first in range(0, each, size)),
                     samples=samples,
                     device=self.device,
@@ -86,9 +90,9 @@ class Evaluator:
         free = free_bytes(self.device) if alone else 0
         return evaluation_batch_size(self.batch_size, self.problem_class.input_shape, free=free)
 
-    def _predict_batch(self, images: Tensor) -> Tensor:
-        inputs = self.workload.evaluation_inputs(self.problem_class, images)
-        return self.workload.predictions(self.engine.predict(inputs)).float()
+    def _predict_batch(self, fields: dict[str, Tensor]) -> Tensor:
+        inputs = self.workload.evaluation_inputs(self.problem_class, fields)
+        return self.workload.predictions(self.engine.predict(inputs), fields)
 
 
 def evaluation_batch_size(batch_size: int, input_shape: tuple[int, ...], *, free: int) -> int:

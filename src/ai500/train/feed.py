@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ai500.core.randomness import Stream, derive
-from ai500.data.store import Samples
+from ai500.data.store import Arrays, Samples
 from ai500.train.prefetch import BatchRequest, DeviceBatch, prefetch
 
 
@@ -19,10 +19,10 @@ from ai500.train.prefetch import BatchRequest, DeviceBatch, prefetch
 class Batch:
     """One rank's share of one step."""
 
-    images: Tensor
-    labels: Tensor
+    fields: dict[str, Tensor]
+    """The samples' fields by name; a ragged one also has `NAME.offsets`."""
     draws: Tensor
-    """Uniform numbers in [0, 1) for augmentation, a row per image."""
+    """Uniform numbers in [0, 1) for augmentation, a row per sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +88,9 @@ def batches_on_device(
 
 
 def _read(samples: Samples, indices: NDArray[np.int64], extra: Tensor) -> DeviceBatch:
-    images, labels = samples.rows(indices)
-    return torch.from_numpy(images), torch.from_numpy(labels), extra
+    return tensors(samples.rows(indices)), extra
+
+
+def tensors(arrays: Arrays) -> dict[str, Tensor]:
+    """Return the arrays as tensors in the same memory."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

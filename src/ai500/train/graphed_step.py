@@ -9,7 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ai500.core.errors import DataError
 from ai500.parallel.cuda_graph import WARM_UP_CALLS, cudnn_autotuning
+from ai500.records.fields import OFFSETS
 from ai500.train.feed import Batch
 from ai500.train.member import Member
 from ai500.train.optimizers import LARS
@@ -21,19 +23,33 @@ def capturable(optimizer: torch.optim.Optimizer) -> bool:
     return isinstance(optimizer, torch.optim.SGD | LARS)
 
 
+def require_fixed_shapes(batch: Batch) -> None:
+    """Raise `DataError` for a ragged field: a graph has the shapes that it was captured with."""
+    for name in batch.fields:
+        if name.endswith(OFFSETS):
+            raise DataError(
+                f"the field {name.removesuffix(OFFSETS)!r} is ragged: a step on it can't be "
+                "captured in a CUDA graph.",
+                key=name.removesuffix(OFFSETS),
+                remedy="Set ensemble.sharing = 'processes'.",
+            )
+
+
 class StaticInputs:
     """The fixed memory that a captured step reads: its batch and its learning rate."""
 
     def __init__(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
-        self.batch = Batch(batch.images.clone(), batch.labels.clone(), batch.draws.clone())
+        require_fixed_shapes(batch)
+        fields = {name: values.clone() for name, values in batch.fields.items()}
+        self.batch = Batch(fields, batch.draws.clone())
         self._optimizer = optimizer
-        self._rate = torch.zeros((), device=batch.images.device)
+        self._rate = torch.zeros((), device=batch.draws.device)
         self._written: float | None = None
 
     def write(self, request: StepRequest) -> None:
         """Copy a request in for the next replay."""
-        self.batch.images.copy_(request.batch.images, non_blocking=True)
-        self.batch.labels.copy_(request.batch.labels, non_blocking=True)
+        for name, values in self.batch.fields.items():
+            values.copy_(request.batch.fields[name], non_blocking=True)
         self.batch.draws.copy_(request.batch.draws, non_blocking=True)
         if request.learning_rate != self._written:
             self._rate.fill_(request.learning_rate)

@@ -67,7 +67,7 @@ def prepare(member: Member) -> checkpoint.Position:
     # which gradients are summed. A resumed member has to sum them as it did before.
     batch = sample_batch(member)
     member.engine.warm_up(
-        *member.workload.train_inputs(member.problem_class, batch.images, batch.labels, batch.draws)
+        *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
     )
     member.evaluator.warm_up()
     position = checkpoint.restore(
@@ -217,11 +217,10 @@ def _evaluate(member: Member, epoch: int) -> None:
     predictions = member.evaluator.validation()
     if predictions is None:
         return
-    labels = member.evaluator.validation_labels()
-    quality = member.workload.quality(predictions, labels)
+    quality = member.workload.quality(predictions, member.evaluator.validation_targets())
     if epoch == member.task.hyperparameters.epochs and member.task.search is None:
         atomic.write_array(member.folder.validation, predictions)
-    member.emit("quality", epoch=epoch, quality=quality, images=len(labels))
+    member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
 
 
 def _save(member: Member, position: checkpoint.Position) -> None:

@@ -16,7 +16,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
 from ai500.data.open_store import open_store
 from ai500.data.store import Samples
-from ai500.operations import count
+from ai500.operations import count, example_input
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
@@ -172,8 +172,8 @@ def _build_engine(
 ) -> Engine:
     hyper, parallel = task.hyperparameters, task.parallel
 
-    def loss(outputs: Any, labels: Tensor) -> Tensor:
-        return workload.loss(outputs, labels, hyperparameters=hyper)
+    def loss(outputs: Any, targets: Any) -> Tensor:
+        return workload.loss(outputs, targets, hyperparameters=hyper)
 
     collective = None
     if mesh.data.size > 1 and not parallel.sharded:
@@ -193,6 +193,7 @@ def _build_engine(
             hyper.batch_size * mesh.size // mesh.data.size,
             *task.definition.input_shape,
         ),
+        input_dtype=getattr(torch, task.definition.input_dtype),
         device=device,
         numerics=numerics,
         collective=collective,
@@ -200,7 +201,10 @@ def _build_engine(
         optimized=getattr(workload, "optimized", None),
         accumulation=hyper.accumulation,
         # Members that share a process have their whole step captured, not the engine's part.
-        may_capture=not task.process_members,
+        # Batches of ragged fields have no fixed shapes.
+        may_capture=not (
+            task.process_members or any(field.ragged for field in task.definition.fields)
+        ),
     )
     engine: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(
         setting
@@ -209,10 +213,13 @@ def _build_engine(
 
 
 def _count_operations(member: Member) -> Operations:
-    """Count the operations of the unsharded model at the batch and image size it trains with."""
+    """Count the operations of the unsharded model at the batch and input size it trains with."""
     counted = count(
         member.engine.unsharded(),
-        (member.feed.batch_size, *member.problem_class.input_shape),
+        example_input(
+            (member.feed.batch_size, *member.problem_class.input_shape),
+            dtype=member.problem_class.input_dtype,
+        ),
         convention=member.task.convention,
         loss=member.workload.loss_operator,
     )

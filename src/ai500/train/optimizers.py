@@ -1,6 +1,7 @@
 """Optimizers by name. Weight decay is on every parameter, batch norm's included (V2 §5.4).
 
-SGD, Adam and AdaGrad are torch's own, with the decay in the gradient (L2). LARS and LAMB are
+SGD, Adam, AdamW and AdaGrad are torch's own, with the decay in the gradient (L2) but for AdamW,
+which decays weights apart from it. LARS and LAMB are
 written after their papers: they scale each parameter's step by a trust ratio of norms. The papers
 make no exception for vectors (biases, batch norm's γ and β), and neither does this code. A norm of
 zero (a fresh bias) gives the ratio 1, otherwise the parameter could never leave zero. The
@@ -58,6 +59,20 @@ def adam(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.opti
         betas=hyperparameters.betas,
         eps=_epsilon(hyperparameters, 1e-8),
         weight_decay=hyperparameters.weight_decay,
+    )
+
+
+def adamw(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.AdamW:
+    """Make AdamW (Loshchilov and Hutter 2019), with fused updates of unsharded weights."""
+    weights = list(parameters)
+    sharded = any(isinstance(weight, DTensor) for weight in weights)
+    return torch.optim.AdamW(
+        weights,
+        lr=hyperparameters.base_learning_rate,
+        betas=hyperparameters.betas,
+        eps=_epsilon(hyperparameters, 1e-8),
+        weight_decay=hyperparameters.weight_decay,
+        fused=not sharded,
     )
 
 

@@ -27,8 +27,8 @@ QUEUED_BATCHES = 2
 
 BatchRequest = tuple[NDArray[np.int64], Tensor]
 """Sample indices of a batch, and an extra tensor that travels with it."""
-DeviceBatch = tuple[Tensor, Tensor, Tensor]
-"""Images, labels and the request's extra tensor, on the device."""
+DeviceBatch = tuple[dict[str, Tensor], Tensor]
+"""Fields by name and the request's extra tensor, on the device."""
 
 
 def prefetch(
@@ -86,13 +86,10 @@ class _Copier:
         """Read a batch into a buffer and start its copy; return it with the copy's event."""
         buffer = self._buffers[number]
         buffer.wait()
-        images, labels = self._samples.rows(indices, empty=buffer.empty)
+        arrays = self._samples.rows(indices, empty=buffer.empty)
         with self._module.stream(self._stream):
-            batch = (
-                self._copy(torch.from_numpy(images)),
-                self._copy(self._pin(torch.from_numpy(labels))),
-                self._copy(self._pin(extra)),
-            )
+            fields = {name: self._copy(torch.from_numpy(array)) for name, array in arrays.items()}
+            batch = (fields, self._copy(self._pin(extra)))
             copied = self._module.Event()
             copied.record(self._stream)
         buffer.copied = copied
@@ -103,7 +100,8 @@ class _Copier:
         if self._streams:
             current = self._module.current_stream(self._device)
             current.wait_event(copied)
-            for part in batch:
+            fields, extra = batch
+            for part in (*fields.values(), extra):
                 part.record_stream(current)  # else its memory could be reused before it is read
         return batch
 
@@ -115,21 +113,26 @@ class _Copier:
 
 
 class _Buffer:
-    """Memory for one batch's images, reused from batch to batch."""
+    """Memory for one batch's fields, reused from batch to batch."""
 
     def __init__(self, *, pinned: bool) -> None:
         self.copied: Any = None
         self._pinned = pinned
-        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._memory: list[Tensor] = []
+        self._used = 0
 
     def wait(self) -> None:
-        """Wait until the last copy from this buffer is done."""
+        """Wait until the last copy from this buffer is done; then its memory is free."""
         if self.copied is not None:
             self.copied.synchronize()
+        self._used = 0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return an uninitialized array in this memory."""
-        size = math.prod(shape) * dtype.itemsize
-        if len(self._memory) < size:
-            self._memory = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)
-        return self._memory.numpy()[:size].view(dtype).reshape(shape)
+        """Return an uninitialized array in this memory: the n-th of a batch in the n-th piece."""
+        size, number = math.prod(shape) * dtype.itemsize, self._used
+        self._used += 1
+        if number == len(self._memory):
+            self._memory.append(torch.empty(0, dtype=torch.uint8))
+        if len(self._memory[number]) < size:
+            self._memory[number] = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)
+        return self._memory[number].numpy()[:size].view(dtype).reshape(shape)

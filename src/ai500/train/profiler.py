@@ -23,7 +23,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from ai500.inventory.machine import describe
-from ai500.operations import count
+from ai500.operations import count, example_input
 from ai500.parallel import spans
 from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
@@ -178,7 +178,10 @@ def _operations(member: Member) -> dict[str, int]:
     """Count the operations of an optimizer step of all ranks by kind, convention `matmul`."""
     counted = count(
         member.engine.unsharded(),
-        (member.feed.batch_size, *member.problem_class.input_shape),
+        example_input(
+            (member.feed.batch_size, *member.problem_class.input_shape),
+            dtype=member.problem_class.input_dtype,
+        ),
         convention="matmul",
         loss=member.workload.loss_operator,
     )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.train.feed import Batch
+from ai500.train.feed import Batch, tensors
 from ai500.train.member import Member
 
 
@@ -34,7 +34,7 @@ def eager_step(member: Member, request: StepRequest) -> Tensor:
 
 
 def training_step(member: Member, batch: Batch) -> Tensor:
-    """Train on a batch, from stored images to new weights; return the mean loss."""
+    """Train on a batch, from stored samples to new weights; return the mean loss."""
     loss = compute_gradients(member, batch)
     update_weights(member)
     return loss
@@ -42,12 +42,10 @@ def training_step(member: Member, batch: Batch) -> Tensor:
 
 def compute_gradients(member: Member, batch: Batch) -> Tensor:
     """Augment the batch and run forward and backward pass; return the mean loss."""
-    inputs, labels = member.workload.train_inputs(
-        member.problem_class, batch.images, batch.labels, batch.draws
-    )
+    inputs, targets = member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
     # To None, not to zero: a captured step then allocates its gradients inside the graph.
     member.optimizer.zero_grad(set_to_none=True)
-    return member.engine.forward_backward(inputs, labels)
+    return member.engine.forward_backward(inputs, targets)
 
 
 def update_weights(member: Member) -> None:
@@ -58,7 +56,7 @@ def update_weights(member: Member) -> None:
 def sample_batch(member: Member) -> Batch:
     """Read a batch for warm-up: the member's first samples, repeated where it drew too few."""
     indices = np.resize(np.flatnonzero(member.counts), member.feed.batch_size)
-    images, labels = member.feed.samples.rows(indices)
     device = member.feed.device
+    fields = tensors(member.feed.samples.rows(indices))
     draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
-    return Batch(torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device), draws)
+    return Batch({name: values.to(device) for name, values in fields.items()}, draws)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,9 +154,11 @@ class AutoML(images.ImageClassification):
     def parallel_plan(self, problem_class: ProblemClass) -> None:
         """Return None: models differ; a worker's accelerators share the batch."""
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+    def quality(
+        self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
+    ) -> float:
         """Compute the fraction of samples whose most probable class is not the true one."""
-        return 1.0 - super().quality(predictions, labels)
+        return 1.0 - super().quality(predictions, targets)
 
 
 WORKLOAD = AutoML()

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from ai500.core.errors import DataError
-from ai500.data.image_store_writer import GeneratedImages
+from ai500.data.generated import Generated
 from ai500.data.resumable_work import Progress
 from ai500.data.store import DataSource, Store, cache_folder
 from ai500.workloads.protocol import load_workload
@@ -23,7 +23,7 @@ def class_source(workload_name: str, class_name: str) -> DataSource:
         raise DataError(
             f"class {class_name} of {workload_name} needs your own data.",
             value=class_name,
-            remedy=next(remedies, GeneratedImages.own_data),
+            remedy=next(remedies, Generated.own_data),
         )
     return source
 
@@ -71,5 +71,6 @@ def generate_resized(
 
 def _cached(name: str, source: DataSource) -> Path:
     """Return the source's folder in the cache: other settings make another folder."""
-    origin = hashlib.sha256(repr(source).encode()).hexdigest()
+    identity = f"{getattr(source, 'store_format', '')}{source!r}"
+    origin = hashlib.sha256(identity.encode()).hexdigest()
     return cache_folder() / f"{name}-{origin[:12]}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.data.climate.schema import CHANNELS, FRAMES_A_YEAR, HEIGHT, WIDTH
+from ai500.data.climate.schema import CHANNELS, FRAMES_A_YEAR, HEIGHT, WIDTH, frame_fields
 from ai500.data.climate.schema import CLASSES as EVENTS
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 from ai500.workloads.climate.recipe import SMOKE, WORKSTATION, ClimateRecipe
@@ -33,8 +33,7 @@ CLASSES = {
         penalty_exponent=10,
         required_runs=3,
         input_shape=(len(CHANNELS), SMOKE.height, SMOKE.width),
-        stored_shape=(SMOKE.height, SMOKE.width, len(CHANNELS)),
-        stored_value_bytes=4,
+        fields=frame_fields(SMOKE.height, SMOKE.width),
         classes=len(EVENTS),
         train_samples=SMOKE.train,
         validation_samples=SMOKE.validation,
@@ -65,8 +64,7 @@ CLASSES = {
         penalty_exponent=10,
         required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
-        stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
-        stored_value_bytes=4,
+        fields=frame_fields(HEIGHT, WIDTH),
         classes=len(EVENTS),
         train_samples=WORKSTATION.train,
         validation_samples=WORKSTATION.validation,
@@ -94,8 +92,7 @@ CLASSES = {
         penalty_exponent=10,
         required_runs=5,
         input_shape=(len(CHANNELS), HEIGHT, WIDTH),
-        stored_shape=(HEIGHT, WIDTH, len(CHANNELS)),
-        stored_value_bytes=4,
+        fields=frame_fields(HEIGHT, WIDTH),
         classes=len(EVENTS),
         train_samples=8 * FRAMES_A_YEAR,
         validation_samples=FRAMES_A_YEAR,
@@ -128,6 +125,7 @@ class ExtremeWeather:
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 0
     capturable = False
+    sample_noun = "frame"
 
     def data_source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
         """Return a climate recipe; None for `full`, the user's copy of ExtremeWeather."""
@@ -151,30 +149,33 @@ class ExtremeWeather:
         )
 
     def train_inputs(
-        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor], draws: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Normalize only: a mirrored cyclone would turn the wrong way round."""
-        return self.evaluation_inputs(problem_class, images), labels
+        return self.evaluation_inputs(problem_class, fields), fields["boxes"]
 
-    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
+    def evaluation_inputs(
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor]
+    ) -> Tensor:
         """Normalize each channel by its mean and deviation over the training frames."""
         import torch
 
         assert problem_class.normalization is not None, "planned without its data"
+        images = fields["images"]
         mean, deviation = _on_device(problem_class.normalization, images.device)
         return ((images - mean) / deviation).contiguous(memory_format=torch.channels_last)
 
-    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+    def forward(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Any:
         """Run both stages; the second trains on proposals matched with the true boxes."""
-        return model(inputs, labels)
+        return model(inputs, targets)
 
-    def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+    def loss(self, outputs: Any, targets: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
         """Sum both stages' classification and box losses."""
         from ai500.workloads.detection.losses import detection_loss
 
         return detection_loss(outputs)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
+    def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 is padding."""
         return outputs.float()
 
@@ -184,9 +185,11 @@ class ExtremeWeather:
         """Fuse the boxes of the voters by weighted boxes fusion."""
         return weighted_boxes_fusion(members, voters=voters)
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
+    def quality(
+        self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
+    ) -> float:
         """Compute mAP as COCO defines it, at one overlap."""
-        return mean_average_precision(predictions, labels, classes=len(EVENTS))
+        return mean_average_precision(predictions, targets["boxes"], classes=len(EVENTS))
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples

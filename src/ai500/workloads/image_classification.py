@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.core.errors import DataError
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
+from ai500.records.fields import image_fields
 from ai500.workloads.learnable_images import SMOKE, WORKSTATION
 from ai500.workloads.models.resnet_plan import resnet_plan
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from ai500.data.store import DataSource, Samples
+    from ai500.data.store import DataSource, Samples, Store
     from ai500.workloads.protocol import Optimized
 
 # ImageNet's statistics, on the scale of 0 to 255; used for every class.
@@ -33,12 +36,12 @@ CLASSES = {
         penalty_exponent=5,
         required_runs=3,
         input_shape=(3, SMOKE.height, SMOKE.width),
-        stored_shape=(SMOKE.height, SMOKE.width, 3),
+        fields=SMOKE.fields,
         classes=SMOKE.classes,
         train_samples=SMOKE.train,
         validation_samples=SMOKE.validation,
         out_of_bag_samples=SMOKE.train,
-        store_sha256="73dcd3b47bd81b72f3adbedd098a60deac330823bbb129d1aa04c7a39bd301a7",
+        store_sha256="b93c92d7b51864625200a94507b7b137d71b81519079ee5db31eca914b2a903d",
         seconds_per_image=168 / (4 * 22_176),
         measured_on="cpu: two one-core slots of a Xeon, start-up and evaluation included",
         global_batch_size=64,
@@ -63,7 +66,7 @@ CLASSES = {
         penalty_exponent=5,
         required_runs=5,
         input_shape=(3, 224, 224),
-        stored_shape=(WORKSTATION.height, WORKSTATION.width, 3),
+        fields=WORKSTATION.fields,
         classes=WORKSTATION.classes,
         train_samples=WORKSTATION.train,
         validation_samples=WORKSTATION.validation,
@@ -91,7 +94,7 @@ CLASSES = {
         penalty_exponent=5,
         required_runs=10,
         input_shape=(3, 224, 224),
-        stored_shape=(256, 256, 3),
+        fields=image_fields(256, 256, classes=1000),
         classes=1000,
         train_samples=1_281_167,
         validation_samples=50_000,
@@ -129,6 +132,25 @@ class ImageClassification:
         """Return learnable images; None for `full`, the user's copy of ImageNet."""
         return {"smoke": SMOKE, "workstation": WORKSTATION}.get(problem_class.name)
 
+    def adapt(self, problem_class: ProblemClass, *, store: Store) -> ProblemClass:
+        """Take images of any size from the model's input on, and any number of classes."""
+        channels, height, width = problem_class.input_shape
+        stored = {field.name: field for field in store.fields}
+        shape = stored["images"].shape if "images" in stored else ()
+        if len(shape) == 3 and (shape[0] < height or shape[1] < width):
+            raise DataError(
+                f"{store.path}: its images are {shape[0]}×{shape[1]}×{shape[2]}; class "
+                f"{problem_class.name} needs at least {height}×{width}×{channels}.",
+                key="images.shape",
+                value=shape,
+                path=store.path,
+                remedy=f"Pack them again with --size {max(height, width)} or more.",
+            )
+        size = shape[:2] if len(shape) == 3 else (height, width)
+        classes = len(store.classes)
+        fields = image_fields(*size, channels=channels, classes=max(1, classes))
+        return dataclasses.replace(problem_class, fields=fields, classes=classes)
+
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """Build ResNet-50 v1.5, for `smoke` a ResNet that a CPU trains in seconds."""
         import torch
@@ -154,12 +176,13 @@ class ImageClassification:
         return resnet_plan("bottleneck", (3, 4, 6, 3), width=64)
 
     def train_inputs(
-        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor], draws: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Flip, and crop at random where stored images are larger than the model's input."""
         from ai500.workloads import crop_kernel
         from ai500.workloads.image_inputs import flipped, normalized, random_resized_crop
 
+        images, labels = fields["images"], fields["labels"]
         _, height, width = problem_class.input_shape
         crops = images.shape[1:3] != (height, width)
         statistics = {"mean": CHANNEL_MEAN, "deviation": CHANNEL_DEVIATION}
@@ -171,27 +194,29 @@ class ImageClassification:
             inputs = random_resized_crop(inputs, draws[:, :4], height=height, width=width)
         return flipped(inputs, draws[:, 4]), labels
 
-    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Compute the class scores."""
         outputs: Tensor = model(inputs)
         return outputs
 
-    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
+    def evaluation_inputs(
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor]
+    ) -> Tensor:
         """Crop the centre, 224 of every 256 pixels, at the model's input size."""
         from ai500.workloads.image_inputs import centre_crop, normalized, shrunk
 
-        inputs = normalized(images, mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
+        inputs = normalized(fields["images"], mean=CHANNEL_MEAN, deviation=CHANNEL_DEVIATION)
         _, height, width = problem_class.input_shape
         inputs = shrunk(inputs, height=height, width=width)
         return centre_crop(inputs, height=height, width=width)
 
-    def loss(self, outputs: Tensor, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+    def loss(self, outputs: Tensor, targets: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
         """Compute the cross entropy."""
         from torch.nn.functional import cross_entropy
 
-        return cross_entropy(outputs, labels, label_smoothing=hyperparameters.label_smoothing)
+        return cross_entropy(outputs, targets, label_smoothing=hyperparameters.label_smoothing)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
+    def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return class probabilities."""
         return outputs.float().softmax(dim=1)
 
@@ -203,9 +228,11 @@ class ImageClassification:
         averaged: NDArray[np.floating] = total / voters.sum(axis=0)[:, None]
         return averaged
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
+    def quality(
+        self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
+    ) -> float:
         """Compute the fraction of samples whose most probable class is the true one."""
-        return float(np.mean(predictions.argmax(axis=1) == labels))
+        return float(np.mean(predictions.argmax(axis=1) == targets["labels"]))
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
-from ai500.data.image_store_writer import GeneratedImages
+from ai500.data.generated import Generated
+from ai500.data.store import Arrays
+from ai500.records.fields import Field, image_fields
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int32]
@@ -163,7 +165,7 @@ class _Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnableImages(GeneratedImages):
+class LearnableImages(Generated):
     """A set of images made from its seed; an image is a pure function of (split, index)."""
 
     seed: int
@@ -202,9 +204,12 @@ class LearnableImages(GeneratedImages):
             )
         return self.train if split == "train" else self.validation
 
-    def draw(
-        self, split: str, first: int, last: int
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """`images` [height, width, 3] and `labels`."""
+        return image_fields(self.height, self.width, classes=self.classes)
+
+    def draw(self, split: str, first: int, last: int) -> Arrays:
         """Draw images [last − first, height, width, 3] and labels, independent of chunking."""
         count = self.count(split)
         if not 0 <= first <= last <= count:
@@ -219,7 +224,7 @@ class LearnableImages(GeneratedImages):
         for start in range(0, last - first, block):
             rows = slice(start, start + block)
             images[rows] = self._paint(keys[rows], labels[rows])
-        return images, labels
+        return {"images": images, "labels": labels}
 
     def labels(self, split: str, first: int, last: int) -> NDArray[np.int64]:
         """Return labels: every `classes` consecutive images have each label once."""

@@ -34,6 +34,8 @@ class Countable:
     """Shape of one input, without the batch; None: the user has to state it."""
     loss: str | None = None
     """Operator after the model's outputs that is counted with it."""
+    input_dtype: str = "float32"
+    """Type of the input."""
 
     def model(self) -> nn.Module:
         """Build the model on the meta device if it can be: no memory, no random draws."""
@@ -102,6 +104,7 @@ def of_workload(workload: Workload, problem_class: str) -> Countable:
         name=f"{workload.name}/{problem_class}",
         build=lambda: workload.model(chosen),
         input_shape=chosen.input_shape,
+        input_dtype=chosen.input_dtype,
         loss=workload.loss_operator,
     )
 

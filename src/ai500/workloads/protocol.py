@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from ai500.data.store import DataSource, Samples
+    from ai500.data.store import DataSource, Samples, Store
     from ai500.records.illustrations import Drawn
 
 
@@ -37,7 +37,8 @@ class Optimized:
 class Workload(Protocol):
     """An AI task that can be bagged: problem classes [D4], data, model, loss, quality, ensemble.
 
-    An outside workload may omit `quality_range`, `capturable` and `data_workload`.
+    An outside workload may omit `quality_range`, `capturable`, `data_workload`, `sample_noun`,
+    `optimized` and `adapt`.
     """
 
     name: str
@@ -53,15 +54,21 @@ class Workload(Protocol):
     problem_classes: Mapping[str, ProblemClass]
     """Problem classes by name."""
     draws_per_image: int
-    """Number of uniform random numbers that augmentation takes per image."""
+    """Number of uniform random numbers that augmentation takes per sample."""
     capturable: bool
     """True where a training step, `train_inputs` included, can be captured in a CUDA graph: it has
     fixed shapes, never synchronizes with the device and does not use torch's generators."""
     data_workload: str
     """Name of the workload whose generated data it shares; omitted: it has its own."""
+    sample_noun: str
+    """Word for a sample in reports, such as `sequence`; omitted: `image`."""
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return the generator of the class's data; None where users bring their own."""
+
+    def adapt(self, problem_class: ProblemClass, *, store: Store) -> ProblemClass:
+        """Return the class with the fields and classes of a user's store, where the model can
+        train on them; raise `DataError` where it can't. Omitted: the fields must be the class's."""
 
     def model(self, problem_class: ProblemClass) -> nn.Module:
         """Build a model; its weights come from torch's generator, seeded by the caller."""
@@ -76,24 +83,29 @@ class Workload(Protocol):
         """Return how the class's model can be divided; None: data parallelism only."""
 
     def train_inputs(
-        self, problem_class: ProblemClass, images: Tensor, labels: Tensor, draws: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Convert stored images and labels to the model's inputs and the loss's labels.
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor], draws: Tensor
+    ) -> tuple[Tensor, Any]:
+        """Convert stored samples, by field, to the model's inputs and the loss's targets.
 
-        `draws` [images, draws_per_image] are the random numbers of the augmentation.
+        `draws` [samples, draws_per_image] are the random numbers of the augmentation. Targets are a
+        tensor, or tensors in tuples and dicts, a row per sample. A ragged field NAME comes as its
+        samples one after another, and `NAME.offsets`.
         """
 
-    def forward(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
+    def forward(self, model: nn.Module, inputs: Tensor, targets: Any) -> Any:
         """Run a training forward pass and return what `loss` takes."""
 
-    def evaluation_inputs(self, problem_class: ProblemClass, images: Tensor) -> Tensor:
-        """Convert stored images to the model's inputs, without augmentation."""
+    def evaluation_inputs(
+        self, problem_class: ProblemClass, fields: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Convert stored samples to the model's inputs, without augmentation."""
 
-    def loss(self, outputs: Any, labels: Tensor, *, hyperparameters: Hyperparameters) -> Tensor:
+    def loss(self, outputs: Any, targets: Any, *, hyperparameters: Hyperparameters) -> Tensor:
         """Compute the training loss of one batch."""
 
-    def predictions(self, outputs: Any) -> Tensor:
-        """Convert the model's outputs to the predictions that are saved, one row per sample."""
+    def predictions(self, outputs: Any, fields: Mapping[str, Tensor]) -> Tensor:
+        """Convert the model's outputs on these samples to the predictions that are saved, one row
+        per sample, in the type in which they are saved."""
 
     def combine(
         self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
@@ -103,8 +115,11 @@ class Workload(Protocol):
         `voters` [M, samples] is False where a member's prediction does not count.
         """
 
-    def quality(self, predictions: NDArray[np.floating], labels: NDArray[Any]) -> float:
-        """Compute the quality that Eq. 8 compares with the target."""
+    def quality(
+        self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
+    ) -> float:
+        """Compute the quality that Eq. 8 compares with the class's target; `targets` has the
+        samples' target fields by name."""
 
     def illustrations(
         self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core import plugins
-from ai500.operations import shipped
+from ai500.operations import example_input, shipped
 from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
 from ai500.operations.rules import CONVENTIONS
@@ -29,7 +29,8 @@ def row(model: Countable) -> dict[str, Any]:
     from ai500.operations.torch_trace import trace
 
     assert model.input_shape is not None
-    traced = trace(model.model(), (IDENTITY_BATCH, *model.input_shape))
+    shape = (IDENTITY_BATCH, *model.input_shape)
+    traced = trace(model.model(), example_input(shape, dtype=model.input_dtype))
     identity = graph_sha256(traced)
     traced = with_loss(traced, model.loss) if model.loss else traced
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}

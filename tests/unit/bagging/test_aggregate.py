@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from ai500.bagging.aggregate import MemberPredictions, aggregate
 from ai500.core.errors import DataError
+from ai500.data.climate.schema import Boxes, frame_fields
+from ai500.data.gather import Empty
+from ai500.data.store import Arrays, Indices
 from ai500.workloads.extreme_weather import WORKLOAD
+
+
+@dataclass
+class Frames:
+    """Boxes alone: aggregation reads targets."""
+
+    boxes: Boxes
+    fields = frame_fields(48, 72)
+
+    @property
+    def count(self) -> int:
+        return len(self.boxes)
+
+    def rows(
+        self, indices: Indices, *, names: Sequence[str] | None = None, empty: Empty = np.empty
+    ) -> Arrays:
+        assert names == ("boxes",)
+        return {"boxes": self.boxes[indices]}
 
 
 def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
@@ -18,9 +42,9 @@ def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
     found[0, 0] = (10, 20, 40, 60, 0.9, 1)
     member = MemberPredictions(0, found, found[1:], np.array([3, 0, 0], np.uint8))
 
-    def judged(train_labels: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> object:
+    def judged(train_boxes: Boxes) -> object:
         result = aggregate(
-            [member], workload=WORKLOAD, validation_labels=labels, train_labels=train_labels,
+            [member], workload=WORKLOAD, validation=Frames(labels), train=Frames(train_boxes),
             ensemble_size=1, out_of_bag_limit=3,
         )  # fmt: skip
         assert result.ensemble_quality == pytest.approx(1.0)
@@ -29,4 +53,4 @@ def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
     assert judged(labels) == (None, 2)
     assert judged(labels[[0, 0, 1]]) == (0.0, 2)
     with pytest.raises(DataError):
-        WORKLOAD.quality(found[1:], labels[1:])
+        WORKLOAD.quality(found[1:], {"boxes": labels[1:]})

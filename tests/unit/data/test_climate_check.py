@@ -302,7 +302,7 @@ def test_frames_without_boxes_are_no_problem(three: Path) -> None:
     boxes = np.full((7, 15, 5), -1)
     write_year(three, 1980, boxes=boxes)
     assert check_years(three).problems == ()
-    assert (ClimateStore.open(three).splits["train"].labels[7:] == -1).all()
+    assert (ClimateStore.open(three).splits["train"].boxes[7:] == -1).all()
 
 
 def test_check_tells_the_first_twenty_and_counts_all(three: Path) -> None:

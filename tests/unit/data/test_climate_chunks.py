@@ -50,7 +50,7 @@ def test_the_real_size_is_opened_and_checked_without_being_loaded(
     store = ClimateStore.open(tmp_path)
     train = store.splits["train"]
     assert (train.count, train.shape) == (1460, (768, 1152, 16))
-    frames, labels = train.rows(np.array([700, 3]))
+    frames, labels = train.rows(np.array([700, 3])).values()
     assert (frames[0, 6, -48:, -72:] == corner).all()
     assert not frames[1].any() and not frames[0, 5].any() and not frames[0, 6, :-48].any()
     assert labels[0, 0].tolist() == [100, 200, 160, 270, 1]
@@ -115,8 +115,14 @@ def test_staging_unpacks_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Mon
         (f"climo_{year}.h5", (first, 0, 0, 0)) for year in (1979, 1980) for first in (0, 3, 6)
     ]
     indices = np.flatnonzero(counts)
-    assert staged.splits["train"].rows(indices)[0].tobytes() == frames_of(1979)[indices].tobytes()
+    assert (
+        staged.splits["train"].rows(indices)["images"].tobytes()
+        == frames_of(1979)[indices].tobytes()
+    )
     # Groups that would not fit are cut: here, into frames.
     monkeypatch.setattr(data_duplicator, "FLIGHT_BYTES", 1)
     again = duplicate(store, counts=[counts], folder=tmp_path / "other", workers=2)
-    assert again.splits["train"].rows(indices)[0].tobytes() == frames_of(1979)[indices].tobytes()
+    assert (
+        again.splits["train"].rows(indices)["images"].tobytes()
+        == frames_of(1979)[indices].tobytes()
+    )

@@ -20,8 +20,8 @@ from ai500.data.climate.check import check_years
 from ai500.data.climate.schema import year_files
 from ai500.data.climate.store import ClimateStore
 from ai500.data.climate.years import Chunked, open_year
-from ai500.data.image_store import ImageStore
 from ai500.data.open_store import VerifiedSplit, open_store
+from ai500.data.packed_store import PackedStore
 from ai500.data.resumable_work import PLAN
 from ai500.parallel.data_duplicator import Staged, duplicate
 from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
@@ -49,12 +49,12 @@ def test_rows_are_what_h5py_reads(layout: str, tmp_path: Path) -> None:
         write_year(tmp_path, year, **LAYOUTS[layout])
     split = ClimateStore.open(tmp_path).splits["train"]
     indices = np.array([13, 0, 7, 6, 0, 13, 2])
-    frames, boxes = split.rows(indices)
+    frames, boxes = split.rows(indices).values()
     expected = np.concatenate([frames_of(1979), frames_of(1980)])[indices]
     assert frames.tobytes() == expected.tobytes()
     assert boxes.dtype == np.float32
     assert (boxes == np.concatenate([boxes_of(), boxes_of()])[indices]).all()
-    assert (split.labels_of(indices) == boxes).all()
+    assert (split.rows(indices, names=["boxes"])["boxes"] == boxes).all()
 
 
 def test_the_fast_paths_are_taken_where_they_can_be(tmp_path: Path) -> None:
@@ -83,13 +83,15 @@ def test_identity_and_statistics_do_not_depend_on_the_layout(tmp_path: Path) -> 
 def test_last_year_validates_and_of_one_year_the_last_fifth(three: Path) -> None:
     splits = ClimateStore.open(three).splits
     assert (splits["train"].count, splits["validation"].count) == (14, 7)
-    assert splits["validation"].rows(np.array([3]))[0].tobytes() == frames_of(1981)[3].tobytes()
-    assert splits["train"].shape == (HEIGHT, WIDTH, 16)
+    third = splits["validation"].rows(np.array([3]))
+    assert third["images"].tobytes() == frames_of(1981)[3].tobytes()
+    assert splits["train"].fields[0].shape == (16, HEIGHT, WIDTH)
     for year in (1979, 1981):
         (three / f"climo_{year}.h5").unlink()
     splits = ClimateStore.open(three).splits
     assert (splits["train"].count, splits["validation"].count) == (5, 2)
-    assert splits["validation"].rows(np.array([1]))[0].tobytes() == frames_of(1980)[6].tobytes()
+    second = splits["validation"].rows(np.array([1]))
+    assert second["images"].tobytes() == frames_of(1980)[6].tobytes()
 
 
 def test_the_index_is_made_once_and_again_when_a_file_changes(three: Path) -> None:
@@ -152,7 +154,7 @@ def test_generated_files_are_of_the_schema_for_anyone(generated: Path) -> None:
         assert (file["images"].shape, file["images"].dtype) == ((9, 16, 48, 72), np.float32)
         assert file["boxes"].shape == (9, 15, 5)
         expected = file["images"][4]
-    assert ClimateStore.open(generated).splits["train"].rows(np.array([4]))[0][0].tobytes() == (
+    assert ClimateStore.open(generated).splits["train"].rows(np.array([4]))["images"].tobytes() == (
         expected.tobytes()
     )
 
@@ -220,7 +222,8 @@ def test_what_was_not_staged_is_held_against_its_digest(generated: Path, tmp_pat
     assert isinstance(offset, int)
     held = VerifiedSplit(store.splits["train"], store.digests("train"))
     indices = np.array([5, 2, 5])
-    for read, stored in zip(held.rows(indices), store.splits["train"].rows(indices), strict=True):
+    for name, stored in store.splits["train"].rows(indices).items():
+        read = held.rows(indices)[name]
         assert read.tobytes() == stored.tobytes()
     flip(copy / "climo_1979.h5", offset + 5 * 4 * 16 * 48 * 72)
     held.rows(np.array([4, 6]))
@@ -234,17 +237,16 @@ def test_staging_brings_the_frames_a_node_needs(generated: Path, tmp_path: Path)
     counts[[1, 4, 8]] = (2, 1, 1)
     staged = duplicate(store, counts=[counts], folder=tmp_path / "scratch", workers=2)
     indices = np.array([8, 1, 1, 4])
-    for read, stored in zip(
-        staged.splits["train"].rows(indices), store.splits["train"].rows(indices), strict=True
-    ):
+    for name, stored in store.splits["train"].rows(indices).items():
+        read = staged.splits["train"].rows(indices)[name]
         assert read.dtype == stored.dtype
         assert read.tobytes() == stored.tobytes()
     everything = np.arange(3)
     assert (
-        staged.splits["validation"].rows(everything)[0].tobytes()
-        == store.splits["validation"].rows(everything)[0].tobytes()
+        staged.splits["validation"].rows(everything)["images"].tobytes()
+        == store.splits["validation"].rows(everything)["images"].tobytes()
     )
-    assert staged.splits["train"].shape == store.splits["train"].shape
+    assert staged.splits["train"].fields == store.splits["train"].fields
     with pytest.raises(DataError, match="sample 0 of split 'train' is not on this node"):
         staged.splits["train"].rows(np.array([0]))
     Staged.open(staged.path).verify()
@@ -262,7 +264,7 @@ def test_staging_refuses_a_corrupt_frame(generated: Path, tmp_path: Path) -> Non
 
 def test_opening_knows_both_kinds(generated: Path, tiny_store: Path, tmp_path: Path) -> None:
     assert isinstance(open_store(generated), ClimateStore)
-    assert isinstance(open_store(tiny_store), ImageStore)
+    assert isinstance(open_store(tiny_store), PackedStore)
     with pytest.raises(DataError, match="no store"):
         open_store(tmp_path)
     half = tmp_path / "half"

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from ai500.core.errors import DataError
-from ai500.data.image_store import ImageStore
 from ai500.data.pack import decode, pack_folder
+from ai500.data.packed_store import PackedStore
 from tests.support import hostile_disk
 
 CLASSES = ("ant", "bee", "cow")
@@ -36,9 +36,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def packed_values(store: ImageStore, split: str) -> list[tuple[int, int]]:
+def packed_values(store: PackedStore, split: str) -> list[tuple[int, int]]:
     """Each sample's label and colour."""
-    images, labels = store.splits[split].images, store.splits[split].labels
+    images, labels = (store.splits[split].array(name) for name in ("images", "labels"))
     assert (images == images[:, :1, :1, :1]).all()
     return list(zip(labels.tolist(), images[:, 0, 0, 0].tolist(), strict=True))
 
@@ -142,13 +142,14 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         file = tmp_path / "source" / "ant" / f"{i}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"no")
-    with pytest.raises(DataError, match="no image of split 'train' can be read"):
+    with pytest.raises(DataError, match="no sample of split 'train' can be read"):
         pack_folder(tmp_path / "source", tmp_path / "store", size=8)
 
 
 PACK = """
 from tests.unit.data.test_pack import *
-from ai500.data import image_store_writer as store_writer
+from ai500.data import store_writer
+from ai500.data.columns import Column
 store_writer.CHUNK_ROWS = 5
 def pack(progress, workers):
     return pack_folder(Path("source"), Path("store"), size=8, workers=workers, progress=progress)
@@ -171,30 +172,30 @@ def test_a_kill_in_the_middle_loses_nothing(tmp_path: Path, workers: int) -> Non
     assert contents(tmp_path / "store") == contents(whole.store.path)
 
 
-@pytest.mark.parametrize("step", ["write_rows", "truncate", "manifest"])
+@pytest.mark.parametrize("step", ["write", "finish", "manifest"])
 def test_a_kill_while_the_gaps_close_loses_nothing(tmp_path: Path, step: str) -> None:
     source = plant(tmp_path / "source")
     for name in ("ant/003.png", "ant/004.png", "cow/000.png"):
         (source / name).write_bytes(b"broken")
     whole = pack_folder(source, tmp_path / "whole", size=8, workers=1)
     traps = {
-        "write_rows": """
-real, calls = store_writer.write_rows, []
-def write_rows(*arguments):
+        "write": """
+real, calls = Column.write, []
+def write(*arguments):
     real(*arguments)
     calls.append(1)
     if all_done and len(calls) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-store_writer.write_rows = write_rows
+Column.write = write
 """,
-        "truncate": """
-real_close, closed = store_writer._close_gaps, []
-def close(*arguments):
-    real_close(*arguments)
-    closed.append(1)
-    if len(closed) == 2:
+        "finish": """
+real_finish, finished = Column.finish, []
+def finish(column):
+    real_finish(column)
+    finished.append(1)
+    if len(finished) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-store_writer._close_gaps = close
+Column.finish = finish
 """,
         "manifest": """
 real_sha = store_writer.identity

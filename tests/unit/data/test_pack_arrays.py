@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
 from ai500.data.pack_arrays import pack_arrays
+from ai500.records.fields import image_fields
 
 
 def arrays(number: int = 30) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -34,14 +35,14 @@ def test_arrays_with_a_part_held_out(tmp_path: Path) -> None:
         progress=lambda done, total: seen.append((done, total)),
     )
     store = packed.store
-    assert (store.classes, store.splits["train"].shape) == (("0", "1", "2"), (6, 5, 3))
+    assert (store.classes, store.fields) == (("0", "1", "2"), image_fields(6, 5, classes=3))
     assert [split.count for split in store.splits.values()] == [27, 3]
-    both = np.concatenate([split.images for split in store.splits.values()])
+    both = np.concatenate([split.array("images") for split in store.splits.values()])
     kept = {image.tobytes() for image in images}
     assert {image.tobytes() for image in both} == kept
     by_image = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     for split in store.splits.values():
-        for image, label in zip(split.images, split.labels, strict=True):
+        for image, label in zip(split.array("images"), split.array("labels"), strict=True):
             assert by_image[image.tobytes()] == label
     assert seen[-1] == (30, 30)
     store.verify()
@@ -61,8 +62,8 @@ def test_an_archive_with_both_splits(tmp_path: Path, names: tuple[str, ...]) -> 
     np.savez(tmp_path / "digits.npz", **dict(zip(names, values, strict=True)))  # type: ignore[arg-type]
     store = pack_arrays(tmp_path / "digits.npz", tmp_path / "store", classes=["a", "b", "c"]).store
     assert (store.name, store.classes) == ("digits", ("a", "b", "c"))
-    assert np.array_equal(store.splits["train"].images[..., 0], grey)
-    assert np.array_equal(store.splits["validation"].labels, labels[:6])
+    assert np.array_equal(store.splits["train"].array("images")[..., 0], grey)
+    assert np.array_equal(store.splits["validation"].array("labels"), labels[:6])
 
 
 @pytest.mark.parametrize(

@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from ai500.core import plugins
 from ai500.core.errors import DataError, InputError
-from ai500.data import open_store as opening
 from ai500.data.gather import Empty
-from ai500.data.image_store import ImageStore
 from ai500.data.open_store import VerifiedSplit, open_store, reader_of
+from ai500.data.packed_store import PackedStore
 from ai500.data.resumable_work import Progress
 from ai500.data.store import (
+    Arrays,
     CheckReport,
     Digests,
     Indices,
     Problem,
-    SampleLayout,
-    Shape,
     Store,
     digests_of,
 )
 from ai500.parallel.data_duplicator import Staged, duplicate
-from ai500.records import ProblemClass
+from ai500.records import Field, ProblemClass
 from ai500.workloads.learnable_images import SMOKE
 
 COUNTS = {"train": 10, "validation": 4}
-LAYOUT = SampleLayout("<f4", channels_first=True, label_dtype="<f4", label_shape=(2,))
+FIELDS = (
+    Field("heights", "input", "float32", (2, 3, 5)),
+    Field("winds", "target", "float64", (2,)),
+)
 
 
 @dataclass
 class Waves:
-    """A split of float32 fields, two to a chunk on disk, with vectors as labels."""
+    """A split of two float fields, two samples to a chunk on disk."""
 
     name: str
     count: int
-    shape: Shape = (3, 5, 2)
-    layout: SampleLayout = LAYOUT
+    fields: tuple[Field, ...] = FIELDS
 
-    @property
-    def labels(self) -> NDArray[Any]:
-        return np.arange(2 * self.count, dtype=np.float32).reshape(-1, 2)
-
-    def labels_of(self, indices: Indices) -> NDArray[Any]:
-        return self.labels[indices]
-
-    def images_of(self, indices: Indices) -> NDArray[Any]:
-        fields = np.arange(self.count * 30, dtype=np.float32).reshape(-1, 2, 3, 5)
-        return fields[indices]
+    def read(self, indices: Indices) -> Arrays:
+        heights = np.arange(self.count * 30, dtype=np.float32).reshape(-1, 2, 3, 5)
+        winds = np.arange(2 * self.count, dtype=np.float64).reshape(-1, 2)
+        return {"heights": heights[indices], "winds": winds[indices]}
 
     def rows(
-        self, indices: Indices, *, empty: Empty = np.empty
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.images_of(indices), self.labels[indices]
+        self, indices: Indices, *, names: Sequence[str] | None = None, empty: Empty = np.empty
+    ) -> Arrays:
+        return self.read(indices)
+
+    def lengths(self, name: str) -> Indices:
+        raise NotImplementedError
 
     def storage_chunks(self, indices: Indices) -> Indices:
         return indices // 2
@@ -78,6 +74,7 @@ class WaveStore:
     sha256 = "a" * 64
     classes = ("calm", "storm")
     preparation = None
+    fields = FIELDS
 
     @classmethod
     def recognizes(cls, path: Path) -> bool:
@@ -101,7 +98,8 @@ class WaveStore:
 
     def digests(self, split: str) -> Digests:
         everything = np.arange(COUNTS[split])
-        return digests_of(*self.splits[split].rows(everything)) + np.uint64(self.corrupt)
+        arrays = self.splits[split].rows(everything)
+        return digests_of(arrays, FIELDS) + np.uint64(self.corrupt)
 
     def normalization(self) -> None: ...
 
@@ -110,7 +108,8 @@ class WaveStore:
 
 @pytest.fixture
 def waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(opening, "READERS", (*opening.READERS, WaveStore))
+    monkeypatch.setitem(plugins.BUILT_IN["store"], "waves", f"{__name__}:WaveStore")
+    monkeypatch.setattr(plugins, "_table", plugins._table.__wrapped__)
     (tmp_path / "waves.bin").touch()
     return tmp_path
 
@@ -118,7 +117,7 @@ def waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_is_opened_by_the_reader_that_recognizes_it(waves: Path, tiny_store: Path) -> None:
     store: Store = open_store(waves)
     assert isinstance(store, WaveStore)
-    assert isinstance(open_store(tiny_store), ImageStore)
+    assert isinstance(open_store(tiny_store), PackedStore)
     assert str(reader_of(waves).check(waves).problems[0]) == "waves.bin: frame 3: breaks"
 
 
@@ -128,9 +127,9 @@ def test_any_store_is_staged_in_its_own_layout(waves: Path, tmp_path: Path) -> N
     Staged.open(staged.path).verify()
     for name, indices in (("train", np.array([9, 1, 1, 6])), ("validation", np.arange(4))):
         copied, stored = staged.splits[name].rows(indices), Waves(name, COUNTS[name]).rows(indices)
-        assert [array.dtype for array in copied] == [np.float32, np.float32]
-        for here, original in zip(copied, stored, strict=True):
-            assert np.array_equal(here, original)
+        assert [array.dtype for array in copied.values()] == [np.float32, np.float64]
+        for field in FIELDS:
+            assert np.array_equal(copied[field.name], stored[field.name])
 
 
 def test_any_store_is_verified_by_its_digests(waves: Path, tmp_path: Path) -> None:
@@ -142,6 +141,6 @@ def test_any_store_is_verified_by_its_digests(waves: Path, tmp_path: Path) -> No
         duplicate(store, counts=[np.ones(10, np.uint8)], folder=tmp_path / "node", workers=1)
 
 
-def test_generated_images_have_a_fixed_size() -> None:
+def test_generated_samples_have_a_fixed_size() -> None:
     with pytest.raises(InputError, match="fixed number and size"):
         SMOKE.resized(5, height=None, width=None)

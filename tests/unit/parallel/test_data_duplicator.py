@@ -14,8 +14,8 @@ import pytest
 
 from ai500.bagging.data_sampler import SAMPLERS
 from ai500.core.errors import DataError
-from ai500.data.image_store import ImageStore
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
+from ai500.data.packed_store import PackedStore
 from ai500.data.store import Samples
 from ai500.parallel import data_duplicator
 from ai500.parallel.data_duplicator import (
@@ -32,7 +32,7 @@ MEMBERS = [SAMPLERS["bootstrap"].draw(COUNTS["train"], seed=1, member=m) for m i
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ImageStore:
+def store(tmp_path: Path) -> PackedStore:
     return generate(
         tmp_path / "store", Ramp(), name="ramp", classes=CLASSES, splits=COUNTS, workers=1
     )
@@ -65,7 +65,7 @@ DUPLICATE = """
 from tests.unit.parallel.test_data_duplicator import *
 from ai500.core.errors import EnvironmentLacksError
 data_duplicator.BLOCK_BYTES = 20_000
-store = ImageStore.open(Path("store").absolute())
+store = PackedStore.open(Path("store").absolute())
 def stage(progress, workers=2):
     return duplicate(store, counts=MEMBERS, folder=Path("node").absolute(), workers=workers,
                      progress=progress)
@@ -73,23 +73,25 @@ def stage(progress, workers=2):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_brings_what_the_members_use_and_nothing_else(store: ImageStore, tmp_path: Path) -> None:
+def test_brings_what_the_members_use_and_nothing_else(store: PackedStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     used = np.flatnonzero((MEMBERS[0] > 0) | (MEMBERS[1] > 0))
     assert np.array_equal(train(staged).indices, used)
     for name, indices in (("train", used), ("validation", np.arange(COUNTS["validation"]))):
         here: Samples = staged.splits[name]
         shuffled = np.random.default_rng(0).permutation(indices)
-        images, labels = here.rows(shuffled)
-        assert np.array_equal(images, store.splits[name].images[shuffled])
-        assert np.array_equal(labels, store.splits[name].labels[shuffled])
-        assert np.array_equal(here.labels_of(shuffled), store.splits[name].labels_of(shuffled))
-        assert (here.count, here.shape) == (store.splits[name].count, (8, 8, 3))
+        rows = here.rows(shuffled)
+        for field in store.fields:
+            assert np.array_equal(rows[field.name], store.splits[name].array(field.name)[shuffled])
+        labels = here.rows(shuffled, names=["labels"])
+        assert np.array_equal(labels.pop("labels"), rows["labels"])
+        assert labels == {}
+        assert (here.count, here.fields) == (store.splits[name].count, store.fields)
     assert (staged.name, staged.sha256, staged.classes) == ("ramp", store.sha256, CLASSES)
     staged.verify()
 
 
-def test_a_sample_that_is_not_here(store: ImageStore, tmp_path: Path) -> None:
+def test_a_sample_that_is_not_here(store: PackedStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS[:1], folder=tmp_path / "node")
     absent = int(np.flatnonzero(MEMBERS[0] == 0)[5])
     present = int(np.flatnonzero(MEMBERS[0])[0])
@@ -101,18 +103,19 @@ def test_a_sample_that_is_not_here(store: ImageStore, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("stride", [1, 3, 50])
 def test_dense_and_sparse_reading_bring_the_same(
-    store: ImageStore, tmp_path: Path, stride: int
+    store: PackedStore, tmp_path: Path, stride: int
 ) -> None:
     counts = np.zeros(COUNTS["train"], dtype=np.uint8)
     counts[7::stride] = 1
     staged = duplicate(store, counts=[counts], folder=tmp_path / "node")
     drawn = np.flatnonzero(counts)
     assert np.array_equal(
-        staged.splits["train"].rows(drawn)[0], store.splits["train"].images[drawn]
+        staged.splits["train"].rows(drawn)["images"],
+        store.splits["train"].array("images")[drawn],
     )
 
 
-def test_members_of_a_node_share_one_copy(store: ImageStore, tmp_path: Path) -> None:
+def test_members_of_a_node_share_one_copy(store: PackedStore, tmp_path: Path) -> None:
     first = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     file = first.path / "train.images.npy"
     before = file.stat().st_mtime_ns
@@ -128,7 +131,7 @@ def test_members_of_a_node_share_one_copy(store: ImageStore, tmp_path: Path) -> 
     assert other.path != first.path
 
 
-def test_two_processes_on_a_node_copy_once(store: ImageStore, tmp_path: Path) -> None:
+def test_two_processes_on_a_node_copy_once(store: PackedStore, tmp_path: Path) -> None:
     body = """
 import subprocess
 if len(sys.argv) == 1:
@@ -143,7 +146,7 @@ print("copied" if seen else "found", flush=True)
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_kill_in_the_middle_loses_nothing(store: ImageStore, tmp_path: Path) -> None:
+def test_a_kill_in_the_middle_loses_nothing(store: PackedStore, tmp_path: Path) -> None:
     undisturbed = duplicate(store, counts=MEMBERS, folder=tmp_path / "other")
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000))")
     (half,) = (p for p in (tmp_path / "node").iterdir() if p.is_dir())
@@ -158,7 +161,7 @@ def test_a_kill_in_the_middle_loses_nothing(store: ImageStore, tmp_path: Path) -
 
 @pytest.mark.usefixtures("small_blocks")
 def test_after_a_kill_the_store_is_read_only_for_what_is_missing(
-    store: ImageStore, tmp_path: Path
+    store: PackedStore, tmp_path: Path
 ) -> None:
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000), workers=1)")
     # The first rows are on the node: the store's own may now even be damaged.
@@ -170,7 +173,7 @@ def test_after_a_kill_the_store_is_read_only_for_what_is_missing(
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_corrupt_sample_of_the_store_is_named(store: ImageStore, tmp_path: Path) -> None:
+def test_a_corrupt_sample_of_the_store_is_named(store: PackedStore, tmp_path: Path) -> None:
     sample = int(np.flatnonzero(MEMBERS[0])[1000])
     expected = f"{store.splits['train'].digests[sample]:016x}"
     flip(store.path / "train.images.npy", 128 + sample * 192 + 5)
@@ -181,19 +184,19 @@ def test_a_corrupt_sample_of_the_store_is_named(store: ImageStore, tmp_path: Pat
     duplicate(store, counts=MEMBERS, folder=tmp_path / "node").verify()
 
 
-def test_a_corrupt_label_of_the_store_is_named(store: ImageStore, tmp_path: Path) -> None:
+def test_a_corrupt_label_of_the_store_is_named(store: PackedStore, tmp_path: Path) -> None:
     flip(store.path / "validation.labels.npy", 128 + 8 * 33)
-    with pytest.raises(DataError, match=r"validation.*sample 33 is corrupt: its image and label"):
+    with pytest.raises(DataError, match=r"validation.*sample 33 is corrupt"):
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
 
 
-def test_a_store_cut_off_meanwhile_is_named(store: ImageStore, tmp_path: Path) -> None:
+def test_a_store_cut_off_meanwhile_is_named(store: PackedStore, tmp_path: Path) -> None:
     os.truncate(store.path / "train.images.npy", 500_000)
-    with pytest.raises(DataError, match=r"train\.images\.npy: ends before sample"):
+    with pytest.raises(DataError, match=r"train\.images\.npy: ends before row"):
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
 
 
-def test_a_corrupt_copy_is_found_by_verify(store: ImageStore, tmp_path: Path) -> None:
+def test_a_corrupt_copy_is_found_by_verify(store: PackedStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     flip(staged.path / "train.images.npy", 128 + 192 * 44)
     with pytest.raises(DataError, match=r"node/.*train\.images\.npy: sample 44 is corrupt"):
@@ -202,7 +205,7 @@ def test_a_corrupt_copy_is_found_by_verify(store: ImageStore, tmp_path: Path) ->
 
 @pytest.mark.parametrize("damage", ["cut", "long", "gone", "mark"])
 def test_a_damaged_finished_copy_is_made_again(
-    store: ImageStore, tmp_path: Path, damage: str
+    store: PackedStore, tmp_path: Path, damage: str
 ) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     before = contents(staged.path)
@@ -219,14 +222,14 @@ def test_a_damaged_finished_copy_is_made_again(
     assert contents(staged.path) == before
 
 
-def test_bootstraps_of_another_store(store: ImageStore, tmp_path: Path) -> None:
+def test_bootstraps_of_another_store(store: PackedStore, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="5000 training samples, a bootstrap of 3"):
         duplicate(store, counts=[np.ones(3, dtype=np.uint8)], folder=tmp_path)
     with pytest.raises(DataError, match="no member draws"):
         duplicate(store, counts=[], folder=tmp_path)
 
 
-def test_a_full_disk_is_explained_and_the_rest_kept(store: ImageStore, tmp_path: Path) -> None:
+def test_a_full_disk_is_explained_and_the_rest_kept(store: PackedStore, tmp_path: Path) -> None:
     body = """
 try:
     stage(lambda done, total: fill_disk())
@@ -242,7 +245,7 @@ print("verified")
     assert printed.endswith("verified\n")
 
 
-def test_too_small_a_disk_is_refused_before_the_work(store: ImageStore, tmp_path: Path) -> None:
+def test_too_small_a_disk_is_refused_before_the_work(store: PackedStore, tmp_path: Path) -> None:
     body = """
 try:
     stage(None)
@@ -257,12 +260,12 @@ except EnvironmentLacksError as error:
     assert "[]" in printed
 
 
-def test_no_permission_is_explained(store: ImageStore, tmp_path: Path) -> None:
+def test_no_permission_is_explained(store: PackedStore, tmp_path: Path) -> None:
     body = """
 import tempfile
 folder = Path(tempfile.mkdtemp())
 folder.chmod(0o555)
-store.splits["train"].labels
+store.splits["train"].array("labels")
 become_nobody()
 try:
     duplicate(store, counts=MEMBERS, folder=folder / "node")
@@ -273,7 +276,7 @@ except EnvironmentLacksError as error:
     assert "(EACCES)" in done.stdout, done.stderr
 
 
-def test_a_pickled_split_carries_no_pixels(store: ImageStore, tmp_path: Path) -> None:
+def test_a_pickled_split_carries_no_pixels(store: PackedStore, tmp_path: Path) -> None:
     split = train(duplicate(store, counts=MEMBERS, folder=tmp_path / "node"))
     split.rows(split.indices[:3])
     data = pickle.dumps(split)
@@ -300,12 +303,12 @@ def test_expected_distinct_at_the_edges() -> None:
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_the_plan_foretells_the_copy(store: ImageStore, tmp_path: Path, members: int) -> None:
+def test_the_plan_foretells_the_copy(store: PackedStore, tmp_path: Path, members: int) -> None:
     staged = duplicate(store, counts=MEMBERS[:members], folder=tmp_path / "node")
     planned = staged_bytes(
         COUNTS["train"],
         validation_samples=COUNTS["validation"],
-        image_bytes=192,
+        sample_bytes=200,
         members=members,
     )
     size = sum(file.stat().st_size for file in staged.path.glob("*.npy"))

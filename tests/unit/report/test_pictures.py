@@ -139,13 +139,11 @@ def test_a_trial_leaves_pictures_curves_and_areas(store: ClimateStore, tmp_path:
             assert image.size == (picture.width, picture.height)
         frame = int(picture.file[6:11])
         true = [box for box in picture.boxes if box.role == "truth"]
-        assert len(true) == np.sum(samples.labels[frame, :, 4] >= 0)
+        assert len(true) == np.sum(samples.boxes[frame, :, 4] >= 0)
         sources = {box.tip.partition(":")[0] for box in picture.boxes}
         assert sources <= {"true", "ensemble", "member 0", "member 2", "member 3"}
     qualities = [
-        mean_average_precision(
-            np.load(run.trial(1).member(m).validation), samples.labels, classes=4
-        )
+        mean_average_precision(np.load(run.trial(1).member(m).validation), samples.boxes, classes=4)
         for m in (0, 2, 3)
     ]
     _, members_mean, ensemble = record.rows[-1]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ai500.core.errors import DataError
 from ai500.data import gather as reading
 from ai500.data.climate.store import ClimateStore
-from ai500.data.image_store import ImageSplit
-from ai500.data.image_store_writer import generate
+from ai500.data.generated import generate
+from ai500.data.packed_store import PackedSplit
 from ai500.train.feed import Feed
 from ai500.train.prefetch import QUEUED_BATCHES, BatchRequest, prefetch
 from ai500.workloads.learnable_images import SMOKE
@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> ImageSplit:
+def split(tmp_path_factory: pytest.TempPathFactory) -> PackedSplit:
     path = tmp_path_factory.mktemp("store") / "store"
     classes = [str(number) for number in range(SMOKE.classes)]
     store = generate(path, SMOKE, name="t", classes=classes, splits={"train": COUNT})
@@ -50,16 +50,15 @@ def readers() -> list[threading.Thread]:
 
 
 def test_many_threads_gather_what_one_would(
-    split: ImageSplit, monkeypatch: pytest.MonkeyPatch
+    split: PackedSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     indices = np.random.default_rng(1).integers(0, COUNT, 500)
     for rows in (0.3, 1, 64, 10_000):
-        monkeypatch.setattr(reading, "PIECE_BYTES", int(rows * split.images[0].nbytes))
-        images, labels = split.rows(indices)
-        assert images.tobytes() == split.images[indices].tobytes()
-        assert (labels == split.labels[indices]).all()
-    images, labels = split.rows(indices[:0])
-    assert (images.shape, labels.shape) == ((0, *split.images.shape[1:]), (0,))
+        monkeypatch.setattr(reading, "PIECE_BYTES", int(rows * split.fields[0].row_bytes))
+        for name, values in split.rows(indices).items():
+            assert values.tobytes() == split.array(name)[indices].tobytes()
+    shapes = [values.shape for values in split.rows(indices[:0]).values()]
+    assert shapes == [(0, *split.fields[0].shape), (0,)]
 
 
 @pytest.mark.parametrize("layout", [
@@ -73,16 +72,17 @@ def test_batches_read_ahead_are_the_stores(layout: dict[str, Any], tmp_path: Pat
     batches = [*orders(frames.count, batches=9), np.array([3, 3])]
     arrived = list(prefetch(requests(batches), samples=frames, device=CPU))
     assert len(arrived) == len(batches)
-    for (images, labels, extra), indices in zip(arrived, batches, strict=True):
+    for (fields, extra), indices in zip(arrived, batches, strict=True):
         for row, number in enumerate(indices):
-            assert (images[row].numpy() == frames.rows(np.array([number]))[0][0]).all()
-        assert (labels.numpy() == frames.labels[indices]).all()
+            frame = frames.rows(np.array([number]), names=["images"])["images"][0]
+            assert (fields["images"][row].numpy() == frame).all()
+        assert (fields["boxes"].numpy() == frames.boxes[indices]).all()
         assert (extra.numpy() == indices * 0.5).all()
     assert readers() == []
 
 
 def test_an_epoch_read_ahead_is_the_epoch(
-    split: ImageSplit, monkeypatch: pytest.MonkeyPatch
+    split: PackedSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the feed: order and draws too, from a step in the middle on."""
     feed = Feed(samples=split, seed=3, member=1, rank=1, world_size=2, batch_size=8,
@@ -93,13 +93,13 @@ def test_an_epoch_read_ahead_is_the_epoch(
     ahead = list(feed.epoch(4, order, first_step=3))
     assert len(plain) == len(ahead) == 7
     for batch, expected in zip(plain, ahead, strict=True):
-        assert torch.equal(batch.images, expected.images)
-        assert torch.equal(batch.labels, expected.labels)
+        for name, values in batch.fields.items():
+            assert torch.equal(values, expected.fields[name])
         assert torch.equal(batch.draws, expected.draws)
-    assert (plain[0].labels.numpy() == split.labels[order[56:64]]).all()
+    assert (plain[0].fields["labels"].numpy() == split.array("labels")[order[56:64]]).all()
 
 
-def test_an_error_of_reading_is_raised_after_what_was_read(split: ImageSplit) -> None:
+def test_an_error_of_reading_is_raised_after_what_was_read(split: PackedSplit) -> None:
     batches = [*orders(COUNT, batches=2), np.array([0, COUNT])]
     arriving = prefetch(requests(batches), samples=split, device=CPU)
     next(arriving)
@@ -109,7 +109,7 @@ def test_an_error_of_reading_is_raised_after_what_was_read(split: ImageSplit) ->
     assert readers() == []
 
 
-def test_reading_ahead_is_bounded_and_ends_when_training_does(split: ImageSplit) -> None:
+def test_reading_ahead_is_bounded_and_ends_when_training_does(split: PackedSplit) -> None:
     asked = 0
 
     def endless() -> Iterator[BatchRequest]:

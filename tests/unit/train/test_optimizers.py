@@ -121,7 +121,12 @@ def test_weight_decay_is_on_every_parameter(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam), ("adagrad", torch.optim.Adagrad)],
+    [
+        ("sgd", torch.optim.SGD),
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+        ("adagrad", torch.optim.Adagrad),
+    ],
 )
 def test_the_common_ones_are_torchs_own(name: str, kind: type) -> None:
     assert type(plugins.load("optimizer", name)([nn.Parameter(torch.ones(2))], HYPER)) is kind
@@ -132,6 +137,7 @@ def test_the_common_ones_are_torchs_own(name: str, kind: type) -> None:
     [
         ("adam", {}, {"betas": (0.9, 0.999), "eps": 1e-8}),
         ("adam", {"betas": (0.8, 0.9), "epsilon": 1e-3}, {"betas": (0.8, 0.9), "eps": 1e-3}),
+        ("adamw", {"betas": (0.9, 0.95)}, {"betas": (0.9, 0.95), "eps": 1e-8}),
         ("adagrad", {}, {"eps": 1e-10}),
         ("lamb", {}, {"betas": (0.9, 0.999), "eps": 1e-6}),
         ("lars", {}, {"trust_coefficient": 0.001, "momentum": 0.9}),
@@ -156,7 +162,7 @@ def test_a_parameter_without_a_gradient_stays() -> None:
         assert unused not in optimizer.state
 
 
-@pytest.mark.parametrize("name", ["sgd", "adam", "adagrad", "lars", "lamb"])
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "lars", "lamb"])
 def test_settings_have_one_identity_while_only_the_rate_changes(name: str) -> None:
     """Through steps, other rates and a checkpoint; another weight decay is another identity."""
     model = nn.Linear(3, 2)

@@ -94,7 +94,7 @@ def test_store_is_the_same_for_any_number_of_processes(tmp_path: Path) -> None:
     assert serial.sha256 == parallel.sha256
     assert serial.statistics == parallel.statistics
     assert (serial.splits["train"].count, serial.splits["validation"].count) == (14, 6)
-    frames, boxes = serial.splits["train"].rows(np.arange(14))
+    frames, boxes = serial.splits["train"].rows(np.arange(14)).values()
     made, labelled = FEW.draw("train", 0, 14)
     assert frames.tobytes() == made.tobytes()
     assert boxes.tobytes() == labelled.tobytes()
@@ -254,6 +254,6 @@ def test_full_size_frames_are_read_as_they_were_drawn(tmp_path: Path) -> None:
     recipe = ClimateRecipe(seed=3, train=2, validation=1)
     generate_years(tmp_path / "full", recipe, workers=2)
     store = ClimateStore.open(tmp_path / "full")
-    frames, _ = store.splits["validation"].rows(np.array([0]))
+    frames = store.splits["validation"].rows(np.array([0]))["images"]
     assert frames.shape == (1, 16, HEIGHT, WIDTH)
     assert frames.tobytes() == recipe.draw("validation", 0, 1)[0].tobytes()

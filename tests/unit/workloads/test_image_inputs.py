@@ -6,6 +6,7 @@ import dataclasses
 
 import torch
 
+from ai500.records.fields import image_fields
 from ai500.workloads.image_classification import CLASSES, WORKLOAD
 from ai500.workloads.image_inputs import centre_crop, flipped, random_resized_crop, shrunk
 
@@ -14,8 +15,8 @@ def test_evaluation_sees_the_whole_of_a_much_larger_image() -> None:
     """Its class is told by the frame alone: 224 of every 256 pixels must reach the model."""
     images = torch.zeros(1, 96, 96, 3, dtype=torch.uint8)
     images[:, 8:88, 8:88] = 255
-    smoke = dataclasses.replace(CLASSES["smoke"], stored_shape=(96, 96, 3))
-    inputs = WORKLOAD.evaluation_inputs(smoke, images)
+    smoke = dataclasses.replace(CLASSES["smoke"], fields=image_fields(96, 96, classes=12))
+    inputs = WORKLOAD.evaluation_inputs(smoke, {"images": images})
     assert inputs.shape == (1, 3, 24, 24)
     assert inputs[0, 0, 0, 0] < inputs[0, 0, 12, 12]
 

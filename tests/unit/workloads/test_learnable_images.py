@@ -35,23 +35,24 @@ def digest(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
 
 @pytest.mark.parametrize(("generator", "split", "count", "known"), KNOWN)
 def test_the_first_images_have_their_known_hash(generator, split, count, known):
-    assert digest(*generator.draw(split, 0, count)) == known
+    assert digest(**generator.draw(split, 0, count)) == known
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(SPLITS), st.lists(st.integers(0, 300), min_size=2, max_size=5))
 def test_any_chunking_gives_the_same_bytes(split, cuts):
     cuts = sorted(cuts)
-    images, labels = SMOKE.draw(split, cuts[0], cuts[-1])
+    images, labels = SMOKE.draw(split, cuts[0], cuts[-1]).values()
     parts = [SMOKE.draw(split, a, b) for a, b in itertools.pairwise(cuts)]
     assert digest(images, labels) == digest(
-        np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        np.concatenate([part["images"] for part in parts]),
+        np.concatenate([part["labels"] for part in parts]),
     )
 
 
 @pytest.mark.parametrize("generator", [SMOKE, WORKSTATION])
 def test_shapes_types_and_values(generator):
-    images, labels = generator.draw("train", 0, 6)
+    images, labels = generator.draw("train", 0, 6).values()
     assert images.shape == (6, generator.height, generator.width, 3)
     assert images.dtype == np.uint8
     assert labels.dtype == np.int64
@@ -61,7 +62,7 @@ def test_shapes_types_and_values(generator):
 
 
 def test_an_empty_range_is_empty():
-    images, labels = SMOKE.draw("train", 7, 7)
+    images, labels = SMOKE.draw("train", 7, 7).values()
     assert images.shape == (0, SMOKE.height, SMOKE.width, 3)
     assert labels.shape == (0,)
 
@@ -84,9 +85,9 @@ def test_labels_are_not_the_position_in_the_set():
 
 
 def test_splits_seeds_and_images_differ():
-    train, _ = SMOKE.draw("train", 0, 200)
-    validation, _ = SMOKE.draw("validation", 0, 200)
-    other, _ = dataclasses.replace(SMOKE, seed=SMOKE.seed + 1).draw("train", 0, 200)
+    train = SMOKE.draw("train", 0, 200)["images"]
+    validation = SMOKE.draw("validation", 0, 200)["images"]
+    other = dataclasses.replace(SMOKE, seed=SMOKE.seed + 1).draw("train", 0, 200)["images"]
     every = np.concatenate([train, validation, other]).reshape(600, -1)
     assert len(np.unique(every, axis=0)) == 600
 
@@ -117,8 +118,8 @@ def trivial_features(images: NDArray[np.uint8]) -> dict[str, NDArray[np.float64]
 
 def test_trivial_statistics_do_not_give_the_label():
     """One base model of class `smoke` reaches some 0.8; a nearest mean stays near 1 / classes."""
-    train, labels = SMOKE.draw("train", 0, SMOKE.train)
-    validation, other_labels = SMOKE.draw("validation", 0, SMOKE.validation)
+    train, labels = SMOKE.draw("train", 0, SMOKE.train).values()
+    validation, other_labels = SMOKE.draw("validation", 0, SMOKE.validation).values()
     seen, unseen = trivial_features(train), trivial_features(validation)
     for name in seen:
         accuracy = nearest_mean_accuracy(seen[name], labels, unseen[name], other_labels)
@@ -153,8 +154,8 @@ def test_what_the_set_does_not_have_is_refused(split, first, last):
 
 @pytest.mark.parametrize("block", [1, 5, 1000])
 def test_the_block_painted_at_once_does_not_matter(monkeypatch, block):
-    expected = digest(*SMOKE.draw("train", 0, 40))
+    expected = digest(**SMOKE.draw("train", 0, 40))
     monkeypatch.setattr(
         "ai500.workloads.learnable_images.PIXELS_PER_BLOCK", block * SMOKE.height * SMOKE.width
     )
-    assert digest(*SMOKE.draw("train", 0, 40)) == expected
+    assert digest(**SMOKE.draw("train", 0, 40)) == expected

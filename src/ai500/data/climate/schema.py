@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import EnvironmentLacksError
 from ai500.data.store import data_error
+from ai500.records.fields import Field
 
 CHANNELS = (
     "PRECT", "PS", "PSL", "QREFHT", "T200", "T500", "TMQ", "TREFHT",
@@ -42,6 +43,15 @@ Frames = NDArray[np.float32]
 """[N, 16, height, width]"""
 Boxes = NDArray[np.float32]
 """[N, 15, 5]: ymin, xmin, ymax, xmax, class; −1 is padding."""
+
+
+def frame_fields(height: int, width: int) -> tuple[Field, Field]:
+    """Return the fields of a frame."""
+    return (
+        Field("images", "input", "float32", (len(CHANNELS), height, width)),
+        Field("boxes", "target", "float32", (MOST_BOXES, 5)),
+    )
+
 
 _NAME = re.compile(r"(?:.*\D)?(\d{4})\.(?:h5|hdf5)")
 

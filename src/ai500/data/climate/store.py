@@ -19,11 +19,10 @@ from ai500.data.climate import index as indexing
 from ai500.data.climate.check import check_years
 from ai500.data.climate.index import Index, Statistics, blocks, digests_of_block, threads_for
 from ai500.data.climate.schema import (
-    CHANNELS,
     CLASSES,
-    MOST_BOXES,
     Boxes,
     Frames,
+    frame_fields,
     missing_years,
     year_files,
 )
@@ -31,21 +30,21 @@ from ai500.data.climate.years import Places, Year, open_year
 from ai500.data.gather import Empty, Job, run_in_threads
 from ai500.data.resumable_work import PLAN, Progress
 from ai500.data.store import (
+    Arrays,
     CheckReport,
     Digests,
     Indices,
     Normalization,
-    SampleLayout,
+    chosen_fields,
     data_error,
+    require_fields,
     require_indices,
 )
-from ai500.records import ProblemClass
+from ai500.records.fields import Field
+from ai500.records.problem import ProblemClass
 
 VALIDATION_SHARE = 5
 """In a folder with one year, one frame in this many, at its end, validates."""
-FRAME_LAYOUT = SampleLayout(
-    "<f4", channels_first=True, label_dtype="<f4", label_shape=(MOST_BOXES, 5)
-)
 
 
 @dataclass(frozen=True)
@@ -65,47 +64,50 @@ class ClimateSplit:
     name: str
     parts: tuple[Part, ...]
 
-    layout: ClassVar[SampleLayout] = FRAME_LAYOUT
-
     @property
     def count(self) -> int:
         """Number of frames."""
         return sum(part.count for part in self.parts)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels; `rows` has the channels first, as the files have."""
+    def fields(self) -> tuple[Field, ...]:
+        """`images` [16, height, width] and `boxes` [15, 5]."""
         year = self.parts[0].year
-        return year.height, year.width, len(CHANNELS)
+        return frame_fields(year.height, year.width)
 
     @cached_property
-    def labels(self) -> Boxes:
+    def boxes(self) -> Boxes:
         """All boxes, float32 [count, 15, 5]."""
         boxes = [part.year.boxes()[part.first : part.first + part.count] for part in self.parts]
         return np.concatenate(boxes)
 
-    def labels_of(self, indices: Indices) -> Boxes:
-        """Read the boxes of these frames."""
+    def rows(
+        self, indices: Indices, *, names: Sequence[str] | None = None, empty: Empty = np.empty
+    ) -> Arrays:
+        """Read frames and their boxes, in this order; each distinct frame and chunk once."""
         require_indices(self, indices, folder=self.folder, name=self.name)
-        return self.labels[indices]
+        rows: Arrays = {}
+        for stored in chosen_fields(self.fields, names):
+            rows[stored.name] = empty((len(indices), *stored.shape), np.dtype(np.float32))
+        if "images" in rows:
+            self._read_frames(indices, rows["images"])
+        if "boxes" in rows:
+            np.take(self.boxes, indices, axis=0, out=rows["boxes"])
+        return rows
 
-    def rows(self, indices: Indices, *, empty: Empty = np.empty) -> tuple[Frames, Boxes]:
-        """Read frames [n, 16, height, width] and their boxes [n, 15, 5], in this order.
-
-        Each distinct frame and each chunk is read once.
-        """
-        require_indices(self, indices, folder=self.folder, name=self.name)
-        height, width, channels = self.shape
-        frames = empty((len(indices), channels, height, width), np.dtype(np.float32))
+    def _read_frames(self, indices: Indices, frames: Frames) -> None:
         distinct, first, which = np.unique(indices, return_index=True, return_inverse=True)
         run_in_threads(self._jobs(distinct, first, frames))
         repeats = np.flatnonzero(first[which] != np.arange(len(indices)))
         run_in_threads(partial(np.copyto, frames[r], frames[first[which[r]]]) for r in repeats)
-        return frames, self.labels[indices]
 
-    def images_of(self, indices: Indices) -> Frames:
-        """Read the frames alone."""
-        return self.rows(indices)[0]
+    def read(self, indices: Indices) -> Arrays:
+        """Read frames and boxes: `rows` maps no file."""
+        return self.rows(indices)
+
+    def lengths(self, name: str) -> Indices:
+        """Raise `DataError`: no field is ragged."""
+        raise data_error(self.folder, f"its field {name!r} is not ragged.", key=name)
 
     def storage_chunks(self, indices: Indices) -> Indices | None:
         """Return the HDF5 chunk, counted over all years, of each frame: each is unpacked once."""
@@ -189,6 +191,11 @@ class ClimateStore:
         return check_years(path, progress)
 
     @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of every frame."""
+        return self.splits["train"].fields
+
+    @property
     def index(self) -> Index:
         """Digests and statistics of the files, computed at first use."""
         if self._index is None:
@@ -235,19 +242,11 @@ class ClimateStore:
         return np.frombuffer(bytes.fromhex(hexadecimal), dtype="<u8")
 
     def require_fit(self, problem_class: ProblemClass) -> None:
-        """Raise `DataError` where frames have another size, or a split has no box at all."""
-        # Frames are never cropped, and quality is undefined without an event to detect.
-        _, height, width = problem_class.input_shape
-        shape = self.splits["train"].shape
-        if shape[:2] != (height, width):
-            raise data_error(
-                self.path,
-                f"its frames are {shape[0]}×{shape[1]}; class {problem_class.name} "
-                f"needs {height}×{width}.",
-                "Choose another --class.",
-            )
+        """Raise `DataError` where fields differ from the class's, or a split has no box at all."""
+        require_fields(self, problem_class)
+        # Quality is undefined without an event to detect.
         for name, split in self.splits.items():
-            if not (split.labels[..., 4] >= 0).any():
+            if not (split.boxes[..., 4] >= 0).any():
                 raise data_error(
                     self.path,
                     f"its {split.count} {name} frames have no box at all: there is "

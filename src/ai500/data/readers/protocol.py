@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ai500.data.resumable_work import Holes
+from ai500.data.store import Arrays
 from ai500.records.fields import OFFSETS, Field
 
 TRAIN = "train"
@@ -21,8 +22,6 @@ VALIDATION = "validation"
 VALIDATION_NAMES = ("validation", "val")
 IGNORED_SHOWN = 5
 
-Arrays = dict[str, NDArray[Any]]
-"""Rows of each field by name; a ragged field comes concatenated, with its bounds."""
 Part = Callable[[], tuple[Arrays, Holes]]
 """Read some samples in any process, without those that cannot be read: the holes, numbered from the
 part's first sample."""
@@ -77,6 +76,7 @@ class Source(Protocol):
         """Files and arrays that are not packed."""
 
 
+@runtime_checkable
 class Reader(Source, Protocol):
     """Samples that can be read by number."""
 

@@ -18,15 +18,16 @@ from torch import Tensor, nn
 
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout
+from ai500.parallel.targets import Targets
 from ai500.records import Parallelism, ParallelPlan
 from ai500.workloads.protocol import Optimized
 
-Loss = Callable[[Any, Tensor], Tensor]
-Forward = Callable[[nn.Module, Tensor, Tensor], Any]
+Loss = Callable[[Any, Targets], Tensor]
+Forward = Callable[[nn.Module, Tensor, Targets], Any]
 
 
-def without_labels(module: nn.Module, inputs: Tensor, labels: Tensor) -> Any:
-    """Run the training pass of a model that needs no labels for it."""
+def without_targets(module: nn.Module, inputs: Tensor, targets: Targets) -> Any:
+    """Run the training pass of a model that needs no targets for it."""
     return module(inputs)
 
 
@@ -104,12 +105,13 @@ class Setting:
     numerics: Numerics
     collective: Collective | None
     """None: one data-parallel rank, or an engine that averages by itself."""
-    forward: Forward = without_labels
+    forward: Forward = without_targets
     """Training pass through the whole model, or through DDP around it."""
     optimized: Optimize | None = None
     """The workload's faster model, for a rank that holds the whole model; None: there is none."""
     accumulation: int = 1
     """Micro-steps whose gradients one optimizer step accumulates."""
+    input_dtype: torch.dtype = torch.float32
     may_capture: bool = True
     """False where the caller captures the whole step, so that the engine must not capture."""
 
@@ -124,11 +126,11 @@ class Engine(Protocol):
     layout: Layout
     """Position of that part in the whole."""
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
         """Add the gradients of the whole batch to `.grad`, which the caller has cleared; return
         the mean loss of this rank's share."""
 
-    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Run a step without learning, so that the first timed step is like the others."""
 
     def parameters(self) -> Iterator[nn.Parameter]:

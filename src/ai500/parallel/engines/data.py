@@ -23,6 +23,7 @@ from ai500.parallel.engines.replicas import (
     without_weights,
 )
 from ai500.parallel.engines.state import Layout
+from ai500.parallel.targets import Targets, chunked
 
 # Renamed in torch 2.13; the old name warns there.
 _SYNC_BUFFERS_EACH_STEP = (
@@ -80,23 +81,23 @@ class DataParallel:
             replicated.register_comm_hook(None, collective.ddp_hook)
         return replicated
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
         """Return the mean loss over the micro-steps; the last backward pass averages over ranks."""
         if self._graph is not None:
-            return self._graph(inputs, labels)
+            return self._graph(inputs, targets)
         steps = self._setting.accumulation
-        micro_batches = list(zip(inputs.chunk(steps), labels.chunk(steps), strict=True))
+        micro_batches = list(zip(inputs.chunk(steps), chunked(targets, steps), strict=True))
         losses = []
         for number, micro_batch in enumerate(micro_batches, start=1):
             with self._averaging(last=number == len(micro_batches)):
                 losses.append(self._micro_step(*micro_batch))
         return torch.stack(losses).mean()
 
-    def _micro_step(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _micro_step(self, inputs: Tensor, targets: Targets) -> Tensor:
         numerics = self._setting.numerics
         with numerics.forward():
-            outputs = self._setting.forward(self._forward, inputs, labels)
-            loss = self._setting.loss(outputs, labels)
+            outputs = self._setting.forward(self._forward, inputs, targets)
+            loss = self._setting.loss(outputs, targets)
         numerics.scale(loss / self._setting.accumulation).backward()
         return loss.detach()
 
@@ -105,7 +106,7 @@ class DataParallel:
             return nullcontext()
         return self._forward.no_sync()
 
-    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Capture the graph; or let DDP lay out its buckets, which it does again after its first
         backward pass.
 
@@ -116,19 +117,19 @@ class DataParallel:
             return
         buffers = [buffer.clone() for buffer in self.module.buffers()]
         if self._graph is not None:
-            self._capture(self._graph, inputs, labels)
+            self._capture(self._graph, inputs, targets)
         else:
-            self.forward_backward(inputs, labels)
+            self.forward_backward(inputs, targets)
         self.module.zero_grad(set_to_none=True)
         if self._setting.collective is not None:
             self._setting.collective.reset()
         for buffer, before in zip(self.module.buffers(), buffers, strict=True):
             buffer.copy_(before)
 
-    def _capture(self, graph: GradientGraph, inputs: Tensor, labels: Tensor) -> None:
+    def _capture(self, graph: GradientGraph, inputs: Tensor, targets: Targets) -> None:
         """Capture, or fall back to eager steps: a graph keeps memory of its own."""
         try:
-            graph.capture(inputs, labels)
+            graph.capture(inputs, targets)
         except torch.OutOfMemoryError as error:
             self._graph, self._not_captured = None, str(error).split(". ")[0]
             print(f"the step is not captured: {self._not_captured}", file=sys.stderr)

@@ -37,6 +37,7 @@ from ai500.parallel.engines.replicas import (
 )
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
+from ai500.parallel.targets import Targets, chunked
 from ai500.records import ParallelPlan
 
 
@@ -56,7 +57,9 @@ class MixedParallel:
         splits: dict[str, int] = {}
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
-        keep_only(self.module, self._plan.stages, own_units)
+        keep_only(self.module, self._plan.stages, own_units, shared=self._plan.shared)
+        self._shared = self._shared_parameters()
+        self._ends = self._group_of_ends() if self._shared else None
         if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
             synchronize(self.module, self.mesh.data)
         self.layout = Layout(
@@ -64,6 +67,7 @@ class MixedParallel:
             splits=splits,
             replica=self.mesh.data.rank,
             scattered=self.mesh.pipeline.size * self.mesh.tensor.size > 1,
+            copies=frozenset(self._shared if self.mesh.pipeline.rank > 0 else ()),
         )
         self._pipeline = self._make_pipeline(own_units) if self.mesh.pipeline.size > 1 else None
 
@@ -75,8 +79,29 @@ class MixedParallel:
             self.unsharded(),
             units,
             stages=self.mesh.pipeline.size,
-            input_shape=self._setting.input_shape,
+            inputs=torch.empty(
+                self._setting.input_shape, dtype=self._setting.input_dtype, device="meta"
+            ),
         )
+
+    def _shared_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that the first and the last stage both hold, on these two."""
+        axis = self.mesh.pipeline
+        if axis.size == 1 or axis.rank not in (0, axis.size - 1):
+            return {}
+        return {
+            f"{module}.{name}": parameter
+            for module in self._plan.shared
+            for name, parameter in self.module.get_submodule(module).named_parameters()
+        }
+
+    def _group_of_ends(self) -> dist.ProcessGroup | None:
+        """Return the process group of the first and the last stage."""
+        axis = self.mesh.pipeline
+        if axis.size == 2:
+            return axis.group
+        ends = [axis.global_rank(0), axis.global_rank(axis.size - 1)]
+        return dist.new_group(ends, use_local_synchronization=True)
 
     def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
@@ -102,36 +127,38 @@ class MixedParallel:
             ),
         )
 
-    def _last_stage_loss(self, carried: Any, labels: Tensor) -> Tensor:
+    def _last_stage_loss(self, carried: Any, targets: Targets) -> Tensor:
         """Compute the loss on the last stage, from what its units output."""
         with self._setting.numerics.forward():
-            outputs = finish(self.module, carried, labels)
-        return self._scaled_loss(outputs, labels)
+            outputs = finish(self.module, carried, targets)
+        return self._scaled_loss(outputs, targets)
 
-    def _scaled_loss(self, outputs: Any, labels: Tensor) -> Tensor:
+    def _scaled_loss(self, outputs: Any, targets: Targets) -> Tensor:
         """Return a micro-batch's part of the mean loss for its backward pass; store its value."""
         setting = self._setting
         with setting.numerics.forward():
-            loss = setting.loss(outputs, labels)
+            loss = setting.loss(outputs, targets)
         self._losses.append(loss.detach())
         return setting.numerics.scale(loss / (setting.accumulation * setting.parallel.microbatches))
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
         """Run all micro-steps, then average gradients over the data axis."""
         steps = self._setting.accumulation
         self._losses.clear()
-        for micro_batch in zip(inputs.chunk(steps), labels.chunk(steps), strict=True):
+        for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
             self._micro_step(*micro_batch)
+        for parameter in self._shared.values():
+            dist.all_reduce(parameter.grad, group=self._ends)
         self._average_gradients()
         return self._mean_loss()
 
-    def _micro_step(self, inputs: Tensor, labels: Tensor) -> None:
+    def _micro_step(self, inputs: Tensor, targets: Targets) -> None:
         if self._pipeline is not None:
-            self._pipeline.forward_backward(inputs, labels)
+            self._pipeline.forward_backward(inputs, targets)
             return
         with self._setting.numerics.forward():
-            outputs = self._setting.forward(self.module, inputs, labels)
-        self._scaled_loss(outputs, labels).backward()
+            outputs = self._setting.forward(self.module, inputs, targets)
+        self._scaled_loss(outputs, targets).backward()
 
     def _average_gradients(self) -> None:
         collective = self._setting.collective
@@ -161,7 +188,7 @@ class MixedParallel:
             dist.broadcast(loss, src=axis.global_rank(axis.size - 1), group=axis.group)
         return loss
 
-    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Do nothing: cuts, splits and shapes are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:

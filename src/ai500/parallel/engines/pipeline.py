@@ -6,7 +6,7 @@ layers. Batch norm takes its statistics from each micro-batch: that is what the 
 A model is a sequence of units, each applied to the output of the one before. A model whose units
 need more than that (a detector's pyramid is fed by every residual stage) has two methods:
 `forward_unit(name, carried)` applies one unit to the tensors carried so far,
-`forward_end(carried, labels)` returns the model's outputs from those of the last unit; in training
+`forward_end(carried, targets)` returns the model's outputs from those of the last unit; in training
 it is part of the loss, which has the labels.
 """
 
@@ -26,6 +26,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from ai500 import operations
 from ai500.parallel.engines.mesh import Axis
+from ai500.parallel.targets import Targets, rows_of
 
 Unit = tuple[str, ...]
 """Names of modules that run consecutively and stay on one stage."""
@@ -36,10 +37,11 @@ SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
 
 
 def cut(
-    module: nn.Module, units: Sequence[Unit], *, stages: int, input_shape: tuple[int, ...]
+    module: nn.Module, units: Sequence[Unit], *, stages: int, inputs: Tensor
 ) -> list[list[Unit]]:
-    """Assign units to stages so that the largest stage has as few operations as possible."""
-    counted = operations.count(module, input_shape, convention="matmul").by_module
+    """Assign units to stages so that the largest stage has as few operations as possible;
+    only shape and type of `inputs` are used."""
+    counted = operations.count(module, inputs, convention="matmul").by_module
     costs = [
         sum(
             layer.total
@@ -69,13 +71,18 @@ def balanced(costs: Sequence[int], parts: int) -> list[int]:
     return least[len(costs)][1]
 
 
-def keep_only(module: nn.Module, units: Sequence[Unit], own_units: Sequence[Unit]) -> None:
-    """Free the modules of other stages; those of this stage keep their names."""
-    for unit in units:
-        if unit not in own_units:
-            for name in unit:
-                parent, _, last = name.rpartition(".")
-                setattr(module.get_submodule(parent), last, nn.Identity())
+def keep_only(
+    module: nn.Module, units: Sequence[Unit], own_units: Sequence[Unit], *, shared: Sequence[str]
+) -> None:
+    """Free the modules of other stages; those of this stage keep their names, and the last stage
+    keeps `shared` ones."""
+    kept = {name for unit in own_units for name in unit}
+    if list(own_units[-1:]) == list(units[-1:]):
+        kept.update(shared)
+    for name in itertools.chain(*units):
+        if name not in kept:
+            parent, _, last = name.rpartition(".")
+            setattr(module.get_submodule(parent), last, nn.Identity())
 
 
 def forward_unit(module: nn.Module, name: str, carried: Carried) -> Carried:
@@ -87,12 +94,12 @@ def forward_unit(module: nn.Module, name: str, carried: Carried) -> Carried:
     return (module.get_submodule(name)(x),)
 
 
-def finish(module: nn.Module, carried: Tensor | Carried, labels: Tensor | None) -> Any:
+def finish(module: nn.Module, carried: Tensor | Carried, targets: Targets) -> Any:
     """Return the model's outputs from those of its last unit."""
     if isinstance(carried, Tensor):
         carried = (carried,)
-    method: Callable[[Carried, Tensor | None], Any] | None = getattr(module, "forward_end", None)
-    return carried[0] if method is None else method(carried, labels)
+    method: Callable[[Carried, Targets], Any] | None = getattr(module, "forward_end", None)
+    return carried[0] if method is None else method(carried, targets)
 
 
 class Stage(nn.Module):
@@ -141,7 +148,7 @@ class Pipeline:
         axis: Axis,
         schedule: str,
         microbatches: int,
-        loss: Callable[[Any, Tensor], Tensor],
+        loss: Callable[[Any, Targets], Tensor],
         boundaries: Callable[[Tensor, bool], list[Carried]],
     ) -> None:
         self._stage = stage
@@ -151,13 +158,22 @@ class Pipeline:
         self._loss = loss
         self._boundaries = boundaries
         self._schedules: dict[Any, Any] = {}
+        self._targets: Targets = None
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> None:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> None:
         """Run all micro-batches of a batch; the last stage calls the loss function for each."""
         schedule = self._schedule_for(inputs)
         first, last = self._axis.rank == 0, self._axis.rank == self._axis.size - 1
         arguments = (inputs.contiguous(),) if first else ()  # in the format of the stage's shapes
-        schedule.step(*arguments, **({"target": labels} if last else {}))
+        # torch divides one tensor among micro-batches: of several, it divides the rows' numbers.
+        self._targets = None if isinstance(targets, Tensor) else targets
+        rows = torch.arange(len(inputs), device=inputs.device)
+        target = rows if self._targets is not None else targets
+        schedule.step(*arguments, **({"target": target} if last else {}))
+
+    def _micro_batch_loss(self, outputs: Any, target: Tensor) -> Tensor:
+        targets = target if self._targets is None else rows_of(self._targets, target)
+        return self._loss(outputs, targets)
 
     def predict(self, inputs: Tensor) -> Tensor:
         """Run one batch through all stages; return the last stage's outputs on every rank."""
@@ -193,7 +209,7 @@ class Pipeline:
                 group=self._axis.group,
             )
             self._schedules[key] = self._make_schedule(
-                stage, self._microbatches, loss_fn=self._loss, scale_grads=False
+                stage, self._microbatches, loss_fn=self._micro_batch_loss, scale_grads=False
             )
         return self._schedules[key]
 

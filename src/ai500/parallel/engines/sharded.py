@@ -22,6 +22,7 @@ from ai500.parallel.engines.replicas import (
     without_weights,
 )
 from ai500.parallel.engines.state import Layout
+from ai500.parallel.targets import Targets, chunked
 
 
 class ShardedDataParallel:
@@ -59,22 +60,22 @@ class ShardedDataParallel:
                 fully_shard(unit, mesh=devices)
         fully_shard(self.module, mesh=devices)
 
-    def forward_backward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
         """Return the mean loss over the micro-steps; the last one reduces gradients."""
         setting = self._setting
         steps = setting.accumulation
         losses = []
-        micro_batches = zip(inputs.chunk(steps), labels.chunk(steps), strict=True)
-        for number, (images, targets) in enumerate(micro_batches, start=1):
+        micro_batches = zip(inputs.chunk(steps), chunked(targets, steps), strict=True)
+        for number, (part, part_targets) in enumerate(micro_batches, start=1):
             if self.mesh.size > 1:
                 self.module.set_requires_gradient_sync(number == steps)
             with setting.numerics.forward():
-                loss = setting.loss(setting.forward(self.module, images, targets), targets)
+                loss = setting.loss(setting.forward(self.module, part, part_targets), part_targets)
             setting.numerics.scale(loss / steps).backward()
             losses.append(loss.detach())
         return torch.stack(losses).mean()
 
-    def warm_up(self, inputs: Tensor, labels: Tensor) -> None:
+    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Do nothing: the shards are fixed from the start."""
 
     def parameters(self) -> Iterator[nn.Parameter]:

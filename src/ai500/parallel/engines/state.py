@@ -30,6 +30,8 @@ class Layout:
     """Number of this copy among ranks with the same part; the state is replica 0's."""
     scattered: bool = False
     """True if some rank holds a part that rank 0 does not."""
+    copies: frozenset[str] = frozenset()
+    """Parameters that another pipeline stage holds too; the state is that stage's."""
 
     def part(self, name: str, whole: Tensor) -> Tensor:
         """Return this rank's part of a whole tensor."""
@@ -43,7 +45,9 @@ class Layout:
 
     def holds(self, name: str) -> bool:
         """Return whether this rank's copy goes into the gathered state."""
-        return self.replica == 0 and (name in self.splits or self.axis.rank == 0)
+        if self.replica > 0 or name in self.copies:
+            return False
+        return name in self.splits or self.axis.rank == 0
 
 
 def gather_weights(module: nn.Module, layout: Layout) -> dict[str, Tensor] | None:

@@ -154,7 +154,7 @@ def _check(name: str, layer: nn.Module, split: Split, axis: Axis) -> None:
             key="parallel.mode",
             remedy="Correct the workload's parallel plan, or set another parallel.mode.",
         )
-    if channels != split.channels or channels % axis.size:
+    if channels != split.channels or split.groups % axis.size:
         raise AI500Error(
             f"{name} has {channels} channels, the workload's parallel plan says {split.channels}; "
             f"{axis.size} ranks have to share them."

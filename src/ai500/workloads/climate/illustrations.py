@@ -60,7 +60,7 @@ def illustrations(
     samples: Samples,
 ) -> Drawn:
     """Draw each member's and the ensemble's validation detections [S, D, 6]."""
-    labels = samples.labels_of(np.arange(samples.count))
+    labels = samples.rows(np.arange(samples.count), names=["boxes"])["boxes"]
     members = {member: apply_threshold(rows, labels) for member, rows in predictions.items()}
     combined = apply_threshold(ensemble, labels)
     charts, rows = precision_recall_charts(
@@ -68,7 +68,7 @@ def illustrations(
     )
     pictures, images = [], {}
     for choice in choose_frames(list(members.values()), combined, labels):
-        frames, _ = samples.rows(np.array([choice.frame]))
+        frames = samples.rows(np.array([choice.frame]), names=["images"])["images"]
         png, width, height = map_png(frames[0])
         boxes = picture_boxes(
             choice.frame,

@@ -38,7 +38,6 @@ from ai500.data.climate.schema import (
     hdf5,
 )
 from ai500.data.climate.store import VALIDATION_SHARE, ClimateStore
-from ai500.data.image_store_writer import require_free_bytes
 from ai500.data.resumable_work import (
     JOURNAL,
     LOCK,
@@ -49,6 +48,7 @@ from ai500.data.resumable_work import (
     locked,
 )
 from ai500.data.store import data_error
+from ai500.data.store_writer import require_free_bytes
 from ai500.records import ProblemClass
 
 LEAST_HEIGHT, LEAST_WIDTH = 48, 72

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -13,14 +14,16 @@ import numpy as np
 import pytest
 
 from ai500.core.errors import DataError, EnvironmentLacksError
-from ai500.data.image_store import Column, ImageStore
-from ai500.data.image_store_writer import generate
+from ai500.data.columns import Column
+from ai500.data.generated import generate
+from ai500.data.packed_store import PackedStore
 from ai500.data.resumable_work import in_parallel
 from ai500.data.store import Samples, digests_of
+from ai500.records.fields import image_fields
 from tests.support import hostile_disk
 from tests.support.ramp_images import CLASSES, COUNTS, Ramp
 
-SHA256 = "2d15dfa33b473c869ec78832029b8c95c6f072c22a56054235254150660e2c86"
+SHA256 = "e038b9417d7eed35023da7454fceff36999f1a874c7affecf28b950889b126f2"
 
 
 def make(
@@ -29,7 +32,7 @@ def make(
     workers: int = 1,
     source: Ramp | None = None,
     expected_sha256: str | None = None,
-) -> ImageStore:
+) -> PackedStore:
     return generate(
         path,
         source or Ramp(),
@@ -46,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 GENERATE = """
-from tests.unit.data.test_image_store import *
+from tests.unit.data.test_packed_store import *
 def make_with(progress, workers):
     return generate(Path("store"), Ramp(), name="ramp", classes=CLASSES, splits=COUNTS,
                     workers=workers, progress=progress)
@@ -54,32 +57,31 @@ def make_with(progress, workers):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> PackedStore:
     return make(tmp_path_factory.mktemp("made") / "store")
 
 
-def test_reads_what_was_made(store: ImageStore) -> None:
+def test_reads_what_was_made(store: PackedStore) -> None:
     store.verify()
     split: Samples = store.splits["train"]
     indices = np.array([4999, 0, 17, 17])
-    images, labels = split.rows(indices)
+    rows = split.rows(indices)
     expected = [Ramp().draw("train", i, i + 1) for i in indices.tolist()]
-    assert np.array_equal(images, np.concatenate([image for image, _ in expected]))
-    assert np.array_equal(labels, np.concatenate([label for _, label in expected]))
-    assert np.array_equal(split.labels_of(indices), labels)
-    assert (store.name, store.classes, split.count, split.shape) == (
-        "ramp",
-        CLASSES,
-        5000,
-        (8, 8, 3),
-    )
+    assert list(rows) == ["images", "labels"]
+    for name, values in rows.items():
+        assert np.array_equal(values, np.concatenate([sample[name] for sample in expected]))
+    labels = split.rows(indices, names=["labels"])
+    assert list(labels) == ["labels"]
+    assert np.array_equal(labels["labels"], rows["labels"])
+    assert (store.name, store.classes, split.count) == ("ramp", CLASSES, 5000)
+    assert split.fields == store.fields == Ramp().fields
 
 
-def test_is_the_same_on_every_machine(store: ImageStore) -> None:
+def test_is_the_same_on_every_machine(store: PackedStore) -> None:
     assert store.sha256 == SHA256
 
 
-def test_files_open_with_numpy(store: ImageStore) -> None:
+def test_files_open_with_numpy(store: PackedStore) -> None:
     for column in store.columns():
         array = np.load(column.path)
         assert (array.shape, array.dtype) == (column.shape, column.dtype)
@@ -90,45 +92,51 @@ def test_a_header_has_one_length_up_to_the_largest_store() -> None:
     assert len(column.header()) == 128
 
 
-def test_digests_cover_image_and_label(store: ImageStore) -> None:
+def test_digests_cover_image_and_label(store: PackedStore) -> None:
     split = store.splits["validation"]
-    assert np.array_equal(digests_of(split.images, split.labels), split.digests)
-    assert not np.any(digests_of(split.images, split.labels + 1) == split.digests)
+    arrays = split.rows(np.arange(split.count))
+    assert np.array_equal(digests_of(arrays, split.fields), split.digests)
+    other = {**arrays, "labels": arrays["labels"] + 1}
+    assert not np.any(digests_of(other, split.fields) == split.digests)
+    # As the first edition's: copies and stores of images keep their digests.
+    image, label = arrays["images"][0], arrays["labels"][0]
+    digest = hashlib.blake2b(image.tobytes() + label.tobytes(), digest_size=8).digest()
+    assert split.digests[0].tobytes() == digest
 
 
-def test_a_pickled_split_carries_no_pixels(store: ImageStore) -> None:
+def test_a_pickled_split_carries_no_pixels(store: PackedStore) -> None:
     split = store.splits["train"]
     split.rows(np.array([1]))
     data = pickle.dumps(split)
     assert len(data) < 1000
-    assert np.array_equal(pickle.loads(data).labels, split.labels)
+    assert np.array_equal(pickle.loads(data).array("labels"), split.array("labels"))
 
 
-def test_cannot_be_written_to(store: ImageStore) -> None:
+def test_cannot_be_written_to(store: PackedStore) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        store.splits["train"].images[0] = 0
+        store.splits["train"].array("images")[0] = 0
 
 
 @pytest.mark.parametrize("wrong", [-1, 5000])
-def test_a_sample_out_of_range(store: ImageStore, wrong: int) -> None:
+def test_a_sample_out_of_range(store: PackedStore, wrong: int) -> None:
     with pytest.raises(DataError, match="0 to 4999"):
         store.splits["train"].rows(np.array([0, wrong]))
 
 
-def test_many_processes_make_the_same_bytes(store: ImageStore, tmp_path: Path) -> None:
+def test_many_processes_make_the_same_bytes(store: PackedStore, tmp_path: Path) -> None:
     assert contents(make(tmp_path / "store", workers=3).path) == contents(store.path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_kill_in_the_middle_loses_nothing(
-    store: ImageStore, tmp_path: Path, workers: int
+    store: PackedStore, tmp_path: Path, workers: int
 ) -> None:
     body = f"make_with(die_after(1500), {workers})"
     hostile_disk.run(tmp_path, GENERATE + body)
     half = tmp_path / "store"
     assert (half / "building.jsonl").read_text().count("\n") >= 2
     with pytest.raises(DataError, match="unfinished store"):
-        ImageStore.open(half)
+        PackedStore.open(half)
     seen: list[int] = []
     generate(half, Ramp(), name="ramp", classes=CLASSES, splits=COUNTS, workers=workers,
              progress=lambda done, total: seen.append(done))  # fmt: skip
@@ -137,7 +145,7 @@ def test_a_kill_in_the_middle_loses_nothing(
     assert contents(half) == contents(store.path)
 
 
-def test_killed_at_every_chunk(store: ImageStore, tmp_path: Path) -> None:
+def test_killed_at_every_chunk(store: PackedStore, tmp_path: Path) -> None:
     for done in (0, 1024, 2048, 3072, 4096, 5000, 5700):
         ended = hostile_disk.run(tmp_path, GENERATE + f"make_with(die_after({done}), 1)")
         assert ended.returncode == -signal.SIGKILL, ended.stderr
@@ -150,7 +158,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     assert code == -signal.SIGKILL
 
 
-def test_a_killed_worker_is_explained_and_the_rest_kept(store: ImageStore, tmp_path: Path) -> None:
+def test_a_killed_worker_is_explained_and_the_rest_kept(store: PackedStore, tmp_path: Path) -> None:
     deadly = tmp_path / "deadly"
     deadly.touch()
     source = Ramp(deadly_file=str(deadly))
@@ -169,7 +177,7 @@ def test_ctrl_c_is_the_parents_from_a_workers_first_line_on() -> None:
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_a_torn_line_of_the_journal_is_done_again(store: ImageStore, tmp_path: Path) -> None:
+def test_a_torn_line_of_the_journal_is_done_again(store: PackedStore, tmp_path: Path) -> None:
     hostile_disk.run(tmp_path, GENERATE + "make_with(die_after(3000), 1)")
     journal = tmp_path / "store" / "building.jsonl"
     journal.write_text(journal.read_text()[:-5])
@@ -177,7 +185,7 @@ def test_a_torn_line_of_the_journal_is_done_again(store: ImageStore, tmp_path: P
     assert contents(tmp_path / "store") == contents(store.path)
 
 
-def test_a_full_disk_is_explained_and_the_rest_kept(store: ImageStore, tmp_path: Path) -> None:
+def test_a_full_disk_is_explained_and_the_rest_kept(store: PackedStore, tmp_path: Path) -> None:
     printed = hostile_disk.run_on_small_disk(
         tmp_path,
         GENERATE
@@ -233,7 +241,7 @@ def test_a_corrupt_byte_is_named(tmp_path: Path, file: str) -> None:
         opened.write(bytes([byte[0] ^ 1]))
     expected = store.file_sha256[file]
     with pytest.raises(DataError, match=rf"{file}: corrupt: SHA-256 is [0-9a-f]{{64}}.*{expected}"):
-        ImageStore.open(store.path).verify()
+        PackedStore.open(store.path).verify()
 
 
 def test_a_missing_and_a_short_file_are_named(tmp_path: Path) -> None:
@@ -242,10 +250,10 @@ def test_a_missing_and_a_short_file_are_named(tmp_path: Path) -> None:
     data = file.read_bytes()
     file.write_bytes(data[:-1])
     with pytest.raises(DataError, match=rf"train.labels.npy: has {len(data) - 1} bytes"):
-        ImageStore.open(store.path)
+        PackedStore.open(store.path)
     file.unlink()
     with pytest.raises(DataError, match=r"train.labels.npy: this file of the store is missing"):
-        ImageStore.open(store.path)
+        PackedStore.open(store.path)
 
 
 @pytest.mark.parametrize(
@@ -265,33 +273,33 @@ def test_a_changed_manifest_is_named(
     manifest = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(DataError, match=rf"manifest\.json.*{message}"):
-        ImageStore.open(path)
+        PackedStore.open(path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0\xff"])
 def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(DataError, match=r"manifest\.json"):
-        ImageStore.open(tmp_path)
+        PackedStore.open(tmp_path)
 
 
 def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere is no store: there is no such folder"):
-        ImageStore.open(tmp_path / "nowhere")
+        PackedStore.open(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"it has no manifest\.json, and no years of climate"):
-        ImageStore.open(tmp_path)
+        PackedStore.open(tmp_path)
     (tmp_path / "a.zip").touch()
     with pytest.raises(DataError, match="is no store: it is a file"):
-        ImageStore.open(tmp_path / "a.zip")
+        PackedStore.open(tmp_path / "a.zip")
 
 
-def test_a_finished_store_is_used(store: ImageStore) -> None:
+def test_a_finished_store_is_used(store: PackedStore) -> None:
     before = (store.path / "train.images.npy").stat().st_mtime_ns
     assert make(store.path, expected_sha256=store.sha256) == store
     assert (store.path / "train.images.npy").stat().st_mtime_ns == before
 
 
-def test_another_store_is_not_overwritten(store: ImageStore) -> None:
+def test_another_store_is_not_overwritten(store: PackedStore) -> None:
     with pytest.raises(DataError, match="holds another store"):
         make(store.path, expected_sha256="f" * 64)
     with pytest.raises(DataError, match="holds another store"):
@@ -313,7 +321,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_other_bytes_than_expected_are_refused_and_deleted(
-    store: ImageStore, tmp_path: Path
+    store: PackedStore, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=f"must have {'0' * 64}") as raised:
         make(tmp_path / "store", expected_sha256="0" * 64)
@@ -322,7 +330,7 @@ def test_other_bytes_than_expected_are_refused_and_deleted(
     make(tmp_path / "store", expected_sha256=store.sha256)
 
 
-def test_two_processes_make_one_store(store: ImageStore, tmp_path: Path) -> None:
+def test_two_processes_make_one_store(store: PackedStore, tmp_path: Path) -> None:
     body = """
 import subprocess
 if len(sys.argv) == 1:
@@ -336,5 +344,10 @@ make_with(None, 1)
 
 
 def test_a_source_that_breaks_its_word_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="labels 0 to 2; 2 classes have labels 0 to 1"):
-        generate(tmp_path / "s", Ramp(), name="ramp", classes=["a", "b"], splits={"train": 9})
+    class TwoClasses(Ramp):
+        fields = image_fields(8, 8, classes=2)
+
+    with pytest.raises(DataError) as raised:
+        generate(tmp_path / "s", TwoClasses(), name="ramp", splits={"train": 9})
+    assert (raised.value.key, raised.value.value) == ("labels", 2)
+    assert raised.value.path == tmp_path / "s"
