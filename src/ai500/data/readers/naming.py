@@ -90,12 +90,11 @@ def by_choice(columns: Iterable[str], choice: Choice, *, path: Path | str) -> li
     for role, options in (("input", choice.inputs), ("target", choice.targets)):
         for option in options:
             name, _, column = option.rpartition("=")
-            splits = {
-                split: text
-                for text in known
-                for split in (None, TRAIN, VALIDATION, "val", "test")
-                if text == column or (split and text in (f"{split}_{column}", f"{split}/{column}"))
-            }
+            splits: dict[str | None, str] = {None: column} if column in known else {}
+            for split in (TRAIN, VALIDATION, "val", "test"):
+                for text in (f"{split}_{column}", f"{split}/{column}"):
+                    if text in known:
+                        splits[split] = text
             if not splits:
                 raise data_error(
                     path,

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ai500.core.errors import EnvironmentLacksError
 from ai500.data.readers.tables import ColumnType, Values
@@ -114,16 +115,33 @@ class ParquetTable:
             flat = values.combine_chunks() if hasattr(values, "combine_chunks") else values
             storage = getattr(flat, "storage", flat)
             return np.asarray(storage.flatten()).reshape(len(values), *kind.shape)
-        return [np.asarray(row) for row in _lists(values)]
+        arrays: list[NDArray[Any]] = []
+        for row, value in enumerate(values, first):
+            try:
+                arrays.append(_array(value.values))
+            except ValueError as error:
+                raise data_error(
+                    self.path,
+                    f"{column} in row {row}: {error}.",
+                    "Only the first size may differ between samples: pad the others.",
+                    value=row,
+                ) from error
+        return arrays
 
 
-def _lists(values: Any) -> Iterator[Any]:
-    """Yield each row of a column of lists; nested lists of equal length become an array."""
-    chunks = values.chunks if hasattr(values, "chunks") else [values]
-    for chunk in chunks:
-        nested = "list" in str(chunk.type.value_type)
-        for row in chunk:
-            yield np.array(row.as_py()) if nested else row.values.to_numpy(zero_copy_only=False)
+def _array(values: Any) -> NDArray[Any]:
+    """Return a list, or nested lists whose inner ones are equally long, as an array."""
+    types, shape = pyarrow("pyarrow.types"), [len(values)]
+    while types.is_list(values.type) or types.is_large_list(values.type):
+        lengths = np.diff(values.offsets.to_numpy())
+        if len(set(lengths.tolist())) > 1:
+            raise ValueError(f"inner lists are {lengths.min()} to {lengths.max()} long")
+        shape.append(int(lengths[0]) if lengths.size else 0)
+        values = values.flatten()
+    while types.is_fixed_size_list(values.type):
+        shape.append(values.type.list_size)
+        values = values.flatten()
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(shape)
 
 
 @lru_cache(maxsize=8)  # the columns of one row group
@@ -158,7 +176,10 @@ def _type(kind: Any) -> ColumnType:
     if types.is_fixed_size_list(kind) and _number(kind.value_type) in ITEM_BYTES:
         return ColumnType(_number(kind.value_type), (kind.list_size,))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return ColumnType("list", None)
+        inner = kind
+        while hasattr(inner, "value_type"):
+            inner = inner.value_type
+        return ColumnType(_number(inner), None)
     return ColumnType(_number(kind))
 
 

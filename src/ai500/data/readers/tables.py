@@ -170,8 +170,6 @@ def _taken(table: Table, named: Named, choice: Choice) -> Taken:
             encoded=True,
         )
     dtype, shape = column.dtype, column.shape
-    if shape is None or (named.name in choice.ragged and shape[:1] != (RAGGED,)):
-        dtype, shape = _peeked(table, named.column, ragged=named.name in choice.ragged)
     if dtype not in ITEM_BYTES:
         raise DataError(
             f"{where} holds {dtype}; a field holds numbers of a fixed size.",
@@ -180,6 +178,8 @@ def _taken(table: Table, named: Named, choice: Choice) -> Taken:
             value=dtype,
             remedy=_remedy_for(dtype),
         )
+    if shape is None or (named.name in choice.ragged and shape[:1] != (RAGGED,)):
+        shape = _peeked(table, named.column, ragged=named.name in choice.ragged)
     if shape == (1,) and named.name == "labels":
         shape = ()
     if named.name == "images" and dtype == "uint8":
@@ -227,15 +227,14 @@ def _first_image(table: Table, column: str) -> str:
     return "uint8"
 
 
-def _peeked(table: Table, column: str, *, ragged: bool) -> tuple[str, tuple[int, ...]]:
-    """Return type and shape of a column of lists by its first rows."""
+def _peeked(table: Table, column: str, *, ragged: bool) -> tuple[int, ...]:
+    """Return the shape of a column of lists by its first rows."""
     rows = table.read(column, 0, min(PEEKED_ROWS, table.rows(column)))
     arrays = [np.asarray(row) for row in rows]
     shapes = {array.shape for array in arrays}
-    dtype = np.result_type(*(array.dtype for array in arrays if array.size)).name
     first = arrays[0].shape
     if len(shapes) == 1 and not ragged:
-        return dtype, first
+        return first
     inner = {shape[1:] for shape in shapes}
     if len(inner) > 1 or not first:
         raise data_error(
@@ -244,7 +243,7 @@ def _peeked(table: Table, column: str, *, ragged: bool) -> tuple[str, tuple[int,
             "Only the first size may differ between samples: pad the others.",
             value=column,
         )
-    return dtype, (RAGGED, *inner.pop())
+    return RAGGED, *inner.pop()
 
 
 @dataclass(frozen=True)
