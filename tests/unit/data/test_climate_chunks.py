@@ -49,7 +49,7 @@ def test_the_real_size_is_opened_and_checked_without_being_loaded(
             boxes[min(count - 1, 700), 0] = (100, 200, 160, 270, 1)
     store = ClimateStore.open(tmp_path)
     train = store.splits["train"]
-    assert (train.count, train.shape) == (1460, (768, 1152, 16))
+    assert (train.count, train.fields[0].shape) == (1460, (16, 768, 1152))
     frames, labels = train.rows(np.array([700, 3])).values()
     assert (frames[0, 6, -48:, -72:] == corner).all()
     assert not frames[1].any() and not frames[0, 5].any() and not frames[0, 6, :-48].any()
