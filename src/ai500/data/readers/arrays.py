@@ -91,6 +91,11 @@ class NumpyTable:
     places: Mapping[str, ArrayPlace]
 
     @property
+    def files(self) -> Sequence[Path]:
+        """The archive, or the files of the arrays."""
+        return sorted({place.file for place in self.places.values()})
+
+    @property
     def columns(self) -> Mapping[str, ColumnType]:
         return array_columns(
             {name: (type_name(each.dtype), each.shape) for name, each in self.places.items()}
@@ -115,13 +120,8 @@ class NumpyTable:
         values = self._mapped(column)
         if bounds is None:
             return np.array(values[first:last])
-        offsets = np.asarray(self._offsets(bounds, len(values))[first : last + 1], np.int64)
+        offsets = np.asarray(self._mapped(bounds)[first : last + 1], np.int64)
         return split_rows(np.array(values[offsets[0] : offsets[-1]]), offsets - offsets[0])
-
-    def _offsets(self, bounds: str, length: int) -> NDArray[Any]:
-        offsets = self._mapped(bounds)
-        require_offsets(self.path, bounds, offsets, length)
-        return offsets
 
     def _mapped(self, column: str) -> NDArray[Any]:
         place = self.places[column]
@@ -167,9 +167,16 @@ class NumpyTable:
             return None
         place = self.places[bounds]
         with ExitStack() as stack, _explained(self.path):
-            offsets = _Member(stack, place).take(place.shape[0])
-        require_offsets(self.path, bounds, offsets, self.places[column].shape[0])
-        return offsets
+            return _Member(stack, place).take(place.shape[0])
+
+    def checked(self) -> NumpyTable:
+        """Return the table; raise `DataError` where an array's offsets do not cut it."""
+        for column, place in self.places.items():
+            bounds = offsets_of(column, self.places)
+            if bounds is not None:
+                offsets = self._all_offsets(column)
+                require_offsets(self.path, bounds, np.asarray(offsets), place.shape[0])
+        return self
 
 
 def _take(blocks: Iterator[list[Values]], number: int) -> list[list[Values]]:
@@ -244,7 +251,7 @@ def npy_table(files: Mapping[str, Path], *, path: Path) -> NumpyTable:
         if dtype.kind == "O":
             dtype = np.dtype("O")
         places[name] = ArrayPlace(dtype, shape, file, offset, "F" if fortran else "C")
-    return NumpyTable(path, places)
+    return NumpyTable(path, places).checked()
 
 
 def npz_table(path: Path) -> NumpyTable:
@@ -272,7 +279,7 @@ def npz_table(path: Path) -> NumpyTable:
                 "F" if fortran else "C",
                 "" if stored else member.filename,
             )
-    return NumpyTable(path, places)
+    return NumpyTable(path, places).checked()
 
 
 @dataclass(frozen=True)
@@ -284,6 +291,11 @@ class Hdf5Table:
     """Type, shape, and whether rows have a variable length, by name."""
 
     by_row = True
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The file."""
+        return (self.path,)
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
@@ -304,9 +316,7 @@ class Hdf5Table:
         with opened(self.path) as file:
             try:
                 if bounds is not None:
-                    offsets = np.asarray(file[bounds][:])
-                    require_offsets(self.path, bounds, offsets, len(file[column]))
-                    offsets = offsets[first : last + 1]
+                    offsets = np.asarray(file[bounds][first : last + 1], np.int64)
                     values = file[column][offsets[0] : offsets[-1]]
                     return split_rows(values, offsets - offsets[0])
                 rows = file[column][first:last]
@@ -340,4 +350,8 @@ def hdf5_table(path: Path) -> Hdf5Table:
 
     with opened(path) as file:
         file.visititems(visit)
+        for name, (_, shape, _) in sets.items():
+            bounds = offsets_of(name, sets)
+            if bounds is not None:
+                require_offsets(path, bounds, np.asarray(file[bounds][:]), shape[0])
     return Hdf5Table(path, sets)

@@ -61,12 +61,17 @@ class ParquetTable:
     """Number of rows of each row group."""
     by_row: bool
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The file."""
+        return (self.path,)
+
     def rows(self, column: str) -> int:
         """Return the number of rows of the file."""
         return sum(self.groups)
 
     def read(self, column: str, first: int, last: int) -> Values:
-        """Read rows first … last − 1: their row groups, of which the last one is kept."""
+        """Read rows first … last − 1: their row groups, of which the last ones are kept."""
         if not self.by_row:
             ((values,),) = [next(self.blocks([column], last))]
             return values[first:last]
@@ -75,8 +80,8 @@ class ParquetTable:
         for number, rows in enumerate(self.groups):
             low, high = max(first, start), min(last, start + rows)
             if low < high:
-                group = _group(self.path, number, column, self.path.stat().st_mtime_ns)
-                pieces.append(group.slice(low - start, high - low))
+                group = _group(self.path, number, self.path.stat().st_mtime_ns)
+                pieces.append(group.column(column).slice(low - start, high - low))
             start += rows
         library = pyarrow("pyarrow")
         chunks = [chunk for piece in pieces for chunk in piece.chunks]
@@ -144,15 +149,31 @@ def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(shape)
 
 
-@lru_cache(maxsize=8)  # the columns of one row group
-def _group(path: Path, number: int, column: str, modified_ns: int) -> Any:
-    with _opened(path) as file:
-        try:
-            return file.read_row_group(number, columns=[column]).column(column)
-        except OSError as error:
-            raise data_error(
-                path, f"row group {number} cannot be read: {error}.", "Copy it again."
-            ) from error
+class _Group:
+    """The columns of a row group that have been read."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self._path, self._number = path, number
+        self._columns: dict[str, Any] = {}
+
+    def column(self, name: str) -> Any:
+        if name not in self._columns:
+            with _opened(self._path) as file:
+                try:
+                    group = file.read_row_group(self._number, columns=[name])
+                except OSError as error:
+                    raise data_error(
+                        self._path,
+                        f"row group {self._number} cannot be read: {error}.",
+                        "Copy it again.",
+                    ) from error
+            self._columns[name] = group.column(name)
+        return self._columns[name]
+
+
+@lru_cache(maxsize=2)  # rows that are read together may lie in two
+def _group(path: Path, number: int, modified_ns: int) -> _Group:
+    return _Group(path, number)
 
 
 def parquet_table(path: Path) -> ParquetTable:

@@ -65,6 +65,10 @@ class Table(Protocol):
         """The file or folder."""
 
     @property
+    def files(self) -> Sequence[Path]:
+        """The file, or those of the folder."""
+
+    @property
     def columns(self) -> Mapping[str, ColumnType]:
         """Columns by name."""
 
@@ -279,9 +283,8 @@ class TableSource:
         for split, sections in self.parts.items():
             for section in sections:
                 columns = [each.column for each in section.taken]
-                digest.update(
-                    f"{split} {section.table.path.name} {section.rows} {columns}".encode()
-                )
+                state = _state(section.table)
+                digest.update(f"{split} {state} {section.rows} {columns}".encode())
         for split, rows in self.chosen.items():
             digest.update(split.encode() + rows.tobytes())
         return f"arrays of {self.name}, rows {digest.hexdigest()}"
@@ -294,6 +297,12 @@ class TableSource:
                 return f"{section.table.path.name}: row {row}"
             row -= section.rows
         raise IndexError(number)
+
+
+def _state(table: Table) -> list[tuple[str, int, int]]:
+    """Return name, size and time of a table's files: rows of changed files are never mixed."""
+    stats = [(file.name, file.stat()) for file in table.files]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 class TableReader(TableSource):
