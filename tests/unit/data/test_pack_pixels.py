@@ -67,6 +67,29 @@ def png_of_16_bit_colours() -> bytes:
     return signature + b"".join(chunk(kind, data) for kind, data in parts)
 
 
+def tiff(values: np.ndarray, *, kind: int) -> bytes:
+    """A TIFF of one channel; kind 2: signed integers, 3: floats, which Pillow does not write."""
+    height, width = values.shape
+    data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    entries = {
+        256: width, 257: height, 258: 8 * values.itemsize, 259: 1, 262: 1, 277: 1, 278: height,
+        279: len(data), 339: kind,
+    }  # fmt: skip
+    entries[273] = 8 + 2 + 12 * (len(entries) + 1) + 4
+    table = b"".join(
+        struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(entries.items())
+    )
+    return b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + bytes(4) + data
+
+
+def test_signed_integers_keep_their_sign(tmp_path: Path) -> None:
+    values = DEEP.view(np.int16)
+    assert values.min() < -20000
+    (tmp_path / "scan.tif").write_bytes(tiff(values, kind=2))
+    decoded = decode(tmp_path / "scan.tif", size=SIZE, dtype="int16", name="scan.tif")
+    assert np.array_equal(decoded[..., 0], values)
+
+
 def tiff_of_32_bit_integers() -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(DEEP.astype(np.int32)).save(buffer, "TIFF")
@@ -79,6 +102,7 @@ def tiff_of_32_bit_integers() -> bytes:
         ("colours.png", png_of_16_bit_colours()),
         ("colours.ppm", b"P6 2 2 65535\n" + np.arange(12, dtype=">u2").tobytes()),
         ("integers.tif", tiff_of_32_bit_integers()),
+        ("doubles.tif", tiff(np.linspace(0, 1, 16).reshape(4, 4), kind=3)),
     ],
 )
 def test_precision_that_would_be_lost_is_refused(tmp_path: Path, name: str, data: bytes) -> None:

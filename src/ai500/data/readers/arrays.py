@@ -217,11 +217,11 @@ class _Member:
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, Fortran order and type of an array in .npy format."""
-    version = npy_format.read_magic(file)  # type: ignore[no-untyped-call]
+    version = npy_format.read_magic(file)
     read = (
         npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     )
-    shape, fortran, dtype = read(file)  # type: ignore[no-untyped-call]
+    shape, fortran, dtype = read(file)
     return shape, fortran, dtype
 
 
@@ -344,9 +344,11 @@ def hdf5_table(path: Path) -> Hdf5Table:
         if not hasattr(item, "shape") or not item.shape:
             return
         inner = item.dtype.metadata.get("vlen") if item.dtype.metadata else None
-        variable = isinstance(inner, np.dtype)
-        dtype = type_name(inner) if variable else "string" if inner is not None else ""
-        sets[name] = dtype or type_name(item.dtype), tuple(item.shape), variable
+        if isinstance(inner, np.dtype):
+            sets[name] = type_name(inner), tuple(item.shape), True
+        else:
+            dtype = "string" if inner is not None else type_name(item.dtype)
+            sets[name] = dtype, tuple(item.shape), False
 
     with opened(path) as file:
         file.visititems(visit)

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
 from ai500.data.readers.pixels import SUFFIXES, Pixels, decode, image_field, read_dtype
-from ai500.data.readers.protocol import Arrays, Ignored, Part, joined
+from ai500.data.readers.protocol import Ignored, Part, joined
 from ai500.data.resumable_work import Holes
-from ai500.data.store import data_error
+from ai500.data.store import Arrays, data_error
 from ai500.records.fields import Field
 
 Entry = tuple[str, int, int, int]
@@ -185,11 +186,9 @@ def members(archive: Path) -> Iterator[tuple[str, int, int]]:
     """Yield name, first byte and size of every file in a tar archive, without unpacking it."""
     try:
         with tarfile.open(archive, "r:") as opened:
-            for member in opened:
+            for member in _in_turn(opened):
                 if member.isreg():
                     yield member.name.removeprefix("./"), member.offset_data, member.size
-                # The archive keeps every member it has read: a million take a gigabyte.
-                opened.members = []
     except FileNotFoundError:
         raise data_error(archive, "no such archive.") from None
     except (tarfile.TarError, EOFError) as error:
@@ -202,16 +201,22 @@ def members(archive: Path) -> Iterator[tuple[str, int, int]]:
         raise data_error(archive, f"cannot be read: {error.strerror or error}.") from error
 
 
+def _in_turn(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive, which would keep them all: a million take a gigabyte."""
+    while (member := opened.next()) is not None:
+        yield member
+        opened.members.clear()  # type: ignore[attr-defined]
+
+
 def members_within(archive: Path, offset: int, size: int) -> Iterator[tuple[str, int, int]]:
     """Yield the files of a tar archive that lies in `archive` from a byte on."""
     with archive.open("rb") as file:
-        window = _Window(file.fileno(), offset, size)
+        window: Any = _Window(file.fileno(), offset, size)
         try:
             with tarfile.open(fileobj=window, mode="r:") as opened:
-                for member in opened:
+                for member in _in_turn(opened):
                     if member.isreg():
                         yield member.name, offset + member.offset_data, member.size
-                    opened.members = []
         except (tarfile.TarError, EOFError, OSError) as error:
             raise data_error(
                 archive, f"the archive at byte {offset} in it cannot be read: {error}."

@@ -23,7 +23,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     ".parquet": parquet_table,
     **dict.fromkeys(HDF5_SUFFIXES, hdf5_table),
 }
-FACTORY = "Read it in Python and pass --out with module:factory; docs/data.md has the recipe."
+FACTORY = "Read it in Python: `ai500 data pack module:factory`; docs/data.md has recipes."
 INSTEAD = {
     ".gz": "Unpack it first: gunzip; a .tar is then read as it is.",
     ".tgz": "Unpack it first: gunzip; a .tar is then read as it is.",

@@ -56,17 +56,18 @@ def image_field(name: str, dtype: str, size: int) -> Field:
 def dtype_of(image: Image.Image, name: str) -> str:
     """Return the type that keeps every value; raise `PrecisionError` where Pillow would cut it."""
     mode, raw = image.mode, _raw_mode(image)
+    if mode == "I" and "16S" in raw:
+        return "int16"
     if mode.startswith("I;16") or (mode == "I" and "16" in raw):
         return "uint16"
-    if mode == "F":
+    if mode == "F" and "64" not in raw:
         return "float32"
     # Pillow decodes several channels of 16 bits to 8, and whole numbers of 32 bits to RGB by
     # clipping them to 255: both lose nearly all that such an image holds.
-    if mode == "I" or "16" in raw:
-        bits = 32 if mode == "I" else 16
+    kept = {"I": "32-bit integers", "F": "64-bit floats"}.get(mode)
+    if kept or "16" in raw:
         raise PrecisionError(
-            f"{name}: {bits}-bit {'integers' if mode == 'I' else 'colours'}: only their highest 8 "
-            "bits could be decoded.",
+            f"{name}: {kept or 'colours of 16 bits'} cannot be decoded without losing precision.",
             key="dtype",
             value=f"{mode} {raw}",
             path=name,
@@ -117,7 +118,10 @@ def squared(image: Image.Image, *, size: int, dtype: str, name: str) -> Pixels:
     # float32 holds whole numbers of 16 bits exactly.
     values = Image.fromarray(np.asarray(image, dtype=np.float32))
     scaled = _cropped(values, _orientation(image), size=size)[..., None]
-    return scaled if dtype == "float32" else np.rint(scaled).clip(0, 65535).astype(np.uint16)
+    if dtype == "float32":
+        return scaled
+    limits = np.iinfo(dtype)
+    return np.rint(scaled).clip(limits.min, limits.max).astype(dtype)
 
 
 def _opened(encoded: bytes | Path, name: str) -> Image.Image:

@@ -30,7 +30,6 @@ from ai500.data.readers.protocol import (
     TRAIN,
     VALIDATION,
     VALIDATION_NAMES,
-    Arrays,
     Ignored,
     Part,
     Sample,
@@ -39,6 +38,7 @@ from ai500.data.readers.protocol import (
 )
 from ai500.data.readers.split import Rows, held_out, require_fraction, validates
 from ai500.data.resumable_work import Holes
+from ai500.data.store import Arrays
 from ai500.records.fields import ITEM_BYTES, RAGGED, Field
 
 PEEKED_SAMPLES = 64

@@ -26,7 +26,6 @@ from ai500.data.readers.pixels import decode, image_field, read_dtype
 from ai500.data.readers.protocol import (
     TRAIN,
     VALIDATION,
-    Arrays,
     Ignored,
     Part,
     Sample,
@@ -35,7 +34,7 @@ from ai500.data.readers.protocol import (
 )
 from ai500.data.readers.split import Rows, held_out
 from ai500.data.resumable_work import Holes
-from ai500.data.store import data_error
+from ai500.data.store import Arrays, data_error
 from ai500.records.fields import ITEM_BYTES, RAGGED, Field
 
 PEEKED_ROWS = 64
@@ -126,14 +125,6 @@ def _sections(
     splits: dict[str | None, list[Named]] = {}
     for each in named:
         splits.setdefault(each.split or split, []).append(each)
-    if "test" in splits:
-        if VALIDATION in splits or len(splits) == 1:
-            for each in splits.pop("test"):
-                ignored.add(f"{table.path.name}: {each.column}")
-        else:
-            splits[VALIDATION] = splits.pop("test")
-    if None in splits and len(splits) > 1:
-        splits[TRAIN] = splits.pop(None) + splits.get(TRAIN, [])
     return {name: _section(table, entries, choice) for name, entries in splits.items()}
 
 
@@ -474,6 +465,7 @@ def table_source(
     for split, table in tables:
         for name_of_split, section in _sections(table, choice, ignored, split=split).items():
             parts.setdefault(name_of_split, []).append(section)
+    _use_test(parts, ignored)
     if None in parts and len(parts) > 1:
         parts[TRAIN] = parts.pop(None) + parts.get(TRAIN, [])
     if VALIDATION not in parts and TRAIN in parts:
@@ -488,7 +480,8 @@ def table_source(
     if None in parts:
         whole = tuple(parts[None])
         rows = sum(section.rows for section in whole)
-        kinds = labels[None] if labels[None] is not None else np.zeros(rows, np.int64)
+        numbers = labels[None]
+        kinds = np.zeros(rows, np.int64) if numbers is None else numbers
         train, held = held_out(map(str, range(rows)), labels=kinds, fraction=fraction, seed=seed)
         chosen, splits = {TRAIN: train, VALIDATION: held}, {TRAIN: whole, VALIDATION: whole}
     else:
@@ -501,6 +494,19 @@ def table_source(
     )
     kind = TableReader if all(section.table.by_row for section in sections) else TableStream
     return kind(name, splits, chosen, classes, fields, ignored)
+
+
+def _use_test(parts: dict[str | None, list[Section]], ignored: Ignored) -> None:
+    """Validate with a test split where there is no validation split; otherwise leave it out."""
+    if "test" not in parts:
+        return
+    test = parts.pop("test")
+    if parts and VALIDATION not in parts:
+        parts[VALIDATION] = test
+        return
+    for section in test:
+        for each in section.taken:
+            ignored.add(f"{section.table.path.name}: {each.column}")
 
 
 def _common_fields(sections: Sequence[Section]) -> tuple[Field, ...]:
