@@ -103,6 +103,15 @@ def _pack_reader(
         ]
         if entries:
             atomic.write_json(out / UNREADABLE, entries)
+        for split, count in plan.counts.items():
+            reasons = journal.holes(split)
+            if len(reasons) == count:
+                raise data_error(
+                    out,
+                    f"no sample of split {split!r} can be read; the first: {reasons[0][1]}",
+                    key=split,
+                    value=count,
+                )
         holes = {split: [row for row, _ in journal.holes(split)] for split in plan.counts}
         return _with_classes(writer, holes).finish(journal)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ai500.core.errors import DataError
 from ai500.data.pack import pack
 from ai500.data.readers.open_source import Options
 from ai500.data.readers.pixels import PrecisionError, decode
@@ -102,7 +103,6 @@ def tiff_of_32_bit_integers() -> bytes:
         ("colours.png", png_of_16_bit_colours()),
         ("colours.ppm", b"P6 2 2 65535\n" + np.arange(12, dtype=">u2").tobytes()),
         ("integers.tif", tiff_of_32_bit_integers()),
-        ("doubles.tif", tiff(np.linspace(0, 1, 16).reshape(4, 4), kind=3)),
     ],
 )
 def test_precision_that_would_be_lost_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
@@ -115,6 +115,17 @@ def test_precision_that_would_be_lost_is_refused(tmp_path: Path, name: str, data
     assert raised.value.key == "dtype"
     assert str(raised.value.path).endswith(name)
     assert ".npy" in raised.value.remedy
+    assert not (tmp_path / "store" / "manifest.json").exists()
+
+
+def test_a_type_that_pillow_does_not_know_is_refused(tmp_path: Path) -> None:
+    source = tree(tmp_path / "doubles", [], suffix="tif")
+    for name in ("ant/0", "ant/1", "bee/0", "bee/1"):
+        data = tiff(np.linspace(0, 1, 16).reshape(4, 4), kind=3)
+        (source / f"{name}.tif").write_bytes(data)
+    with pytest.raises(DataError, match=r"\.npy") as raised:
+        pack(source, tmp_path / "store", options=Options(size=8), workers=1)
+    assert raised.value.key == "train"
     assert not (tmp_path / "store" / "manifest.json").exists()
 
 
