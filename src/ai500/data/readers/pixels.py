@@ -133,7 +133,8 @@ def _opened(encoded: bytes | Path, name: str) -> Image.Image:
             if name.lower().endswith((".tif", ".tiff")):
                 text = f"Pillow cannot decode this TIFF (several float channels?). {AS_ARRAYS}"
                 raise ValueError(text) from None
-            raise
+            # Pillow's own text has an address in memory, which differs in every run.
+            raise UnidentifiedImageError("not an image of a known format") from None
 
 
 def _orientation(opened: Image.Image) -> int:

@@ -373,6 +373,7 @@ def python_source(
     spec: str, *, choice: Choice, fraction: float, seed: int = 0
 ) -> DatasetReader | IterableStream:
     """Return the source of a factory, whose first samples decide on the fields."""
+    load.cache_clear()  # a generator that was begun does not begin again
     splits = _splits(spec)
     whole = len(splits) == 1
     if whole:
