@@ -24,6 +24,7 @@ from ai500.parallel import collectives
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_optimizer, gather_tensors, gather_weights
+from ai500.parallel.targets import Targets
 from ai500.records import Parallelism
 from ai500.train import checkpoint
 from ai500.train.optimizers import LAMB, LARS
@@ -155,7 +156,7 @@ def engine_of(case: Case) -> Engine:
         )
     setting = Setting(
         module=model_of(case),
-        loss=cross_entropy,
+        loss=_loss,
         parallel=case.parallel,
         mesh=mesh,
         plan=plan_of(case),
@@ -237,9 +238,16 @@ def _numerics() -> Numerics:
     return Numerics("fp64", "IEEE FP64", CPU)
 
 
-def _own_share(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _own_share(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Targets]:
+    """This rank's inputs and targets; targets are several tensors, a micro-step gets its rows."""
     data = engine.mesh.data
-    return images.chunk(data.size)[data.rank], labels.chunk(data.size)[data.rank]
+    own = labels.chunk(data.size)[data.rank]
+    return images.chunk(data.size)[data.rank], {"labels": own, "same": (own + 1,)}
+
+
+def _loss(outputs: Tensor, targets: Targets) -> Tensor:
+    assert torch.equal(targets["labels"] + 1, targets["same"][0])
+    return cross_entropy(outputs, targets["labels"])
 
 
 def _gradients(engine: Engine) -> dict[str, Tensor] | None:

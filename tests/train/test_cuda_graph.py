@@ -14,6 +14,7 @@ from ai500.parallel.cuda_graph import (
 from ai500.parallel.engines import Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
+from ai500.parallel.targets import Targets
 from ai500.records import Parallelism
 from ai500.train import precision
 from ai500.workloads.models.optimized_resnet import use_fused_kernels
@@ -70,7 +71,7 @@ def test_a_model_on_the_cpu_stays_as_it_is() -> None:
 
 
 class NoRoom(GradientGraph):
-    def capture(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+    def capture(self, inputs: torch.Tensor, targets: Targets) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 

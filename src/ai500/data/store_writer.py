@@ -251,6 +251,8 @@ class StoreWriter:
     def _discard(self, names: Sequence[str]) -> None:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
+        for part in self.path.glob("building.*.npz"):  # appended, but not removed before a kill
+            part.unlink()
 
     def _finished(self, name: str, journal: Journal) -> PackedSplit:
         """Return a split as it will be: without the samples that could not be made."""

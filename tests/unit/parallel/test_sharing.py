@@ -9,7 +9,7 @@ import pytest
 from ai500.core.errors import ConfigError
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.parallel.sharing import decide, describe_sharing, describe_strategies, groups
-from ai500.records import Node, Sharing, Slot
+from ai500.records import Field, Node, Sharing, Slot
 from ai500.workloads.protocol import Workload, load_workload
 
 IMAGES, WEATHER = load_workload("image_classification"), load_workload("extreme_weather")
@@ -48,6 +48,17 @@ def test_one_process_that_cannot_be_is_refused() -> None:
         )  # fmt: skip
     assert raised.value.key == "ensemble.sharing"
     assert "ensemble.sharing = 'auto'" in raised.value.remedy
+
+
+def test_ragged_samples_have_no_fixed_shapes() -> None:
+    settings: dict[str, Any] = {
+        "members_per_accelerator": 2, "parallel_degree": 1, "device": "cuda", "precision": "fp32",
+        "fields": (Field("tokens", "input", "int32", (-1,)),),
+    }  # fmt: skip
+    assert decide("auto", IMAGES, **settings).mode == "processes"
+    with pytest.raises(ConfigError) as raised:
+        decide("process", IMAGES, **settings)
+    assert raised.value.key == "ensemble.sharing"
 
 
 def test_a_process_has_the_members_of_one_accelerator_and_wave() -> None:
