@@ -132,7 +132,9 @@ def _limited(fields: tuple[Field, ...], classes: tuple[str, ...]) -> tuple[Field
     if not classes:
         return fields
     limits = (0.0, float(len(classes) - 1))
-    return tuple(replace(each, limits=limits) if each.name == LABELS else each for each in fields)
+    return tuple(
+        replace(field, limits=limits) if field.name == LABELS else field for field in fields
+    )
 
 
 def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWriter:
@@ -162,16 +164,24 @@ def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWrit
 
 
 def _has_labels(fields: tuple[Field, ...]) -> bool:
-    return any(each.name == LABELS and each.dtype == "int64" and not each.shape for each in fields)
+    return any(
+        field.name == LABELS and field.dtype == "int64" and not field.shape for field in fields
+    )
 
 
 def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Packed:
     """Pack a stream; samples that an earlier call wrote are compared and skipped."""
-    found: dict[str, int] = {}
+    written: dict[str, int] = {}
 
     def make() -> PackedStore:
         fields = _limited(stream.fields, stream.classes)
-        plan = Plan(stream.name, stream.classes, {TRAIN: 1, VALIDATION: 1}, fields, stream.origin)
+        plan = Plan(
+            stream.name,
+            stream.classes,
+            {TRAIN: 1, VALIDATION: 1},
+            fields,
+            stream.origin,
+        )
         writer = StoreWriter.create(out, plan)
         journal = Journal.open(out / JOURNAL)
         entries: list[dict[str, str]] = []
@@ -182,11 +192,11 @@ def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Pac
             else:
                 writer.write(chunk, arrays)
                 journal.record(chunk, [])
-            found[chunk.split] = chunk.last
+            written[chunk.split] = chunk.last
             if progress:
-                progress(sum(found.values()), total)
-        _require_both(stream, found)
-        counts = {split: found[split] for split in (TRAIN, VALIDATION)}
+                progress(sum(written.values()), total)
+        _require_both(stream, written)
+        counts = {split: written[split] for split in (TRAIN, VALIDATION)}
         writer = StoreWriter(out, replace(plan, counts=counts))
         if plan.ragged:
             Appender(writer, journal).advance()
@@ -255,7 +265,12 @@ def _require_same(store: PackedStore, source: Source, *, counts: dict[str, int] 
     stored = {name: split.count + missing[name] for name, split in store.splits.items()}
     classes = source.classes or store.classes
     contents = (store.name, store.classes, store.fields, stored)
-    expected = (source.name, classes, _limited(source.fields, classes), counts or stored)
+    expected = (
+        source.name,
+        classes,
+        _limited(source.fields, classes),
+        counts or stored,
+    )
     if contents != expected:
         raise data_error(
             store.path,

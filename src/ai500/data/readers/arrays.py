@@ -54,7 +54,9 @@ def offsets_of(column: str, arrays: Mapping[str, object]) -> str | None:
     return next((name for name in names if name in arrays), None)
 
 
-def array_columns(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, ColumnType]:
+def array_columns(
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> dict[str, ColumnType]:
     """Return the columns of arrays, given their types and shapes."""
     bounds = {offsets_of(name, arrays) for name in arrays}
     columns: dict[str, ColumnType] = {}
@@ -98,7 +100,7 @@ class NumpyTable:
     @property
     def columns(self) -> Mapping[str, ColumnType]:
         return array_columns(
-            {name: (type_name(each.dtype), each.shape) for name, each in self.places.items()}
+            {name: (type_name(place.dtype), place.shape) for name, place in self.places.items()}
         )
 
     @property
@@ -130,11 +132,18 @@ class NumpyTable:
         try:
             order: Any = place.order
             array = np.memmap(
-                place.file, place.dtype, "r", offset=place.offset, shape=place.shape, order=order
+                place.file,
+                place.dtype,
+                "r",
+                offset=place.offset,
+                shape=place.shape,
+                order=order,
             )
         except (OSError, ValueError) as error:
             raise data_error(
-                place.file, f"{column} cannot be read ({error}).", "Copy the file again."
+                place.file,
+                f"{column} cannot be read ({error}).",
+                "Copy the file again.",
             ) from error
         return array.view(np.ndarray)
 
@@ -233,7 +242,14 @@ def _explained(path: Path) -> Iterator[None]:
         raise data_error(path, "no such file of arrays.") from None
     except DataError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+    ) as error:
         raise data_error(
             path,
             f"not a readable .npy or .npz of numbers: {error}.",
@@ -299,7 +315,9 @@ class Hdf5Table:
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
-        columns = array_columns({name: (each[0], each[1]) for name, each in self.sets.items()})
+        columns = array_columns(
+            {name: (dtype, shape) for name, (dtype, shape, _) in self.sets.items()}
+        )
         return {
             name: ColumnType(column.dtype, (RAGGED,)) if self.sets[name][2] else column
             for name, column in columns.items()
@@ -322,7 +340,9 @@ class Hdf5Table:
                 rows = file[column][first:last]
             except OSError as error:
                 raise data_error(
-                    self.path, f"{column} cannot be read ({error}).", "Copy the file again."
+                    self.path,
+                    f"{column} cannot be read ({error}).",
+                    "Copy the file again.",
                 ) from error
         return list(rows) if self.sets[column][2] else np.asarray(rows)
 

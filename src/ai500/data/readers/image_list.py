@@ -188,7 +188,11 @@ def members(archive: Path) -> Iterator[tuple[str, int, int]]:
         with tarfile.open(archive, "r:") as opened:
             for member in _in_turn(opened):
                 if member.isreg():
-                    yield member.name.removeprefix("./"), member.offset_data, member.size
+                    yield (
+                        member.name.removeprefix("./"),
+                        member.offset_data,
+                        member.size,
+                    )
     except FileNotFoundError:
         raise data_error(archive, "no such archive.") from None
     except (tarfile.TarError, EOFError) as error:

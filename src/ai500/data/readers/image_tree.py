@@ -70,7 +70,11 @@ def read_folder(
         return _divided(source.name, classes, train, ignored, size, fraction=fraction, seed=seed)
     if validation.is_file() or _is_flat(validation):
         held = flat_validation(
-            validation, classes=classes, source=source, given=validation_list, ignored=ignored
+            validation,
+            classes=classes,
+            source=source,
+            given=validation_list,
+            ignored=ignored,
         )
     else:
         held = _sorted_validation(validation, root, source, classes, ignored, without=without)
@@ -112,7 +116,12 @@ def _validation(source: Path, root: Path, published: bool) -> Path | None:
 
 
 def _ignore_strays(
-    source: Path, root: Path, validation: Path | None, ignored: Ignored, *, used: Path | None
+    source: Path,
+    root: Path,
+    validation: Path | None,
+    ignored: Ignored,
+    *,
+    used: Path | None,
 ) -> None:
     """Name the files that lie beside class folders."""
     places = {source, root}
@@ -188,7 +197,9 @@ def require_printable(name: str, path: Path) -> None:
     """Raise `DataError` for the name of a class that cannot be shown."""
     if not name.isprintable():
         raise DataError(
-            f"{str(path)!r}: a class needs a printable name.", path=path, remedy="Rename it."
+            f"{str(path)!r}: a class needs a printable name.",
+            path=path,
+            remedy="Rename it.",
         )
 
 
@@ -208,7 +219,9 @@ def _files_of(folder: Path, source: Path, classes: Sequence[str], ignored: Ignor
         if len(images) == before:
             kinds = ", ".join(sorted(SUFFIXES))
             raise data_error(
-                folder / name, f"no image in this class ({kinds}).", "Delete or fill it."
+                folder / name,
+                f"no image in this class ({kinds}).",
+                "Delete or fill it.",
             )
     return images
 

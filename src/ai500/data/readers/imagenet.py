@@ -18,7 +18,13 @@ from itertools import islice
 from pathlib import Path
 
 from ai500.core.errors import DataError
-from ai500.data.readers.image_list import Entry, ImageList, is_image, members, members_within
+from ai500.data.readers.image_list import (
+    Entry,
+    ImageList,
+    is_image,
+    members,
+    members_within,
+)
 from ai500.data.readers.matlab import read_structs
 from ai500.data.readers.protocol import Ignored
 from ai500.data.store import data_error
@@ -87,10 +93,10 @@ def flat_validation(
     places: dict[str, tuple[int, ...]] = {}
     if place.is_dir():
         names = sorted(path.name for path in place.iterdir() if path.is_file())
-        found: Sequence[tuple[str, tuple[int, ...]]] = [(name, ()) for name in names]
+        files: Sequence[tuple[str, tuple[int, ...]]] = [(name, ()) for name in names]
     else:
-        found = [(name, (offset, size)) for name, offset, size in members(place)]
-    for name, where in found:
+        files = [(name, (offset, size)) for name, offset, size in members(place)]
+    for name, where in files:
         if is_image(name):
             places[name] = where
         elif given is None or name != given.name:
@@ -99,7 +105,8 @@ def flat_validation(
         raise data_error(place, "no image in it.", KNOWN_LISTS)
     folders = dict.fromkeys((source, place if place.is_dir() else source))
     file = given or next(
-        (folder / name for folder in folders for name in LISTS if (folder / name).is_file()), None
+        (folder / name for folder in folders for name in LISTS if (folder / name).is_file()),
+        None,
     )
     if file is None:
         raise data_error(place, "no list of the images' classes beside it.", KNOWN_LISTS)

@@ -15,7 +15,14 @@ STRUCT, CHAR = 2, 4
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8",
            13: "u8", 16: "u1", 17: "u2", 18: "u4"}  # fmt: skip
 """NumPy's types of MATLAB's; 16 to 18 are UTF-8, UTF-16 and UTF-32."""
-ENCODINGS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
+ENCODINGS = {
+    1: "latin-1",
+    2: "latin-1",
+    4: "utf-16",
+    16: "utf-8",
+    17: "utf-16",
+    18: "utf-32",
+}
 
 
 def read_structs(data: bytes, name: str) -> list[dict[str, Any]]:

@@ -22,7 +22,8 @@ Role = Literal["input", "target"]
 _SPLIT = r"(?:(?P<split>train|validation|val|test)[_/.-])?"
 _NAMED = re.compile(_SPLIT + r"(?P<role>inputs?|targets?)(?P<rest>[_/]?\w*)")
 _USUAL = re.compile(
-    _SPLIT + r"(?P<name>images?|labels?|[xy])(?:_(?P<after>train|validation|val|test))?", re.I
+    _SPLIT + r"(?P<name>images?|labels?|[xy])(?:_(?P<after>train|validation|val|test))?",
+    re.I,
 )
 _USUAL_FIELDS: dict[str, tuple[Role, str]] = {
     "image": ("input", "images"),
@@ -49,7 +50,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedColumn:
     """A field by its name, and the column that it is read from."""
 
     split: str | None
@@ -64,28 +65,28 @@ def split_of(text: str | None) -> str | None:
     return VALIDATION if text in ("val", "validation") else text
 
 
-def by_convention(columns: Sequence[str]) -> list[Named]:
+def by_convention(columns: Sequence[str]) -> list[NamedColumn]:
     """Return the fields that the names of columns say."""
-    found: list[Named] = []
+    named: list[NamedColumn] = []
     for column in columns:
         if match := _NAMED.fullmatch(column):
             rest = match["rest"].lstrip("_/")
             name = rest if rest.isidentifier() else match["role"] + rest
             role: Role = "input" if match["role"].startswith("input") else "target"
-            found.append(Named(split_of(match["split"]), role, name, column))
-    known = {each.role for each in found}
+            named.append(NamedColumn(split_of(match["split"]), role, name, column))
+    known = {column.role for column in named}
     for column in columns:
         if match := _USUAL.fullmatch(column):
             role, name = _USUAL_FIELDS[match["name"].lower().removesuffix("s")]
             split = split_of(match["split"] or match["after"])
             if role not in known:
-                found.append(Named(split, role, name, column))
-    return found
+                named.append(NamedColumn(split, role, name, column))
+    return named
 
 
-def by_choice(columns: Iterable[str], choice: Choice, *, path: Path | str) -> list[Named]:
+def by_choice(columns: Iterable[str], choice: Choice, *, path: Path | str) -> list[NamedColumn]:
     """Return the fields that the user chose: `NAME`, or `FIELD=NAME`."""
-    found: list[Named] = []
+    named: list[NamedColumn] = []
     known = list(columns)
     for role, options in (("input", choice.inputs), ("target", choice.targets)):
         for option in options:
@@ -103,11 +104,11 @@ def by_choice(columns: Iterable[str], choice: Choice, *, path: Path | str) -> li
                     value=column,
                 )
             field_name = name or re.sub(r"\W", "_", column)
-            found += [
-                Named(split_of(split), role, field_name, text)  # type: ignore[arg-type]
+            named += [
+                NamedColumn(split_of(split), role, field_name, text)  # type: ignore[arg-type]
                 for split, text in splits.items()
             ]
-    return found
+    return named
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,7 +12,13 @@ from ai500.data.readers.arrays import hdf5_table, npy_table, npz_table
 from ai500.data.readers.image_tree import read_archive, read_folder
 from ai500.data.readers.naming import Choice
 from ai500.data.readers.parquet import class_names, parquet_table
-from ai500.data.readers.protocol import TRAIN, VALIDATION, VALIDATION_NAMES, Reader, Stream
+from ai500.data.readers.protocol import (
+    TRAIN,
+    VALIDATION,
+    VALIDATION_NAMES,
+    Reader,
+    Stream,
+)
 from ai500.data.readers.python_source import is_factory, python_source
 from ai500.data.readers.tables import Table, table_source
 from ai500.data.store import data_error
@@ -90,7 +96,10 @@ def open_source(source: str | Path, options: Options, *, out: Path) -> Reader | 
     text, path = str(source), Path(source)
     if not path.exists() and is_factory(text):
         return python_source(
-            text, choice=options.choice, fraction=options.validation_fraction, seed=options.seed
+            text,
+            choice=options.choice,
+            fraction=options.validation_fraction,
+            seed=options.seed,
         )
     try:
         if not path.exists():
@@ -123,7 +132,10 @@ def _open_file(path: Path, options: Options) -> Reader | Stream:
         return _tables(path.stem, [(None, TABLES[suffix](path))], options, class_names=names)
     remedy = INSTEAD.get(suffix, f"{READABLE} Anything else: {FACTORY}")
     raise data_error(
-        path, f"no reader for this file ({suffix or 'no suffix'}).", remedy, value=suffix
+        path,
+        f"no reader for this file ({suffix or 'no suffix'}).",
+        remedy,
+        value=suffix,
     )
 
 
@@ -177,7 +189,10 @@ def _open_folder(folder: Path, options: Options, *, out: Path) -> Reader | Strea
     unread = next((path for path in files if path.suffix.lower() in _FORMATS), None)
     if unread is not None:
         raise data_error(
-            folder, f"holds {unread.name}.", INSTEAD[unread.suffix.lower()], value=unread.suffix
+            folder,
+            f"holds {unread.name}.",
+            INSTEAD[unread.suffix.lower()],
+            value=unread.suffix,
         )
     return read_folder(
         folder,
@@ -190,7 +205,17 @@ def _open_folder(folder: Path, options: Options, *, out: Path) -> Reader | Strea
 
 
 # In a folder of images, these are data of another kind and no stray files.
-_FORMATS = (".tfrecord", ".tfrecords", ".mdb", ".lmdb", ".rec", ".arrow", ".grib", ".grb", ".fits")
+_FORMATS = (
+    ".tfrecord",
+    ".tfrecords",
+    ".mdb",
+    ".lmdb",
+    ".rec",
+    ".arrow",
+    ".grib",
+    ".grb",
+    ".fits",
+)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -218,7 +243,10 @@ def _refuse_climate(folder: Path, suffixes: tuple[str, ...]) -> None:
     if suffixes is not HDF5_SUFFIXES:
         return
     years = year_files(folder)
-    if years and set(hdf5_table(next(iter(years.values()))).columns) == {"images", "boxes"}:
+    if years and set(hdf5_table(next(iter(years.values()))).columns) == {
+        "images",
+        "boxes",
+    }:
         raise DataError(
             f"{folder} has years of climate data ({len(CHANNELS)} channels), which are a store "
             "as they are.",

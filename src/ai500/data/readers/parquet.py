@@ -97,7 +97,9 @@ class ParquetTable:
                     done += batch.num_rows
             except OSError as error:
                 raise data_error(
-                    self.path, f"cannot be read after row {done}: {error}.", "Copy it again."
+                    self.path,
+                    f"cannot be read after row {done}: {error}.",
+                    "Copy it again.",
                 ) from error
 
     def _values(self, column: str, values: Any, first: int) -> Values:
@@ -189,7 +191,7 @@ def parquet_table(path: Path) -> ParquetTable:
 
 def _type(kind: Any) -> ColumnType:
     types = pyarrow("pyarrow.types")
-    image = types.is_struct(kind) and "bytes" in {each.name for each in kind}
+    image = types.is_struct(kind) and "bytes" in {member.name for member in kind}
     if image or types.is_binary(kind) or types.is_large_binary(kind):
         return ColumnType("image")
     if getattr(kind, "extension_name", "") == "arrow.fixed_shape_tensor":

@@ -19,7 +19,19 @@ from ai500.core.errors import DataError
 from ai500.records.fields import Field
 
 SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+    (
+        ".bmp",
+        ".gif",
+        ".jfif",
+        ".jpeg",
+        ".jpg",
+        ".pgm",
+        ".png",
+        ".ppm",
+        ".tif",
+        ".tiff",
+        ".webp",
+    )
 )
 MAX_SIZE = 4096
 AS_ARRAYS = "Pack them as arrays: a .npy or .npz of uint16 or float32 keeps every value."
@@ -102,15 +114,15 @@ def decode(encoded: bytes | Path, *, size: int, dtype: str, name: str) -> Pixels
 
 def squared(image: Image.Image, *, size: int, dtype: str, name: str) -> Pixels:
     """Turn an image upright and scale its centre square to size × size, antialiased."""
-    found = dtype_of(image, name)
-    if found != dtype:
+    actual = dtype_of(image, name)
+    if actual != dtype:
         raise PrecisionError(
-            f"{name}: values are {found}; those of the first image are {dtype}, and a store has "
+            f"{name}: values are {actual}; those of the first image are {dtype}, and a store has "
             "one type.",
             key="dtype",
-            value=found,
+            value=actual,
             path=name,
-            remedy=f"Save it as {dtype} (the same command then continues), or pack {found} "
+            remedy=f"Save it as {dtype} (the same command then continues), or pack {actual} "
             "images by themselves.",
         )
     if dtype == "uint8":

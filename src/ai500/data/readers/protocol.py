@@ -6,8 +6,9 @@ order: one process packs it, and after a kill skips what is written.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -42,7 +43,7 @@ class Ignored:
     """Files and arrays of a source that are not packed."""
 
     count: int = 0
-    examples: list[str] = field(default_factory=list)
+    examples: list[str] = dataclasses.field(default_factory=list)
     """Names of the first ones."""
 
     def add(self, name: str) -> None:
@@ -105,23 +106,23 @@ class Stream(Source, Protocol):
 def stacked(fields: tuple[Field, ...], samples: list[Sample]) -> Arrays:
     """Join samples: stack the arrays of a field, concatenate those of a ragged one."""
     arrays: Arrays = {}
-    for each in fields:
-        rows = [sample[each.name] for sample in samples]
-        arrays |= joined(each, rows)
+    for field in fields:
+        rows = [sample[field.name] for sample in samples]
+        arrays |= joined(field, rows)
     return arrays
 
 
-def joined(each: Field, rows: list[NDArray[Any]] | NDArray[Any]) -> Arrays:
+def joined(field: Field, rows: list[NDArray[Any]] | NDArray[Any]) -> Arrays:
     """Join the rows of one field, little-endian and of the field's type."""
-    dtype = np.dtype(each.dtype).newbyteorder("<")
-    if not each.ragged:
+    dtype = np.dtype(field.dtype).newbyteorder("<")
+    if not field.ragged:
         if isinstance(rows, list):
-            empty = np.empty((0, *each.shape), dtype)
+            empty = np.empty((0, *field.shape), dtype)
             rows = np.stack(rows) if rows else empty
-        return {each.name: np.ascontiguousarray(rows, dtype=dtype)}
+        return {field.name: np.ascontiguousarray(rows, dtype=dtype)}
     offsets = np.zeros(len(rows) + 1, np.dtype("<i8"))
     np.cumsum([len(row) for row in rows], out=offsets[1:])
-    values = np.empty((int(offsets[-1]), *each.row_shape), dtype)
+    values = np.empty((int(offsets[-1]), *field.row_shape), dtype)
     for row, first, last in zip(rows, offsets[:-1], offsets[1:], strict=True):
         values[first:last] = row
-    return {each.name: values, each.name + OFFSETS: offsets}
+    return {field.name: values, field.name + OFFSETS: offsets}

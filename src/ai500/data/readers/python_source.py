@@ -7,6 +7,7 @@ mapping of names to arrays, tensors, numbers or images, or a pair of input and t
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import re
@@ -14,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ai500.core.errors import DataError
-from ai500.data.readers.naming import Choice, Named, by_choice, by_convention, listed
+from ai500.data.readers.naming import (
+    Choice,
+    NamedColumn,
+    by_choice,
+    by_convention,
+    listed,
+)
 from ai500.data.readers.pixels import decode, dtype_of, image_field, read_dtype, squared
 from ai500.data.readers.protocol import (
     TRAIN,
@@ -78,11 +85,11 @@ def load(spec: str) -> Any:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     with _explained(spec, f"importing {module_name}"):
-        found = importlib.import_module(module_name)
+        factory = importlib.import_module(module_name)
         for name in attribute.split("."):
-            found = getattr(found, name)
+            factory = getattr(factory, name)
     with _explained(spec, "the factory"):
-        return found() if callable(found) else found
+        return factory() if callable(factory) else factory
 
 
 def by_number(data: Any) -> bool:
@@ -108,14 +115,14 @@ def _splits(spec: str) -> dict[str, Any]:
         splits = {TRAIN: data[TRAIN], VALIDATION: data[held]}
     else:
         splits = {TRAIN: data}
-    for each in splits.values():
-        if type(each).__name__ == "DataLoader" or not (
-            by_number(each) or hasattr(each, "__iter__")
+    for data_set in splits.values():
+        if type(data_set).__name__ == "DataLoader" or not (
+            by_number(data_set) or hasattr(data_set, "__iter__")
         ):
             raise DataError(
-                f"{spec} returns a {type(each).__name__}, which gives no single samples.",
+                f"{spec} returns a {type(data_set).__name__}, which gives no single samples.",
                 key=spec,
-                value=type(each).__name__,
+                value=type(data_set).__name__,
                 remedy="Return a PyTorch Dataset, a generator or another iterable of dicts.",
             )
     return splits
@@ -166,49 +173,53 @@ class Shaper:
         """Return the arrays of a sample; a damaged image makes it unreadable."""
         values = as_mapping(sample, spec=self.spec)
         arrays: dict[str, NDArray[Any]] = {}
-        for each in self.fields:
-            key = self.keys[each.name]
+        for field in self.fields:
+            key = self.keys[field.name]
             if key not in values:
-                raise self._error(each, number, f"has no {key!r}, only {listed(list(values))}")
+                raise self._error(field, number, f"has no {key!r}, only {listed(list(values))}")
             if is_image(values[key]):
                 try:
-                    arrays[each.name] = _pixels(values[key], each, f"{self.spec} {number}")
+                    arrays[field.name] = _pixels(values[key], field, f"{self.spec} {number}")
                 except (DataError, MemoryError):
                     raise
                 except Exception as error:  # a broken image may raise anything in a decoder
                     return Unreadable(f"sample {number}", f"{type(error).__name__}: {error}")
                 continue
-            arrays[each.name] = self._fitting(each, as_array(values[key]), number)
+            arrays[field.name] = self._fitting(field, as_array(values[key]), number)
         return arrays
 
-    def _fitting(self, each: Field, array: NDArray[Any], number: int) -> NDArray[Any]:
-        shape = array.shape[1:] if each.ragged else array.shape
-        if shape != each.row_shape or (each.ragged and not array.ndim):
+    def _fitting(self, field: Field, array: NDArray[Any], number: int) -> NDArray[Any]:
+        shape = array.shape[1:] if field.ragged else array.shape
+        if shape != field.row_shape or (field.ragged and not array.ndim):
             raise self._error(
-                each, number, f"has shape {array.shape}; the first samples have {each.shape}"
+                field,
+                number,
+                f"has shape {array.shape}; the first samples have {field.shape}",
             )
-        if not np.can_cast(array.dtype, each.dtype, "same_kind"):
-            raise self._error(each, number, f"is {array.dtype}; the first samples are {each.dtype}")
-        converted = array.astype(each.dtype)
-        if each.dtype[0] in "iu" and not np.array_equal(converted, array):
-            raise self._error(each, number, f"has values that do not fit {each.dtype}")
+        if not np.can_cast(array.dtype, field.dtype, "same_kind"):
+            raise self._error(
+                field, number, f"is {array.dtype}; the first samples are {field.dtype}"
+            )
+        converted = array.astype(field.dtype)
+        if field.dtype[0] in "iu" and not np.array_equal(converted, array):
+            raise self._error(field, number, f"has values that do not fit {field.dtype}")
         return converted
 
-    def _error(self, each: Field, number: int, why: str) -> DataError:
+    def _error(self, field: Field, number: int, why: str) -> DataError:
         return DataError(
-            f"{self.spec}: {each.name} of sample {number} {why}.",
-            key=each.name,
+            f"{self.spec}: {field.name} of sample {number} {why}.",
+            key=field.name,
             value=number,
             remedy=f"Give every sample the same type and shape; if samples differ in length: "
-            f"--ragged {each.name}.",
+            f"--ragged {field.name}.",
         )
 
 
-def _pixels(value: Any, each: Field, name: str) -> NDArray[Any]:
-    size = each.shape[0]
+def _pixels(value: Any, field: Field, name: str) -> NDArray[Any]:
+    size = field.shape[0]
     if isinstance(value, bytes):
-        return decode(value, size=size, dtype=each.dtype, name=name)
-    return squared(value, size=size, dtype=each.dtype, name=name)
+        return decode(value, size=size, dtype=field.dtype, name=name)
+    return squared(value, size=size, dtype=field.dtype, name=name)
 
 
 def shaper_of(spec: str, samples: Sequence[Any], choice: Choice) -> tuple[Shaper, list[str]]:
@@ -219,7 +230,7 @@ def shaper_of(spec: str, samples: Sequence[Any], choice: Choice) -> tuple[Shaper
     keys = list(mappings[0])
     chosen = choice.inputs or choice.targets
     named = by_choice(keys, choice, path=spec) if chosen else by_convention(keys)
-    if {each.role for each in named} != {"input", "target"}:
+    if {entry.role for entry in named} != {"input", "target"}:
         raise DataError(
             f"{spec} gives samples with {listed(keys)}: no input, or no target, among them.",
             key=spec,
@@ -227,15 +238,15 @@ def shaper_of(spec: str, samples: Sequence[Any], choice: Choice) -> tuple[Shaper
             remedy="Call them inputs… and targets…, or name them: --input NAME --target NAME.",
         )
     fields = tuple(
-        _field_of(spec, each, [mapping.get(each.column) for mapping in mappings], choice)
-        for each in sorted(named, key=lambda each: (each.role, each.name))
+        _field_of(spec, entry, [mapping.get(entry.column) for mapping in mappings], choice)
+        for entry in sorted(named, key=lambda entry: (entry.role, entry.name))
     )
-    used = {each.column for each in named}
-    shaper = Shaper(spec, fields, {each.name: each.column for each in named})
+    used = {entry.column for entry in named}
+    shaper = Shaper(spec, fields, {entry.name: entry.column for entry in named})
     return shaper, [key for key in keys if key not in used]
 
 
-def _field_of(spec: str, named: Named, values: Sequence[Any], choice: Choice) -> Field:
+def _field_of(spec: str, named: NamedColumn, values: Sequence[Any], choice: Choice) -> Field:
     if is_image(values[0]):
         first = values[0]
         name = f"{spec} 0"
@@ -278,7 +289,7 @@ class PythonSource:
     fraction: float
     seed: int
     classes: tuple[str, ...] = ()
-    ignored: Ignored = field(default_factory=Ignored)
+    ignored: Ignored = dataclasses.field(default_factory=Ignored)
 
     @property
     def name(self) -> str:
@@ -307,7 +318,10 @@ class DatasetReader(PythonSource):
         counts = {split: len(data) for split, data in splits.items()}
         if not self.whole:
             return {split: np.arange(count, dtype=np.int64) for split, count in counts.items()}
-        keys, one_class = map(str, range(counts[TRAIN])), np.zeros(counts[TRAIN], np.int64)
+        keys, one_class = (
+            map(str, range(counts[TRAIN])),
+            np.zeros(counts[TRAIN], np.int64),
+        )
         train, held = held_out(keys, labels=one_class, fraction=self.fraction, seed=self.seed)
         return {TRAIN: train, VALIDATION: held}
 
@@ -390,7 +404,7 @@ def python_source(
     for key in unused:
         ignored.add(f"{spec}: {key}")
     names = getattr(first, "classes", ())
-    known = isinstance(names, list | tuple) and "labels" in {each.name for each in shaper.fields}
+    known = isinstance(names, list | tuple) and "labels" in {field.name for field in shaper.fields}
     classes = tuple(str(name) for name in names) if known else ()
     kind = DatasetReader if numbered else IterableStream
     return kind(spec, shaper, whole, fraction, seed, classes, ignored)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,7 +18,7 @@ from ai500.core.errors import DataError
 from ai500.data.readers.naming import (
     EXPECTED_NAMES,
     Choice,
-    Named,
+    NamedColumn,
     by_choice,
     by_convention,
     listed,
@@ -39,7 +40,7 @@ from ai500.records.fields import ITEM_BYTES, RAGGED, Field
 
 PEEKED_ROWS = 64
 """First rows that decide whether a column of lists is ragged."""
-# Rows of a split may be far apart: so many bytes are read at once, and the rows taken from them.
+# Rows of a split may be far apart: so many bytes are read at once, and the rows sources from them.
 BLOCK_BYTES = 1 << 24
 
 Values = NDArray[Any] | list[Any]
@@ -86,7 +87,7 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True)
-class Taken:
+class FieldSource:
     """A field and the column that it is read from."""
 
     field: Field
@@ -99,7 +100,7 @@ class Section:
     """Rows of one table in a split."""
 
     table: Table
-    taken: tuple[Taken, ...]
+    sources: tuple[FieldSource, ...]
     rows: int
 
 
@@ -111,9 +112,9 @@ def _sections(
     chosen = choice.inputs or choice.targets
     named = by_choice(columns, choice, path=table.path) if chosen else by_convention(list(columns))
     for column in columns:
-        if all(each.column != column for each in named):
+        if all(entry.column != column for entry in named):
             ignored.add(f"{table.path.name}: {column}")
-    roles = {each.role for each in named}
+    roles = {entry.role for entry in named}
     if roles != {"input", "target"}:
         missing = "input" if "input" not in roles else "target"
         raise data_error(
@@ -122,18 +123,18 @@ def _sections(
             EXPECTED_NAMES,
             value=missing,
         )
-    splits: dict[str | None, list[Named]] = {}
-    for each in named:
-        splits.setdefault(each.split or split, []).append(each)
+    splits: dict[str | None, list[NamedColumn]] = {}
+    for entry in named:
+        splits.setdefault(entry.split or split, []).append(entry)
     return {name: _section(table, entries, choice) for name, entries in splits.items()}
 
 
-def _section(table: Table, named: Sequence[Named], choice: Choice) -> Section:
-    taken = [
-        _taken(table, each, choice)
-        for each in sorted(named, key=lambda each: (each.role, each.name))
+def _section(table: Table, named: Sequence[NamedColumn], choice: Choice) -> Section:
+    sources = [
+        _field_source(table, entry, choice)
+        for entry in sorted(named, key=lambda entry: (entry.role, entry.name))
     ]
-    names = [each.field.name for each in taken]
+    names = [source.field.name for source in sources]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise data_error(
@@ -142,7 +143,7 @@ def _section(table: Table, named: Sequence[Named], choice: Choice) -> Section:
             "Choose: --input FIELD=NAME --target FIELD=NAME.",
             value=double,
         )
-    rows = {each.column: table.rows(each.column) for each in taken}
+    rows = {source.column: table.rows(source.column) for source in sources}
     if len(set(rows.values())) > 1:
         counts = ", ".join(f"{column} {count}" for column, count in rows.items())
         raise data_error(
@@ -151,15 +152,15 @@ def _section(table: Table, named: Sequence[Named], choice: Choice) -> Section:
             "The first axis counts the samples of every array.",
             value=rows,
         )
-    return Section(table, tuple(taken), next(iter(rows.values())))
+    return Section(table, tuple(sources), next(iter(rows.values())))
 
 
-def _taken(table: Table, named: Named, choice: Choice) -> Taken:
+def _field_source(table: Table, named: NamedColumn, choice: Choice) -> FieldSource:
     column = table.columns[named.column]
     where = f"{table.path}: {named.column}"
     if column.dtype == "image":
         first = _first_image(table, named.column)
-        return Taken(
+        return FieldSource(
             replace(image_field(named.name, first, choice.size), role=named.role),
             named.column,
             encoded=True,
@@ -186,7 +187,7 @@ def _taken(table: Table, named: Named, choice: Choice) -> Taken:
             f"{where} has rows of shape {shape}: there is nothing in them.",
             path=table.path, key=named.column, value=shape,
         )  # fmt: skip
-    return Taken(Field(named.name, named.role, dtype, shape), named.column)
+    return FieldSource(Field(named.name, named.role, dtype, shape), named.column)
 
 
 def _image_shape(shape: tuple[int, ...], *, where: str) -> tuple[int, ...]:
@@ -252,7 +253,7 @@ class TableSource:
     """Rows of each split; a split without an entry has all rows of its sections."""
     classes: tuple[str, ...]
     fields: tuple[Field, ...]
-    ignored: Ignored = field(default_factory=Ignored)
+    ignored: Ignored = dataclasses.field(default_factory=Ignored)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -273,7 +274,7 @@ class TableSource:
         digest = hashlib.sha256()
         for split, sections in self.parts.items():
             for section in sections:
-                columns = [each.column for each in section.taken]
+                columns = [source.column for source in section.sources]
                 state = _state(section.table)
                 digest.update(f"{split} {state} {section.rows} {columns}".encode())
         for split, rows in self.chosen.items():
@@ -329,18 +330,18 @@ class TableStream(TableSource):
 
     def _rows(self, split: str) -> Iterator[Sample | Unreadable]:
         for section in self.parts[split]:
-            columns = [each.column for each in section.taken]
-            step = max(1, min(1024, BLOCK_BYTES // _row_bytes(section.taken)))
+            columns = [source.column for source in section.sources]
+            step = max(1, min(1024, BLOCK_BYTES // _row_bytes(section.sources)))
             first = 0
             for block in section.table.blocks(columns, step):
                 rows = np.arange(first, first + len(block[0]), dtype=np.int64)
                 first += len(rows)
                 broken: dict[int, str] = {}
                 arrays: dict[str, Values] = {}
-                for each, values in zip(section.taken, block, strict=True):
-                    if each.encoded:
-                        values = _decoded(each, values, rows, section, broken)
-                    arrays[each.field.name] = _converted(each, values)
+                for source, values in zip(section.sources, block, strict=True):
+                    if source.encoded:
+                        values = _decoded(source, values, rows, section, broken)
+                    arrays[source.field.name] = _converted(source, values)
                 for place, row in enumerate(rows.tolist()):
                     if place in broken:
                         yield Unreadable(f"{section.table.path.name}: row {row}", broken[place])
@@ -348,29 +349,29 @@ class TableStream(TableSource):
                         yield {name: values[place] for name, values in arrays.items()}
 
 
-def _row_bytes(taken: Sequence[Taken]) -> int:
-    # A ragged or encoded row is taken for 64 KiB.
+def _row_bytes(sources: Sequence[FieldSource]) -> int:
+    # A ragged or encoded row is sources for 64 KiB.
     return sum(
-        1 << 16 if each.encoded or each.field.ragged else max(1, each.field.row_bytes)
-        for each in taken
+        1 << 16 if source.encoded or source.field.ragged else max(1, source.field.row_bytes)
+        for source in sources
     )
 
 
-def _converted(each: Taken, rows: Values) -> Values:
+def _converted(source: FieldSource, rows: Values) -> Values:
     """Bring rows to the shape of their field; raise `DataError` where one does not fit."""
-    shape = each.field.shape
+    shape = source.field.shape
     if isinstance(rows, np.ndarray):
-        return rows.reshape(len(rows), *shape) if not each.field.ragged else rows
-    arrays = [np.asarray(row, dtype=each.field.dtype) for row in rows]
+        return rows.reshape(len(rows), *shape) if not source.field.ragged else rows
+    arrays = [np.asarray(row, dtype=source.field.dtype) for row in rows]
     for number, array in enumerate(arrays):
-        actual = array.shape[1:] if each.field.ragged else array.shape
-        if actual != each.field.row_shape:
+        actual = array.shape[1:] if source.field.ragged else array.shape
+        if actual != source.field.row_shape:
             raise DataError(
-                f"{each.column}: a row has shape {array.shape} (number {number} of its block); "
+                f"{source.column}: a row has shape {array.shape} (number {number} of its block); "
                 f"the first rows have {shape}.",
-                key=each.column,
+                key=source.column,
                 value=array.shape,
-                remedy=f"If samples differ in length: --ragged {each.field.name}.",
+                remedy=f"If samples differ in length: --ragged {source.field.name}.",
             )
     return arrays
 
@@ -379,30 +380,30 @@ def _read_pieces(
     fields: tuple[Field, ...], pieces: Sequence[tuple[Section, Rows]]
 ) -> tuple[Arrays, Holes]:
     """Read rows of tables as arrays of fields."""
-    columns: dict[str, list[Values]] = {each.name: [] for each in fields}
+    columns: dict[str, list[Values]] = {field.name: [] for field in fields}
     holes: Holes = []
     done = 0
     for section, rows in pieces:
         blocks: dict[str, Values] = {}
         broken: dict[int, str] = {}
-        for each in section.taken:
-            values = _rows_of(section.table, each, rows)
-            if each.encoded:
-                values = _decoded(each, values, rows, section, broken)
-            blocks[each.field.name] = values
-        for each in section.taken:
+        for source in section.sources:
+            values = _rows_of(section.table, source, rows)
+            if source.encoded:
+                values = _decoded(source, values, rows, section, broken)
+            blocks[source.field.name] = values
+        for source in section.sources:
             # A row whose image is damaged is left out of every column.
-            kept = _without(blocks[each.field.name], broken)
-            columns[each.field.name].append(_converted(each, kept))
+            kept = _without(blocks[source.field.name], broken)
+            columns[source.field.name].append(_converted(source, kept))
         holes += [(done + place, why) for place, why in broken.items()]
         done += len(rows)
     arrays: Arrays = {}
-    for each_field in fields:
-        parts = columns[each_field.name]
-        if not each_field.ragged and all(isinstance(part, np.ndarray) for part in parts):
-            arrays |= joined(each_field, np.concatenate(parts))
+    for field in fields:
+        parts = columns[field.name]
+        if not field.ragged and all(isinstance(part, np.ndarray) for part in parts):
+            arrays |= joined(field, np.concatenate(parts))
         else:
-            arrays |= joined(each_field, list(chain.from_iterable(parts)))
+            arrays |= joined(field, list(chain.from_iterable(parts)))
     return arrays, sorted(holes)
 
 
@@ -415,31 +416,35 @@ def _without(values: Values, places: Mapping[int, str]) -> Values:
 
 
 def _decoded(
-    each: Taken, values: Values, rows: Rows, section: Section, broken: dict[int, str]
+    source: FieldSource,
+    values: Values,
+    rows: Rows,
+    section: Section,
+    broken: dict[int, str],
 ) -> list[NDArray[Any]]:
     """Decode images; `broken` gets the places of damaged ones, which stay in the list as zeros."""
-    size, dtype = each.field.shape[0], each.field.dtype
+    size, dtype = source.field.shape[0], source.field.dtype
     images: list[NDArray[Any]] = []
     for place, (encoded, row) in enumerate(zip(values, rows.tolist(), strict=True)):
-        name = f"{section.table.path.name}: {each.column} {row}"
+        name = f"{section.table.path.name}: {source.column} {row}"
         try:
             images.append(decode(encoded, size=size, dtype=dtype, name=name))
         except (MemoryError, DataError):
             raise
         except Exception as error:  # a broken image may raise anything in a decoder
             broken[place] = f"{type(error).__name__}: {error}"
-            images.append(np.zeros(each.field.shape, dtype))
+            images.append(np.zeros(source.field.shape, dtype))
     return images
 
 
-def _rows_of(table: Table, each: Taken, rows: Rows) -> Values:
+def _rows_of(table: Table, source: FieldSource, rows: Rows) -> Values:
     """Read rows of a column in ascending order, a bounded span at a time."""
-    step = max(1, BLOCK_BYTES // _row_bytes([each]))
+    step = max(1, BLOCK_BYTES // _row_bytes([source]))
     blocks: list[Values] = []
     for _, group in groupby(rows.tolist(), key=lambda row: row // step):
         wanted = np.fromiter(group, np.int64)
         first, last = int(wanted[0]), int(wanted[-1]) + 1
-        span = table.read(each.column, first, last)
+        span = table.read(source.column, first, last)
         places = wanted - first
         if isinstance(span, np.ndarray):
             blocks.append(span if len(places) == len(span) else span[places])
@@ -483,14 +488,19 @@ def table_source(
         numbers = labels[None]
         kinds = np.zeros(rows, np.int64) if numbers is None else numbers
         train, held = held_out(map(str, range(rows)), labels=kinds, fraction=fraction, seed=seed)
-        chosen, splits = {TRAIN: train, VALIDATION: held}, {TRAIN: whole, VALIDATION: whole}
+        chosen, splits = (
+            {TRAIN: train, VALIDATION: held},
+            {TRAIN: whole, VALIDATION: whole},
+        )
     else:
         splits = {split: tuple(parts[split]) for split in (TRAIN, VALIDATION)}
     known = [values for values in labels.values() if values is not None]
     classes = _class_names(known, class_names, path=tables[0][1].path)
     fields = tuple(
-        replace(each, limits=(0, len(classes) - 1)) if each.name == "labels" and classes else each
-        for each in fields
+        replace(field, limits=(0, len(classes) - 1))
+        if field.name == "labels" and classes
+        else field
+        for field in fields
     )
     kind = TableReader if all(section.table.by_row for section in sections) else TableStream
     return kind(name, splits, chosen, classes, fields, ignored)
@@ -505,23 +515,23 @@ def _use_test(parts: dict[str | None, list[Section]], ignored: Ignored) -> None:
         parts[VALIDATION] = test
         return
     for section in test:
-        for each in section.taken:
-            ignored.add(f"{section.table.path.name}: {each.column}")
+        for source in section.sources:
+            ignored.add(f"{section.table.path.name}: {source.column}")
 
 
 def _common_fields(sections: Sequence[Section]) -> tuple[Field, ...]:
     """Return the fields of all sections; raise `DataError` where they differ."""
     first = sections[0]
-    fields = tuple(each.field for each in first.taken)
+    fields = tuple(source.field for source in first.sources)
     for section in sections[1:]:
-        other = tuple(each.field for each in section.taken)
+        other = tuple(source.field for source in section.sources)
         if other != fields:
             names = "; ".join(", ".join(map(str, group)) for group in (fields, other))
             raise data_error(
                 section.table.path,
                 f"its fields differ from those of {first.table.path.name}: {names}.",
                 "All files and splits need the same arrays, types and shapes.",
-                value=[each.name for each in other],
+                value=[field.name for field in other],
             )
     return fields
 
@@ -529,17 +539,17 @@ def _common_fields(sections: Sequence[Section]) -> tuple[Field, ...]:
 def _labels(sections: Sequence[Section], fields: Sequence[Field]) -> NDArray[np.int64] | None:
     """Read the classes of all samples; None: no field has classes."""
     if not any(
-        each.name == "labels" and not each.shape and each.dtype == "int64" for each in fields
+        field.name == "labels" and not field.shape and field.dtype == "int64" for field in fields
     ):
         return None
     blocks: list[NDArray[np.int64]] = []
     for section in sections:
-        (taken,) = (each for each in section.taken if each.field.name == "labels")
+        (label_source,) = (source for source in section.sources if source.field.name == "labels")
         if section.table.by_row:
-            values = section.table.read(taken.column, 0, section.rows)
+            values = section.table.read(label_source.column, 0, section.rows)
             blocks.append(np.asarray(values, np.int64).reshape(section.rows))
         else:
-            read = section.table.blocks([taken.column], 1 << 16)
+            read = section.table.blocks([label_source.column], 1 << 16)
             blocks += [np.asarray(values, np.int64).reshape(len(values)) for (values,) in read]
     return np.concatenate(blocks)
 
