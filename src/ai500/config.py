@@ -21,6 +21,7 @@ MAX_COUNT = 200_000  # more than any machine's nodes: catches typos before plann
 
 PLUGIN_KEYS: dict[plugins.Kind, str] = {
     "workload": "workload",
+    "framework": "framework.kind",
     "sampler": "ensemble.sampler",
     "engine": "parallel.mode",
     "collective": "communication.mode",
@@ -30,6 +31,55 @@ PLUGIN_KEYS: dict[plugins.Kind, str] = {
     "launcher": "scheduler.launcher",
 }
 """Kind of plugin → the key that names one."""
+PATHS: dict[str, tuple[str, ...]] = {
+    "data": ("path", "scratch"),
+    "framework": ("folder", "operations"),
+    "custom_class": ("validation_targets",),
+}
+"""Section → its keys that are paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomClassConfig:
+    """A problem class of one's own: comparable with no registered class, never an entry.
+
+    With a built-in workload it changes `problem_class`, mostly for one's own data; with workload
+    custom it defines everything.
+    """
+
+    name: str | None = option(None, "name of the class; default: the registered problem_class")
+    target_quality: float | None = option(None, "target of Eq. 8", more_than=0)
+    penalty_exponent: int | None = option(None, "n of Eq. 8", minimum=1, less_than=1000)
+    epochs: int | None = option(None, "epochs of a member", minimum=1, less_than=MAX_COUNT)
+    ensemble_size: int | None = option(
+        None, "least M; default: problem_class's, 1 with workload custom", minimum=1
+    )
+    required_runs: int | None = option(
+        None,
+        "trials of a valid result; default: as with ensemble_size",
+        minimum=1,
+    )
+    quality_name: str | None = option(
+        None,
+        "workload custom: name of the quality; accuracy, mean absolute error and mean squared "
+        "error are also computed for the ensemble",
+    )
+    quality_direction: Literal["higher", "lower"] | None = option(
+        None, "workload custom: direction in which the quality improves"
+    )
+    batch_size: int | None = option(
+        None, "workload custom: samples per accelerator and step", minimum=1
+    )
+    train_samples: int | None = option(
+        None, "workload custom: samples to draw bootstraps from; default: the store's", minimum=1
+    )
+    validation_samples: int | None = option(
+        None, "workload custom: validation samples; default: the store's", minimum=1
+    )
+    validation_targets: str | None = option(
+        None,
+        "workload custom: .npy file with the validation samples' targets; default: the store's",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +164,26 @@ class CommunicationConfig:
     )
     precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
         "fp32", "precision of transmitted gradients; int8 with error feedback"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkConfig:
+    """Framework that trains the members."""
+
+    kind: str = option("pytorch", "pytorch: the reference; script: a training command of one's own")
+    command: tuple[str, ...] = option(
+        (),
+        "script: program and arguments of a member; {task} is its task file, {python} the next key",
+    )
+    python: str | None = option(
+        None, "script: interpreter that {python} stands for; default: the jobs' own"
+    )
+    folder: str | None = option(
+        None, "script: working folder of the command; default: the configuration file's"
+    )
+    operations: str | None = option(
+        None, "script: file with the output of `ai500 flops … --json`; default: not counted"
     )
 
 
@@ -312,12 +382,16 @@ class ContainerConfig:
 class Config:
     """The whole configuration file."""
 
-    workload: str = option("image_classification", "image_classification, extreme_weather, automl")
+    workload: str = option(
+        "image_classification", "image_classification, extreme_weather, automl, custom"
+    )
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
+    custom_class: CustomClassConfig = field(default_factory=CustomClassConfig)
     run: RunConfig = field(default_factory=RunConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
+    framework: FrameworkConfig = field(default_factory=FrameworkConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -331,10 +405,10 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     """Load and validate the file; `overrides` (dotted key → value) take precedence."""
     overrides = overrides or {}
     data: dict[str, Any] = {} if path is None else _read(path)
-    _resolve_paths(data.get("data"), base=Path() if path is None else path.parent)
+    _resolve_paths(data, base=Path() if path is None else path.parent)
     for key, value in overrides.items():
         _set(data, key, value)
-    _resolve_paths(data.get("data"), base=Path())
+    _resolve_paths(data, base=Path())
     try:
         config = decode(Config, data)
     except SchemaError as error:
@@ -418,10 +492,16 @@ def _with_section(error: SchemaError) -> str:
     return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, same_name))}?"
 
 
-def _resolve_paths(section: Any, *, base: Path) -> None:
+def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
     """Make paths absolute: those of the file relative to it, others to the working folder."""
-    if isinstance(section, dict):
-        for key in ("path", "scratch"):
+    framework = data.get("framework")
+    if isinstance(framework, dict) and framework.get("command"):
+        framework.setdefault("folder", ".")
+    for name, keys in PATHS.items():
+        section = data.get(name)
+        if not isinstance(section, dict):
+            continue
+        for key in keys:
             # A leading variable is expanded on the node.
             if isinstance(section.get(key), str) and section[key][:1] not in ("", "$"):
                 section[key] = str((base / section[key]).absolute())
@@ -443,7 +523,13 @@ def _check_names(config: Config) -> None:
         if name is not None:
             plugins.check(kind, name, key=key)
     classes = plugins.load("workload", config.workload).problem_classes
-    if config.problem_class not in classes:
+    if not classes and config.custom_class.name is None:
+        raise ConfigError(
+            f"workload = {config.workload!r} has no registered class.",
+            key="custom_class.name",
+            remedy="Define one in [custom_class].",
+        )
+    if classes and config.problem_class not in classes:
         raise ConfigError(
             f"problem_class = {config.problem_class!r}: no such class of {config.workload};",
             key="problem_class",

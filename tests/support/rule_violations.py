@@ -8,6 +8,7 @@ from typing import Any
 
 from ai500.core.randomness import Stream, derive
 from ai500.operations.shipped import shipped_model
+from ai500.records import FrameworkChoice
 from ai500.rules.evidence import Evidence
 from ai500.rules.facts import shorten
 from ai500.workloads.protocol import load_workload
@@ -216,6 +217,11 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "complete records": Violation(
         recorded("model", "graph_sha256", value=None), mentions=("graph's SHA-256",)
+    ),
+    "worker of ai500": Violation(
+        plan(framework=FrameworkChoice("script", ("sh", "train.sh"))),
+        "sh train.sh",
+        "a worker of ai500",
     ),
     "same software": Violation(
         lambda e: replace(e, trials=[*e.trials[1:], records(versions=OTHER_TORCH)(e).trials[0]]),

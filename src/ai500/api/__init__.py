@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from ai500.data.store import Store as Store
     from ai500.data.store import StoredSplit as StoredSplit
     from ai500.data.store import StoreReader as StoreReader
+    from ai500.frameworks.protocol import Capabilities as Capabilities
+    from ai500.frameworks.protocol import Framework as Framework
+    from ai500.frameworks.protocol import NodePlace as NodePlace
+    from ai500.frameworks.protocol import WorkerCommand as WorkerCommand
     from ai500.jobs.launchers import Container as Container
     from ai500.jobs.launchers import Launcher as Launcher
     from ai500.jobs.launchers import Wrap as Wrap
@@ -76,10 +80,12 @@ if TYPE_CHECKING:
     from ai500.records import ProblemClass as ProblemClass
     from ai500.records import Score as Score
     from ai500.records import Split as Split
+    from ai500.records import Task as Task
     from ai500.records import TrainRecord as TrainRecord
     from ai500.records import TrialScore as TrialScore
     from ai500.records.fields import image_fields as image_fields
     from ai500.records.findings import Finding as Finding
+    from ai500.records.run_folder import MemberFolder as MemberFolder
     from ai500.train.learning_rate import LearningRate as LearningRate
     from ai500.workloads.protocol import Workload as Workload
 
@@ -100,6 +106,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "Arrays", "CheckReport", "DataSource", "Problem", "Samples", "Store", "StoreReader",
         "StoredSplit",
     ),
+    "ai500.frameworks.protocol": ("Capabilities", "Framework", "NodePlace", "WorkerCommand"),
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
     "ai500.jobs.schedulers": (
         "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
@@ -111,10 +118,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.pipeline.session": ("Observer",),
     "ai500.records": (
         "Cluster", "EnsembleResult", "Field", "Hyperparameters", "ParallelPlan", "Plan",
-        "ProblemClass", "Score", "Split", "TrainRecord", "TrialScore",
+        "ProblemClass", "Score", "Split", "Task", "TrainRecord", "TrialScore",
     ),
     "ai500.records.fields": ("image_fields",),
     "ai500.records.findings": ("Finding",),
+    "ai500.records.run_folder": ("MemberFolder",),
     "ai500.train.learning_rate": ("LearningRate",),
     "ai500.workloads.protocol": ("Workload",),
 }  # fmt: skip

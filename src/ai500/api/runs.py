@@ -15,7 +15,7 @@ from ai500.config import Config
 from ai500.core import events as event_log
 from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
-from ai500.core.units import human_seconds, human_si
+from ai500.core.units import human_seconds
 from ai500.meters.log import read_meters
 from ai500.pipeline import scoring, stages
 from ai500.pipeline.reporting import program_report
@@ -23,6 +23,7 @@ from ai500.pipeline.session import Observer, Silent
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
+from ai500.report.formats import flops, quality
 from ai500.report.run_data import read_run_data
 from ai500.report.run_report import report_page
 from ai500.report.section import Figure, figures_of, slug
@@ -224,10 +225,11 @@ class Run:
     def _repr_html_(self) -> str:
         """Show the score in a notebook."""
         score, plan = self.score, self.plan
+        target = f"target {score.target_quality:g}"
         rows = {
-            "VFLOPS": human_si(score.vflops) + "FLOPS",
-            "FLOPS": human_si(score.flops) + "FLOPS",
-            score.quality_name: f"{score.ensemble_quality:.4f} (target {score.target_quality:g})",
+            "VFLOPS": flops(score.vflops),
+            "FLOPS": flops(score.flops),
+            score.quality_name: f"{quality(score.ensemble_quality)} ({target})",
             "time to quality": human_seconds(score.time_to_quality_seconds),
             "ensemble": f"M = {plan.ensemble_size}, P_degree = {plan.parallel_degree}",
             "trials": str(len(score.trials)),

@@ -10,6 +10,7 @@ from ai500.automl.counting import count_architecture
 from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Presence, Work
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
+from ai500.records import known
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import Evidence, Fact, TrialEvidence
 from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
@@ -125,7 +126,7 @@ def largest_error(evidence: Evidence) -> Iterator[Observation]:
     """Find a model with at most the largest error of the class: 30 % in `full`."""
     limit = evidence.reference.target_quality
     for trial in evidence.score.trials:
-        if trial.ensemble_quality > limit:
+        if known(trial.ensemble_quality, "ensemble_quality") > limit:
             yield Observation(
                 f"trial {trial.trial}: the best model's error is {trial.ensemble_quality:.4f}, "
                 f"the largest of the class is {limit:g}",

@@ -34,6 +34,7 @@ from ai500.records import (
     SearchScore,
     TrialScore,
     TrialSearchScore,
+    known,
 )
 
 
@@ -459,14 +460,14 @@ def score_search(
 def _result(events: Sequence[Event], history: History) -> EnsembleResult:
     """Return the trial's recorded result; refuse one that contradicts the histories."""
     result = recorded_result(events)
-    best = best_errors(history)
+    best, error = best_errors(history), known(result.ensemble_quality, "ensemble_quality")
     claimed = dict(zip(result.members, result.member_qualities, strict=True))
-    if not best or not math.isclose(result.ensemble_quality, min(best.values()), rel_tol=1e-9):
+    if not best or not math.isclose(error, min(best.values()), rel_tol=1e-9):
         raise JobError(
-            f"the recorded result has an error of {result.ensemble_quality:g}, the histories of "
+            f"the recorded result has an error of {error:g}, the histories of "
             f"the workers {min(best.values(), default=math.nan):g}.",
             key="aggregate",
-            value=result.ensemble_quality,
+            value=error,
             remedy="Restore the histories from a backup.",
         )
     for worker, error in claimed.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ai500.automl.history import History, Model
 from ai500.automl.score import Chunk, SearchTimeline, idle, spans, timed_search
 from ai500.core.units import human_seconds, human_si, si_prefix
-from ai500.records import Score, SearchScore, TrialSearchScore
+from ai500.records import Score, ScoreFigures, SearchScore, TrialSearchScore, known
 from ai500.report.charts import svg
 from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
 from ai500.report.charts.tree import Node, Tree
@@ -85,7 +85,7 @@ def sentences(data: SearchData) -> list[str]:
         f"{counted(score.ensemble_size, 'worker').capitalize()} searched architectures{times} for "
         f"{human_seconds(score.seconds)}, problem class {plan.problem_class} of AIPerf, on "
         f"{hardware(plan, data.run.system)}, and trained {counted(figures.models, 'model')} of "
-        f"{tried} for {human_si(score.operations + score.validation_operations)}FLOP, counted by "
+        f"{tried} for {flop(all_operations(score))}, counted by "
         f"convention {score.convention}.{which_trials(score)}",
         f"The score is {flops(score.flops)}: the highest mean speed from the first batch to a time "
         f"of at least {human_seconds(figures.min_seconds)}, reached at "
@@ -93,6 +93,12 @@ def sentences(data: SearchData) -> list[str]:
         f"{score.ensemble_quality:.4f} (at most {score.target_quality:g} is valid); the regulated "
         f"score −ln(error) × FLOPS is {flops(figures.regulated_score)}.",
     ]
+
+
+def all_operations(score: ScoreFigures) -> float:
+    """Return the operations of training and validation."""
+    operations = known(score.operations, "operations")
+    return operations + known(score.validation_operations, "validation_operations")
 
 
 def cards(data: SearchData) -> list[Card]:
@@ -222,7 +228,7 @@ def search_section(data: SearchData) -> Section:
 
 def score_figure(data: SearchData) -> Figure:
     """Show FLOPS(t), the regulated score, and the rate of the moment."""
-    search, final = data.search, data.run.shown.flops
+    search, final = data.search, known(data.run.shown.flops, "flops")
     seconds = search.seconds
     window = max(1.0, seconds / RATE_WINDOWS)
     times = [seconds * (index + 1) / POINTS for index in range(POINTS)]
@@ -283,7 +289,7 @@ def error_figure(data: SearchData) -> Figure:
 def operations_figure(data: SearchData) -> Figure:
     """Show how much computation an error takes, and how it varies over trials (V3 Fig. 2)."""
     shown, trials = data.run.shown, data.run.score.trials
-    total = max(trial.operations + trial.validation_operations for trial in trials)
+    total = max(map(all_operations, trials))
     factor, prefix = si_prefix(total)
     end = total / factor
     series = []

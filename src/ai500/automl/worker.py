@@ -27,7 +27,8 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.parallel.engines.state import gather_weights
 from ai500.records import Task
 from ai500.train.member import Member, build_member, event_log, open_splits
-from ai500.train.member_process import timed_window, worker_context
+from ai500.train.member_process import synchronize_ranks, worker_context
+from ai500.train.timed_window import timed_window
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network
@@ -43,7 +44,10 @@ def run(
     import_optuna()  # fail at the start, not in the fifth round
     with worker_context(task, rank=rank, device=device, threads=threads) as meters:
         worker = Worker(task, rank=rank, device=device, stop=stop)
-        with timed_window(task, rank=rank, meters=meters, emit=worker.emit) as ready:
+        window = timed_window(
+            task, rank=rank, meters=meters, emit=worker.emit, synchronize=synchronize_ranks
+        )
+        with window as ready:
             worker.search(ready)
         worker.finish()
 

@@ -16,6 +16,7 @@ from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictio
 from ai500.bagging.illustrate import illustrate
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.score import score_trial
+from ai500.bagging.script_result import script_result
 from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
 from ai500.core.errors import ConfigError
@@ -195,6 +196,9 @@ class Ensemble:
         bootstraps: Sequence[BootstrapRecord],
     ) -> EnsembleResult:
         """Average the members' predictions, and draw the workload's pictures of them."""
+        if plan.framework.kind == "script":
+            counts = {m: recorded_counts(run.path, bootstraps[m]) for m in finished}
+            return script_result(plan, trial, finished=finished, store=store, counts=counts)
         predictions = [
             MemberPredictions(
                 member=member,

@@ -37,12 +37,21 @@ class MemberSpan:
     validation_images: int
     qualities: Mapping[int, tuple[float, float]]
     """Epoch → (time, quality)."""
-    operations: Operations
+    operations: Operations | None
+    """None: not counted (scripts)."""
 
-    @property
-    def training_operations(self) -> int:
-        """Operations of all its images and steps [D12]."""
-        return self.operations.training(images=self.images, steps=self.steps)
+
+@dataclass(frozen=True)
+class CountedWork:
+    """Operations of all members; of each kind None if a member's were not counted."""
+
+    convention: str | None = None
+    training: int | None = None
+    """Operations of all images and steps [D12]."""
+    validation: int | None = None
+    apc: float | None = None
+    members_rates: float | None = None
+    """Sum of the members' own rates, in operations per second [D6]."""
 
 
 def score_trial(
@@ -58,14 +67,14 @@ def score_trial(
     for event in on_one_clock(recorded, clock):
         if event.get("member") in by_member:
             by_member[event["member"]].append(event)
-    epochs = plan.hyperparameters.epochs
+    epochs, counts = plan.hyperparameters.epochs, plan.framework.kind != "script"
     spans = [
-        _span(events_of_member, member, clock=clock, epochs=epochs)
+        _span(events_of_member, member, clock=clock, epochs=epochs, counts=counts)
         for member, events_of_member in by_member.items()
     ]
     first, last = min(span.start for span in spans), max(span.end for span in spans)
     seconds = last - first
-    operations = sum(span.training_operations for span in spans)
+    work = _counted_work(spans, plan)
     first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
     starts = [span.start for span in spans if span.member in first_wave]
     reached = _target_reached(spans, target_of(plan))
@@ -74,24 +83,18 @@ def score_trial(
         recorded,
         trial=trial,
         result=result,
-        flops=equations.flops(operations, seconds=seconds),
+        flops=None if work.training is None else equations.flops(work.training, seconds=seconds),
         window=Window(first, last, sample_times(recorded, clock)),
         meters=meters,
-        convention=spans[0].operations.convention,
+        convention=work.convention,
         seconds=seconds,
         time_to_quality_seconds=seconds,
         time_to_target_seconds=None if reached is None else reached[1] - first,
         epochs_to_target=None if reached is None else reached[0],
-        operations=float(operations),
-        validation_operations=float(
-            sum(span.validation_images * span.operations.forward_per_image for span in spans)
-        ),
-        apc=equations.apc(
-            spans[0].operations.per_image,
-            batch_size=plan.global_batch_size,
-            ensemble_size=plan.ensemble_size,
-        ),
-        members_flops_sum=sum(span.training_operations / (span.end - span.start) for span in spans),
+        operations=None if work.training is None else float(work.training),
+        validation_operations=None if work.validation is None else float(work.validation),
+        apc=work.apc,
+        members_flops_sum=work.members_rates,
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
         idle_seconds=_idle(spans, first=first, last=last),
         clock=clock,
@@ -99,6 +102,29 @@ def score_trial(
         clock_uncertainty_seconds=0.0
         if clock == "monotonic"
         else _uncertainty(clocks, spans, recorded),
+    )
+
+
+def _counted_work(spans: Sequence[MemberSpan], plan: Plan) -> CountedWork:
+    """Add up the members' operations; a sum without a member's would be no sum."""
+    counts = [span.operations for span in spans if span.operations is not None]
+    if len(counts) < len(spans):
+        return CountedWork()
+    pairs = list(zip(spans, counts, strict=True))
+    training = [count.training(images=span.images, steps=span.steps) for span, count in pairs]
+    return CountedWork(
+        convention=counts[0].convention,
+        training=sum(training),
+        validation=sum(span.validation_images * count.forward_per_image for span, count in pairs),
+        apc=equations.apc(
+            counts[0].per_image,
+            batch_size=plan.global_batch_size,
+            ensemble_size=plan.ensemble_size,
+        ),
+        members_rates=sum(
+            operations / (span.end - span.start)
+            for span, operations in zip(spans, training, strict=True)
+        ),
     )
 
 
@@ -117,14 +143,17 @@ def _check_members(result: EnsembleResult, *, ensemble_size: int, trial: int) ->
         )
 
 
-def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> MemberSpan:
+def _span(
+    events: Sequence[Event], member: int, *, clock: str, epochs: int, counts: bool
+) -> MemberSpan:
+    """Read a member's span; `counts`: its framework counts operations."""
     by_kind: dict[str, list[Event]] = {}
     attempts: dict[int, list[float]] = {}
     for event in events:
         by_kind.setdefault(event["event"], []).append(event)
         if event["event"] in TRAINING_EVENTS:
             attempts.setdefault(event["attempt"], []).append(event[clock])
-    for kind in ("first_batch", "end", "operations", "epoch"):
+    for kind in ("first_batch", "end", "epoch", *(["operations"] if counts else [])):
         if kind not in by_kind:
             raise JobError(f"the log of member {member} has no event {kind!r}.", key=kind)
     # A crash between an event and its checkpoint repeats the event: an epoch counts once.
@@ -137,7 +166,10 @@ def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> M
         )
     evaluated = {event["epoch"]: event for event in by_kind.get("quality", [])}
     names = {field.name for field in dataclasses.fields(Operations)}
-    counted = {key: value for key, value in by_kind["operations"][-1].items() if key in names}
+    counted = [
+        {key: value for key, value in event.items() if key in names}
+        for event in by_kind.get("operations", [])
+    ]
     return MemberSpan(
         member=member,
         start=min(event[clock] for event in by_kind["first_batch"]),
@@ -147,7 +179,7 @@ def _span(events: Sequence[Event], member: int, *, clock: str, epochs: int) -> M
         steps=sum(event["steps"] for event in trained.values()),
         validation_images=sum(event["images"] for event in evaluated.values()),
         qualities={epoch: (event[clock], event["quality"]) for epoch, event in evaluated.items()},
-        operations=schema.decode(Operations, counted, at="operations"),
+        operations=schema.decode(Operations, counted[-1], at="operations") if counted else None,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from ai500.core.errors import AI500Error
-from ai500.core.units import human_seconds, human_si, si_prefix
+from ai500.core.units import human_seconds, si_prefix
 from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore
 from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
@@ -28,6 +28,10 @@ EXPECTED_DISTINCT = 1 - 1 / math.e
 MOST_MEMBER_LINES = 32
 """More members are shown as a band from the lowest to the highest."""
 LEARNING_RATE_POINTS = 241
+NOT_COMPARABLE = (
+    "The problem class is the submitter's own, from the configuration: its figures are comparable "
+    "with no registered class, and it is no entry of the list."
+)
 
 Curves = Mapping[int, Sequence[tuple[int, float]]]
 """(epoch, value) in order, by member."""
@@ -49,7 +53,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
 
 
 def sentences(run: RunData) -> list[str]:
-    """Summarize the run in two sentences."""
+    """Summarize the run: its speed, its quality, and a class that is the user's own."""
     score, plan = run.score, run.plan
     trials = len(score.trials)
     models = "one model" if score.ensemble_size == 1 else f"{score.ensemble_size:,} models"
@@ -58,13 +62,28 @@ def sentences(run: RunData) -> list[str]:
     return [
         f"An ensemble of {models} was trained for {plan.workload.replace('_', ' ')}, problem class "
         f"{plan.problem_class}, {times}, on {hardware(plan, run.system)}{waves}. Training took "
-        f"{human_seconds(score.seconds)} for {human_si(score.operations)}FLOP, counted by "
-        f"convention {score.convention}: {flops(score.flops)}.{which_trials(score)}",
-        f"The ensemble's {score.quality_name} of {score.ensemble_quality:.4f} "
-        f"{targets_met(score)} the target of {score.target_quality:g}, so the speed is "
-        f"multiplied by {score.penalty_coefficient:.4g}. The score is {flops(score.vflops)} of "
-        f"valid speed (VFLOPS).",
+        f"{human_seconds(score.seconds)}{_counted(score)}.{which_trials(score)}",
+        f"{_quality_stated(score)} {targets_met(score)} the target of {score.target_quality:g}, so "
+        f"the speed is multiplied by {score.penalty_coefficient:.4g}. The score is "
+        f"{flops(score.vflops)} of valid speed (VFLOPS).",
+        *([NOT_COMPARABLE] if score.custom_class else []),
     ]
+
+
+def _counted(score: Score) -> str:
+    if score.operations is None:
+        return "; its operations were not counted"
+    operations = f" for {flop(score.operations)}, counted by convention {score.convention}"
+    return f"{operations}: {flops(score.flops)}"
+
+
+def _quality_stated(score: Score) -> str:
+    if score.ensemble_quality is None:
+        return (
+            f"The ensemble's {score.quality_name} was not measured, because the members left no "
+            f"predictions; the members' mean of {score.members_mean_quality:.4f}"
+        )
+    return f"The ensemble's {score.quality_name} of {score.ensemble_quality:.4f}"
 
 
 def targets_met(score: Score) -> str:
@@ -80,7 +99,7 @@ def cards(score: ScoreFigures) -> list[Card]:
     """Return the four figures to remember."""
     return [
         Card("VFLOPS", flops(score.vflops), "the score: FLOPS × penalty coefficient"),
-        Card("FLOPS", flops(score.flops), f"convention {score.convention}"),
+        Card("FLOPS", flops(score.flops), _convention(score)),
         Card(
             score.quality_name,
             quality(score.ensemble_quality),
@@ -88,6 +107,10 @@ def cards(score: ScoreFigures) -> list[Card]:
         ),
         Card("Time to quality", human_seconds(score.time_to_quality_seconds), "first batch to end"),
     ]
+
+
+def _convention(score: ScoreFigures) -> str:
+    return "no count was given" if score.convention is None else f"convention {score.convention}"
 
 
 def score_section(run: RunData) -> Section:
@@ -125,7 +148,7 @@ def score_table(run: RunData) -> Table:
         ("Variation of the epochs to target", variation_percent(score.epochs_to_target_variation),
          "the same of the epochs at which the members' mean met the target", "V2 Table 2"),
         ("Operations", flop(score.operations),
-         f"training, all members, convention {score.convention}",
+         f"training, all members, {_convention(score)}",
          "AIPerf Tables I, II; decision D12"),
         ("Operations of validation", flop(score.validation_operations),
          "inside the time, not counted in FLOPS", "decision D14"),
@@ -158,18 +181,21 @@ def _penalty(run: RunData) -> str:
     power = str(exponent).translate(SUPERSCRIPT)
     if len(score.trials) > 1:
         return f"(achieved / target){power} of each trial, averaged"
-    achieved, target = f"{score.ensemble_quality:.4f}", f"{score.target_quality:g}"
+    value = score.ensemble_quality
+    mean = ", by the members' mean" if value is None else ""
+    value = score.members_mean_quality if value is None else value
+    achieved, target = f"{value:.4f}", f"{score.target_quality:g}"
     # A quality on the good side of the target gives more than 1; lower may be better [D15].
-    better = score.ensemble_quality > score.target_quality
+    better = value > score.target_quality
     ratio = f"{achieved} / {target}"
     if better != (score.penalty_coefficient > 1):
         ratio = f"{target} / {achieved}"
-    return f"({ratio}){power}"
+    return f"({ratio}){power}{mean}"
 
 
 def _apc(run: RunData) -> str:
     score, batch = run.score, run.plan.global_batch_size
-    per_image = score.apc / (score.ensemble_size * batch)
+    per_image = None if score.apc is None else score.apc / (score.ensemble_size * batch)
     return (
         f"M × |B| × operations per image = {score.ensemble_size:,} × {batch:,} × {flop(per_image)}"
     )
@@ -234,16 +260,17 @@ def quality_figure(run: RunData) -> Figure:
     """Show quality over epochs: the members, their mean, the ensemble, the target."""
     trial = run.shown
     curves = {m: history.qualities for m, history in run.histories.items() if history.qualities}
-    levels = [
-        Level(f"ensemble {trial.ensemble_quality:.3g}", trial.ensemble_quality, "ensemble"),
-        Level(f"target {trial.target_quality:.3g}", trial.target_quality, "target"),
-    ]
+    levels = [Level(f"target {trial.target_quality:.3g}", trial.target_quality, "target")]
+    solid = "The ensemble's was not measured."
+    if trial.ensemble_quality is not None:
+        name = f"ensemble {trial.ensemble_quality:.3g}"
+        levels.insert(0, Level(name, trial.ensemble_quality, "ensemble"))
+        solid = f"Solid: the ensemble's final {trial.quality_name}."
     epochs = run.plan.hyperparameters.epochs
     return Figure(
         f"Quality over epochs: {trial.quality_name}",
         epochs_chart(curves, y_title=trial.quality_name, epochs=epochs, levels=levels),
-        f"{_members_drawn(len(curves))} With dots: their mean. Solid: the ensemble's final "
-        f"{trial.quality_name}. Dashed: the target.",
+        f"{_members_drawn(len(curves))} With dots: their mean. {solid} Dashed: the target.",
     )
 
 
@@ -311,6 +338,8 @@ def learning_rate_figure(run: RunData) -> Figure:
     """Show the learning rate over steps, a pure function of the plan."""
     plan, hyper = run.plan, run.plan.hyperparameters
     title, steps = "Learning rate over steps", plan.steps_per_epoch
+    if plan.framework.kind == "script":
+        return Figure(title, None, "Not recorded: the script sets it.")
     total, warmup = hyper.epochs * steps, round(hyper.warmup_epochs * steps)
     decays = [epoch * steps for epoch in hyper.decay_epochs]
     try:
@@ -350,17 +379,21 @@ def learning_rate_chart(
 
 def trials_figure(score: Score) -> Figure:
     """Show VFLOPS of every trial, and their mean."""
-    factor, prefix = si_prefix(max(trial.vflops for trial in score.trials))
+    title = "VFLOPS of every trial"
+    rates = {trial.trial: trial.vflops for trial in score.trials if trial.vflops is not None}
+    if score.vflops is None or not rates:
+        return Figure(title, None, "Not measured: operations were not counted.")
+    factor, prefix = si_prefix(max(rates.values()))
     rows = [
-        DotRow(f"trial {trial.trial}", [trial.vflops / factor])
-        if trial.trial in score.kept_trials or not score.kept_trials
-        else DotRow(f"{trial.trial}, dropped", [trial.vflops / factor], "mean")
-        for trial in score.trials
+        DotRow(f"trial {trial}", [rate / factor])
+        if trial in score.kept_trials or not score.kept_trials
+        else DotRow(f"{trial}, dropped", [rate / factor], "mean")
+        for trial, rate in rates.items()
     ]
     mean = score.vflops / factor
     chart = DotRows(rows, f"VFLOPS, in {prefix}FLOPS", mean, f"mean {mean:.4g}")
     caption = "The axis need not begin at zero. Dashed: the run's score."
-    return Figure("VFLOPS of every trial", chart, caption)
+    return Figure(title, chart, caption)
 
 
 def members_section(run: RunData) -> Section:
@@ -397,13 +430,15 @@ def _training(record: TrainRecord | None, history: MemberHistory | None) -> tupl
         epochs = history.losses[-1][0] if history and history.losses else 0
         return f"{epochs}", *[NOT_MEASURED] * 4
     seconds = history.seconds if history else None
-    operations = record.operations.training(images=record.images, steps=record.steps)
+    count, rate = record.operations, None
+    if seconds and count is not None:
+        rate = count.training(images=record.images, steps=record.steps) / seconds
     return (
         f"{record.epochs}",
         f"{record.images:,}",
         quality(record.quality),
         f"{record.images / seconds:,.0f}" if seconds else NOT_MEASURED,
-        flops(operations / seconds) if seconds else NOT_MEASURED,
+        flops(rate),
     )
 
 
@@ -428,7 +463,7 @@ def operations_section(run: RunData) -> Section:
     count = record.operations if record else run.plan.operations
     columns = ("operations", "value", "how it is computed")
     if count is None:
-        rows = [("per image", NOT_MEASURED, "no member finished")]
+        rows = [("per image", NOT_MEASURED, "no member finished, or no count was given")]
         return Section("Operations", [Table(columns, rows, numbers=(1,))])
     batch = run.plan.global_batch_size
     rows = [

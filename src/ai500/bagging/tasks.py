@@ -60,6 +60,7 @@ def member_tasks(
                 process_members=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
                 entry_point=program.entry_point,
+                framework=plan.framework,
             )
         )
     return tasks

@@ -17,11 +17,11 @@ from ai500.cli.options import AsJson, TrustedKeys
 from ai500.cli.terminal import console, rows, show_problems
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import nearest
-from ai500.core.units import human_si
 from ai500.pipeline import scoring
 from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
+from ai500.report.formats import flops
 from ai500.rules.comparison import Comparison, Difference, compare
 from ai500.rules.evidence import Evidence
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
@@ -242,7 +242,7 @@ def _show_comparison(
     rows(
         "Two runs",
         [
-            (order, f"{path}: VFLOPS {human_si(score.vflops)}FLOPS, class {score.problem_class}")
+            (order, f"{path}: VFLOPS {flops(score.vflops)}, class {score.problem_class}")
             for order, path, score in zip(("first", "second"), paths, scores, strict=True)
         ],
     )

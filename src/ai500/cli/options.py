@@ -17,7 +17,8 @@ ConfigPath = Annotated[
     typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml, if it exists."),
 ]
 WorkloadName = Annotated[
-    str | None, typer.Option("--workload", help="image_classification, extreme_weather or automl.")
+    str | None,
+    typer.Option("--workload", help="image_classification, extreme_weather, automl or custom."),
 ]
 ClassName = Annotated[
     str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")

@@ -100,6 +100,8 @@ def _steps(plan: Plan) -> tuple[str, str]:
 
 def _operations(plan: Plan) -> str:
     count = plan.operations
+    if count is None and plan.framework.kind == "script":
+        return "not measured: framework.operations is not set"
     if count is None:
         return "counted when the run traces the model"
     per_image = f"{human_si(count.per_image)}FLOP per image ({count.convention})"
@@ -116,21 +118,18 @@ def show_plan(plan: Plan) -> None:
         f"{'member' if plan.ensemble_size == 1 else 'members'} × P_degree {plan.parallel_degree}"
     )
     waves = "one wave" if plan.waves == 1 else f"{plan.waves} waves (decision D13)"
-    hyper = plan.hyperparameters
     seconds = plan.estimated_seconds
     rows(
         f"Plan: {plan.workload}, class {plan.problem_class}",
         [
+            *_custom_class(plan),
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
             ("parallel", _parallel(plan)),
             *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
-            ("learning rate", _learning_rate(plan)),
-            ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
-            ("precision", hyper.precision),
-            ("communication", _communication(plan)),
+            *(_script(plan) if plan.framework.kind == "script" else _training(plan)),
             _steps(plan),
             ("operations", _operations(plan)),
             ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
@@ -155,6 +154,37 @@ def show_plan(plan: Plan) -> None:
     staged = list(plan.bytes_per_node.items())
     text = "to the node's scratch" if plan.stage else "not staged: read from the shared store"
     rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
+
+
+def _custom_class(plan: Plan) -> list[tuple[str, str]]:
+    """Label a class of the user's own."""
+    definition = plan.definition
+    if definition.custom is None:
+        return []
+    after = f" after {definition.custom.base}" if definition.custom.base else ""
+    return [
+        (
+            "class",
+            f"your own{after}: target {definition.target_quality:g}, n = "
+            f"{definition.penalty_exponent}; comparable with no registered class, never an entry",
+        )
+    ]
+
+
+def _training(plan: Plan) -> list[tuple[str, str]]:
+    """Describe how ai500's worker trains a member."""
+    hyper = plan.hyperparameters
+    return [
+        ("learning rate", _learning_rate(plan)),
+        ("optimizer", f"{hyper.optimizer}, weight decay {hyper.weight_decay:g} on everything"),
+        ("precision", hyper.precision),
+        ("communication", _communication(plan)),
+    ]
+
+
+def _script(plan: Plan) -> list[tuple[str, str]]:
+    """Describe how a script trains a member."""
+    return [("script", f"{' '.join(plan.framework.command)}, in {plan.framework.folder}")]
 
 
 def _cluster(cluster: Cluster) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ai500.automl.sections import all_operations
 from ai500.cli.terminal import rows
 from ai500.core.units import human_seconds, human_si
 from ai500.records import Score, SearchScore
 from ai500.records.findings import Finding
+from ai500.report.formats import flop, flops, quality
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
@@ -16,20 +18,22 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
         rows(*_search_rows(score, score.search, power=_power(score), skew=_skew(score)))
         show_findings(findings)
         return
-    target = score.time_to_target_seconds
-    out_of_bag = score.out_of_bag_quality
+    target, required = score.time_to_target_seconds, f"target {score.target_quality:g}"
     rows(
-        f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
+        f"Score: {score.workload}, {_class(score)}, {len(score.trials)} trial(s)"
         + ("" if score.complete else "  — INCOMPLETE: a member failed"),
         [
-            ("VFLOPS", f"{human_si(score.vflops)}FLOPS (valid: penalty × FLOPS, V3 Eq. 7)"),
-            ("FLOPS", f"{human_si(score.flops)}FLOPS (counted by convention {score.convention})"),
-            ("penalty", f"{score.penalty_coefficient:.4f} (quality against target, Eq. 8)"),
-            ("quality", f"{score.ensemble_quality:.4f} ensemble, target {score.target_quality:g}"),
+            ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
+            ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
+            ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
+            (
+                "quality",
+                f"{quality(score.ensemble_quality)} ensemble, {required}",
+            ),
             (
                 "",
                 f"{score.members_mean_quality:.4f} members' mean, out of bag "
-                + ("not measured" if out_of_bag is None else f"{out_of_bag:.4f}"),
+                + quality(score.out_of_bag_quality),
             ),
             ("power", _power(score)),
             ("time to quality", human_seconds(score.time_to_quality_seconds)),
@@ -39,10 +43,10 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
                 + ", by the members' mean",
             ),
             *([("trials", _trials(score))] if len(score.trials) > 1 else []),
-            ("operations", f"{human_si(score.operations)}FLOP, APC {human_si(score.apc)}FLOP"),
+            ("operations", f"{flop(score.operations)}, APC {flop(score.apc)}"),
             (
                 "members' sum",
-                f"{human_si(score.members_flops_sum)}FLOPS of the members' own rates; "
+                f"{flops(score.members_flops_sum)} of the members' own rates; "
                 f"{human_seconds(score.idle_seconds)} without training",
             ),
             ("start skew", _skew(score)),
@@ -71,7 +75,7 @@ def _search_rows(
     """Build title and rows of a search: the final score first, then its parts."""
     initial, target = search.initial_error, score.time_to_target_seconds
     initial_error = "not measured" if initial is None else f"{initial:.4f}"
-    operations = score.operations + score.validation_operations
+    operations = all_operations(score)
     reached = "not reached"
     if target is not None and search.operations_to_target is not None:
         reached = f"{human_seconds(target)}, {human_si(search.operations_to_target)}FLOP"
@@ -81,7 +85,7 @@ def _search_rows(
     return title, [
         (
             "FLOPS",
-            f"{human_si(score.flops)}FLOPS (highest since the first batch, at "
+            f"{flops(score.flops)} (highest since the first batch, at "
             f"{human_seconds(search.at_seconds)}; counted by {score.convention})",
         ),
         ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
@@ -108,6 +112,21 @@ def _search_rows(
             f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
         ),
     ]
+
+
+def _class(score: Score) -> str:
+    own = " (your own: not comparable)" if score.custom_class else ""
+    return f"class {score.problem_class}{own}"
+
+
+def _convention(score: Score) -> str:
+    counted = score.convention is not None
+    return f"(counted by convention {score.convention})" if counted else "(no count was given)"
+
+
+def _penalty(score: Score) -> str:
+    mean = " by the members' mean" if score.ensemble_quality is None else ""
+    return f"(quality{mean} against target, Eq. 8)"
 
 
 def _skew(score: Score) -> str:

@@ -22,6 +22,7 @@ from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.report.formats import flops
 from ai500.rules.layers import Level
 from ai500.submission import packing, replication, signing
 from ai500.submission.description import SubmitOptions
@@ -29,7 +30,7 @@ from ai500.submission.manifest import Submission, contradictions_as_errors, open
 from ai500.submission.replication import Comparison, Replication
 from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import TOLERANCE, Verification, recompute
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import class_workload
 
 DIFFERENCES_SHOWN = 20
 SubmissionPath = Annotated[
@@ -224,7 +225,7 @@ def _judge(
         repeated,
         penalty_exponent=plan.definition.penalty_exponent,
         margin=margin,
-        direction=load_workload(plan.workload).quality_direction,
+        direction=class_workload(plan.workload, plan.definition).quality_direction,
         other_system=tuple(system_differences(submission.run, rerun)),
         broken=tuple(_broken(rerun, submission.require_info().level)),
     )
@@ -257,7 +258,7 @@ def _show_verification(submission: Submission, result: Verification) -> None:
     if result.confirmed and result.score is not None:
         console.print(
             f"confirmed: {result.compared} values follow from the raw events (relative tolerance "
-            f"{TOLERANCE:g}); VFLOPS {human_si(result.score.vflops)}FLOPS"
+            f"{TOLERANCE:g}); VFLOPS {flops(result.score.vflops)}"
         )
     else:
         console.print("not confirmed")

@@ -16,6 +16,7 @@ from ai500.core.schema import nearest
 
 Kind = Literal[
     "workload",
+    "framework",
     "scheduler",
     "launcher",
     "sampler",
@@ -32,6 +33,11 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "image_classification": "ai500.workloads.image_classification:WORKLOAD",
         "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
         "automl": "ai500.workloads.automl:WORKLOAD",
+        "custom": "ai500.workloads.custom:WORKLOAD",
+    },
+    "framework": {
+        "pytorch": "ai500.frameworks.pytorch:PYTORCH",
+        "script": "ai500.frameworks.script:SCRIPT",
     },
     "scheduler": {
         "local": "ai500.jobs.schedulers.local:LOCAL",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 """Folder of the `ai500` package; its parent is on the import path."""
+DIE_WITH_PARENT = str(PACKAGE / "core" / "die_with_parent.py")
+"""Program that runs a command until its parent dies."""
 
 
 @cache

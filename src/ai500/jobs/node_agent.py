@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.core import events
 from ai500.core.barrier import connect
-from ai500.core.errors import AI500Error, EnvironmentLacksError
+from ai500.core.errors import AI500Error
+from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
+from ai500.frameworks.protocol import NodePlace, WorkerCommand, load_framework
 from ai500.jobs.schedulers import ATTEMPT_MARK
 from ai500.parallel import placement
 from ai500.records import BootstrapRecord, Placement, Task, run_folder
@@ -30,40 +29,6 @@ from ai500.records.run_folder import MemberFolder, TrialFolder
 
 CHECKPOINTED_EXIT_CODE = 75
 """Exit code of a member that was stopped and wrote a checkpoint: requeue it (EX_TEMPFAIL)."""
-RENDEZVOUS_SECONDS = 300.0  # a shared file system may show a new file late
-DIE_WITH_PARENT = str(Path(__file__).parent / "schedulers" / "die_with_parent.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The position of this node among those of the member."""
-
-    index: int
-    count: int
-    node: str
-    job: str
-    """Identifier of this start of the job; a requeued job has a new one."""
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> Place:
-        """Read Slurm's variables; without them this is the only node."""
-        job = environ.get("SLURM_JOB_ID", f"pid{os.getpid()}")
-        step, restart = environ.get("SLURM_STEP_ID", "0"), environ.get("SLURM_RESTART_COUNT", "0")
-        return cls(
-            index=int(environ.get("SLURM_NODEID", "0")),
-            count=int(environ.get("SLURM_STEP_NUM_NODES", "1")),
-            node=environ.get("SLURMD_NODENAME", socket.gethostname()),
-            job=f"{job}.{restart}.{step}",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
-    """The address at which the ranks of a member that spans nodes connect."""
-
-    job: str
-    host: str
-    port: int
 
 
 class Child:
@@ -74,9 +39,9 @@ class Child:
     its checkpoint. A rank that receives the signal twice ignores the second.
     """
 
-    def __init__(self, *, ranks: int) -> None:
+    def __init__(self) -> None:
         self.interrupted = False
-        self._one_rank = ranks == 1
+        self._starts_ranks = False
         self._process: subprocess.Popen[bytes] | None = None
         signal.signal(signal.SIGTERM, self._interrupt)
 
@@ -84,16 +49,17 @@ class Child:
         self.interrupted = True
         if self._process is not None:
             first = self._process.pid
-            for rank in [first] if self._one_rank else children_of(first):
+            for rank in children_of(first) if self._starts_ranks else [first]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank, number)
 
-    def run(self, command: list[str], environment: Mapping[str, str]) -> int:
+    def run(self, command: WorkerCommand, environment: Mapping[str, str]) -> int:
         """Run the command and return its exit code as a shell does; skip it once interrupted."""
         if self.interrupted:
             return CHECKPOINTED_EXIT_CODE
+        self._starts_ranks = command.starts_ranks
         self._process = subprocess.Popen(
-            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
+            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command.words],
             env=environment,
             start_new_session=True,  # a signal to this process's group must not reach the ranks
         )
@@ -110,14 +76,15 @@ def run_member(trial: TrialFolder, member: int) -> int:
     if not unfinished:
         return 0  # a requeued gang also starts its finished members again
     _log_shared_process(unfinished, first=folder)
-    child = Child(ranks=task.parallel_degree)
-    place = Place.from_environment(os.environ)
+    child = Child()
+    framework = load_framework(task.framework.kind)
+    place = NodePlace.from_environment(os.environ)
     environment = dict(os.environ)
     if task.stage:
         staged = _stage(task, trial, place)
         assert staged.folder is not None
         environment["AI500_STAGED"] = staged.folder
-    code = child.run(_command(task, folder, place), environment)
+    code = child.run(framework.command(task, folder=folder, place=place), environment)
     if code != 0 and child.interrupted:
         return _exit_code_when_stopped(unfinished)
     return code
@@ -135,7 +102,7 @@ def _log_shared_process(folders: Sequence[MemberFolder], *, first: MemberFolder)
                 )
 
 
-def _stage(task: Task, trial: TrialFolder, place: Place) -> Placement:
+def _stage(task: Task, trial: TrialFolder, place: NodePlace) -> Placement:
     """Copy the data to the node, once for all members that share it."""
     run = Path(task.run)
     bootstraps = run_folder.read_all(BootstrapRecord, trial.bootstraps)
@@ -153,57 +120,6 @@ def job_scratch(task: Task) -> Path:
     """Return the folder of this job's copies; a requeued job keeps its id."""
     job = os.environ.get("SLURM_JOB_ID", "local")
     return placement.scratch_folder(Path(task.run), stated=task.scratch) / f"job-{job}"
-
-
-def _command(task: Task, folder: MemberFolder, place: Place) -> list[str]:
-    """Build the worker's command: one process for one rank, one torchrun per node for several."""
-    worker = [sys.executable, "-m", "ai500.train.worker", str(folder.task)]
-    if task.parallel_degree == 1:
-        return worker
-    ranks, rest = divmod(task.parallel_degree, place.count)
-    if rest:
-        raise AI500Error(
-            f"member {task.member} has P_degree {task.parallel_degree}, which is not a multiple of "
-            f"its {place.count} nodes.",
-            key="parallel_degree",
-            value=task.parallel_degree,
-            remedy="Start it with `ai500 run`.",
-        )
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
-    if place.count == 1:
-        return [*torchrun, "--standalone", "--no-python", *worker]
-    rendezvous = _rendezvous(folder, place)
-    # Static rendezvous: the node's index gives the order of the ranks, so that sums are rounded in
-    # the same order at every start.
-    return [
-        *torchrun, f"--nnodes={place.count}", f"--node-rank={place.index}",
-        f"--master-addr={rendezvous.host}", f"--master-port={rendezvous.port}",
-        "--no-python", *worker,
-    ]  # fmt: skip
-
-
-def _rendezvous(folder: MemberFolder, place: Place) -> Rendezvous:
-    """Choose a free port on the first node and publish it to the others in the run folder."""
-    if place.index == 0:
-        with socket.socket() as free:
-            free.bind(("", 0))
-            port = free.getsockname()[1]
-        host = os.environ.get("AI500_HEAD", socket.gethostname())
-        run_folder.write(folder.rendezvous, Rendezvous(place.job, host, port))
-    deadline = time.monotonic() + RENDEZVOUS_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            rendezvous = run_folder.read(Rendezvous, folder.rendezvous)
-        except AI500Error:
-            rendezvous = None
-        if rendezvous is not None and rendezvous.job == place.job:
-            return rendezvous
-        time.sleep(0.2)
-    raise EnvironmentLacksError(
-        f"{folder.rendezvous} did not appear on {place.node} within {RENDEZVOUS_SECONDS:.0f} s.",
-        path=folder.rendezvous,
-        remedy="Put the run folder on a file system that all nodes share.",
-    )
 
 
 def _leave_barrier(trial: TrialFolder) -> None:

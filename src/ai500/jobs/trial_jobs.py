@@ -165,13 +165,15 @@ def _launcher(run: RunFolder, config: Config, plan: Plan, *, store: Path | None)
 
 
 def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
-    """List the folders that a job reads and writes: run folder, scratch, store."""
+    """List the folders that a job reads and writes: run folder, scratch, store, a script's own."""
     folders = [str(run.path.resolve())]
     in_container = config.scheduler.launcher != "bare" and config.container.image is not None
     if config.data.stage and in_container:
         folders.append(_scratch_to_mount(config))
     if store is not None:
         folders.append(str(store.resolve()))
+    if config.framework.folder is not None:
+        folders.append(config.framework.folder)
     return tuple(dict.fromkeys(folders))
 
 

@@ -107,15 +107,17 @@ def trial_energy(
     return Energy(total, total / window.seconds, coverage)
 
 
-def per_watt(energy: Energy | NotMeasured, *, flops: float, vflops: float) -> dict[str, Any]:
+def per_watt(
+    energy: Energy | NotMeasured, *, flops: float | None, vflops: float | None
+) -> dict[str, Any]:
     """Return the fields of a score that follow from energy; none if it was not measured."""
     if isinstance(energy, NotMeasured):
         return {}
     return {
         "energy_joules": energy.joules,
         "watts": energy.watts,
-        "flops_per_watt": flops / energy.watts,
-        "vflops_per_watt": vflops / energy.watts,
+        "flops_per_watt": None if flops is None else flops / energy.watts,
+        "vflops_per_watt": None if vflops is None else vflops / energy.watts,
         "power_coverage": energy.coverage,
     }
 

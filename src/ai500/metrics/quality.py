@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ai500.metrics.equations import Direction, penalty_coefficient
 from ai500.records import Plan
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import class_workload
 
 
 def is_better(quality: float, other: float, *, direction: Direction) -> bool:
@@ -55,5 +55,5 @@ def target_of(plan: Plan) -> Target:
     return Target(
         definition.target_quality,
         definition.penalty_exponent,
-        load_workload(plan.workload).quality_direction,
+        class_workload(plan.workload, definition).quality_direction,
     )

@@ -19,8 +19,8 @@ from ai500.meters.log import NodeLog
 from ai500.metrics import equations
 from ai500.metrics.energy import Window, per_watt, trial_energy
 from ai500.metrics.quality import target_of
-from ai500.records import EnsembleResult, Plan, Score, ScoreFigures, TrialScore
-from ai500.workloads.protocol import load_workload
+from ai500.records import EnsembleResult, Plan, Score, ScoreFigures, TrialScore, known
+from ai500.workloads.protocol import class_workload
 
 Clock = Literal["monotonic", "wall"]
 ENERGY_FIELDS = (
@@ -35,15 +35,17 @@ def trial_score(
     *,
     trial: int,
     result: EnsembleResult,
-    flops: float,
+    flops: float | None,
     window: Window,
     meters: Iterable[NodeLog],
     **figures: Any,
 ) -> TrialScore:
     """Complete the score of a trial whose program passes its own `figures`."""
     target = target_of(plan)
-    penalty = target.penalty(result.ensemble_quality)
-    vflops = equations.vflops(flops, penalty_coefficient=penalty)
+    quality = result.ensemble_quality
+    # Without predictions the members' mean stands for the ensemble.
+    penalty = target.penalty(result.members_mean_quality if quality is None else quality)
+    vflops = None if flops is None else equations.vflops(flops, penalty_coefficient=penalty)
     nodes = {
         mapping.member: len(mapping.shares)
         for mapping in plan.mapping
@@ -60,10 +62,11 @@ def trial_score(
         vflops=vflops,
         penalty_coefficient=penalty,
         target_quality=target.quality,
-        quality_name=load_workload(plan.workload).quality_name,
-        ensemble_quality=result.ensemble_quality,
+        quality_name=class_workload(plan.workload, plan.definition).quality_name,
+        ensemble_quality=quality,
         members_mean_quality=result.members_mean_quality,
         out_of_bag_quality=result.out_of_bag_quality,
+        custom_class=plan.definition.custom is not None,
         ensemble_size=plan.ensemble_size,
         parallel_degree=plan.parallel_degree,
         system_scale=plan.system_scale,
@@ -109,14 +112,18 @@ def mean_of_trials(trials: Sequence[TrialScore], *, required_runs: int) -> Score
 def kept_trials(trials: Sequence[TrialScore], *, required_runs: int) -> list[TrialScore]:
     """Return the trials whose mean is the score: all but the highest and lowest (V2 §5.3.2).
 
-    They are ranked by VFLOPS. Only complete trials compete, and only if there are at least the
-    least runs of the class; fewer are no valid result [D3], and their plain mean is shown. Of one
-    or two trials none is dropped.
+    They are ranked by VFLOPS, or by their time where operations were not counted. Only complete
+    trials compete, and only if there are at least the least runs of the class; fewer are no valid
+    result [D3], and their plain mean is shown. Of one or two trials none is dropped.
     """
     complete = [trial for trial in trials if trial.complete]
     if len(complete) < max(required_runs, 3):
         return complete if len(complete) >= required_runs else list(trials)
-    ranked = sorted(range(len(complete)), key=lambda index: complete[index].vflops)
+    rates = [trial.vflops for trial in complete]
+    # Operations that were not counted give no VFLOPS: the time then decides.
+    by_time = [-trial.seconds for trial in complete]
+    ranks = by_time if None in rates else [known(rate, "vflops") for rate in rates]
+    ranked = sorted(range(len(complete)), key=ranks.__getitem__)
     dropped = {ranked[0], ranked[-1]}
     return [trial for index, trial in enumerate(complete) if index not in dropped]
 

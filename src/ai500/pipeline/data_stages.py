@@ -15,6 +15,7 @@ from ai500.core.errors import DataError
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
+from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.jobs.schedulers import load_scheduler
 from ai500.parallel import placement
 from ai500.parallel.parallelism_controller import members_by_node
@@ -47,13 +48,15 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
 def open_store(session: Session) -> Store:
     """Open the user's store, or the class's own, which is generated once and cached."""
     plan, path = session.plan, session.config.data.path
+    class_name = registered_name(plan)
     if path is not None:
-        store = open_folder(Path(path))
+        is_script = plan.framework.kind == "script"
+        store = open_script_data(Path(path)) if is_script else open_folder(Path(path))
+    elif class_name is None:
+        store = ScriptFolder(Path(plan.framework.folder or "."))
     else:
         session.observer.stage("data of the class")
-        store = generate_store(
-            plan.workload, plan.problem_class, progress=session.observer.progress
-        )
+        store = generate_store(plan.workload, class_name, progress=session.observer.progress)
     store.require_fit(plan.definition)
     if store.preparation is not None:
         session.observer.stage(store.preparation)
@@ -63,6 +66,12 @@ def open_store(session: Session) -> Store:
         session.observer.stage("verifying the store")
         store.verify(session.observer.progress)
     return store
+
+
+def registered_name(plan: Plan) -> str | None:
+    """Return the registered class whose data a plan uses; None: its script brings the data."""
+    custom = plan.definition.custom
+    return plan.problem_class if custom is None else custom.base
 
 
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from ai500.config import MAX_COUNT, Config
 from ai500.core.errors import ConfigError
 from ai500.data.open_store import open_store
+from ai500.frameworks.protocol import check_framework
+from ai500.frameworks.script import stated_operations
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
 from ai500.operations.shipped import shipped_operations
@@ -15,11 +17,13 @@ from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.pipeline.custom_class import planned_class
 from ai500.pipeline.programs import program_of_class
 from ai500.records import (
     OFFICIAL_CONVENTION,
     Cluster,
     Communication,
+    FrameworkChoice,
     Hyperparameters,
     MemberMapping,
     Node,
@@ -39,7 +43,7 @@ from ai500.workloads.protocol import load_workload
 def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -> Plan:
     """Plan a run on this machine or cluster; an error says which settings would work."""
     workload = load_workload(config.workload)
-    problem_class = _on_own_data(workload.problem_classes[config.problem_class], config)
+    problem_class = _on_own_data(planned_class(config), config)
     program = program_of_class(problem_class)
     device = _device(config, machine, cluster)
     nodes = (
@@ -64,6 +68,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
+    framework = check_framework(config, device=device, precision=hyper.precision)
     settings = program.settings(
         config, problem_class, hyper, device=device, degree=degrees.parallel_degree
     )
@@ -83,10 +88,11 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         plan=workload.parallel_plan(problem_class),
         batch_size=hyper.batch_size,
     )
+    stage = config.data.stage and framework.reads_staged_data
     trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
-        problem_class=config.problem_class,
+        problem_class=problem_class.name,
         definition=problem_class,
         seed=config.run.seed,
         trials=trials,
@@ -112,7 +118,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             reference_batch_size=hyper.reference_batch_size,
         ),
         steps_per_epoch=steps,
-        stage=config.data.stage,
+        stage=stage,
         operations=operations,
         operations_per_trial=None,
         apc=None
@@ -122,12 +128,12 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             batch_size=global_batch,
             ensemble_size=degrees.ensemble_size,
         ),
-        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=config.data.stage),
+        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=stage),
         estimated_seconds=None,
         estimated_node_hours=None,
         estimate_basis="",
         sharing=sharing.decide(
-            config.ensemble.sharing,
+            "processes" if framework.name == "script" else config.ensemble.sharing,
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,
@@ -136,6 +142,13 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             fields=problem_class.fields,
         ),
         search=settings.search,
+        framework=FrameworkChoice(
+            kind=framework.name,
+            command=config.framework.command,
+            python=config.framework.python,
+            folder=config.framework.folder,
+            operations=operations if framework.name == "script" else None,
+        ),
     )
     cost = program.cost(plan)
     return dataclasses.replace(
@@ -149,7 +162,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
 
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
     """Adapt the class to the user's own store; the rules compare the store's identity."""
-    if config.data.path is None:
+    if config.data.path is None or not load_workload(config.workload).problem_classes:
         return problem_class
     store = open_store(Path(config.data.path))
     adapt = getattr(load_workload(config.workload), "adapt", None)
@@ -301,9 +314,12 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
 
 
 def _operations(config: Config, problem_class: ProblemClass) -> Operations | None:
-    """Return the count that ships with the package for a built-in class: no torch needed."""
-    counted = shipped_operations(config.workload, problem_class.name, OFFICIAL_CONVENTION)
-    reference = load_workload(config.workload).problem_classes[problem_class.name]
+    """Return the count that ships with the package for a built-in class, or a script's stated one:
+    no torch needed."""
+    if config.framework.kind == "script":
+        return stated_operations(config.framework.operations)
+    counted = shipped_operations(config.workload, config.problem_class, OFFICIAL_CONVENTION)
+    reference = load_workload(config.workload).problem_classes[config.problem_class]
     if counted is None or reference.classes != problem_class.classes:
         return None
     return counted

@@ -43,6 +43,7 @@ from ai500.pipeline.data_stages import (
     on_data,
     open_store,
     place,
+    registered_name,
     remove_staged,
     sample,
 )
@@ -75,8 +76,9 @@ def prepare(config: Config, path: Path) -> RunFolder:
     machine, plan = make_plan(config)
     _check_local(plan, machine)
     preview(RunFolder(path), config, plan)  # refuses a container that can't be started
-    if config.data.path is None:
-        class_source(plan.workload, plan.problem_class)
+    class_name = registered_name(plan)
+    if config.data.path is None and class_name is not None:
+        class_source(plan.workload, class_name)
     run = RunFolder.create(path)
     write_text(run.config, to_toml(config))
     run_folder.write(run.system, machine)

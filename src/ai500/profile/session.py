@@ -90,6 +90,13 @@ def profile(request: Request, observer: Observer) -> Profile:
     precisions = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in precisions]
     plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
+    if plans[0].framework.kind == "script":
+        raise InputError(
+            "a script has no steps that ai500 could profile.",
+            key="framework.kind",
+            value="script",
+            remedy="Profile it with the tools of its framework.",
+        )
     if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: it has no single step to profile.",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.metrics.quality import quality_ratio
-from ai500.records import Score
+from ai500.records import Score, known
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.report.run_data import RunData
 from ai500.submission.manifest import Info
@@ -111,9 +111,10 @@ def _impossible(score: Score) -> list[str]:
     """List the main figures that are not plausible positive numbers."""
     figures = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
     return [
-        f"{name} is {value:g}: not a plausible positive number"
+        f"{name} is {'not measured' if value is None else f'{value:g}'}: not a plausible positive "
+        "number"
         for name, value in figures.items()
-        if not 1 / LARGEST <= value <= LARGEST
+        if value is None or not 1 / LARGEST <= value <= LARGEST
     ]
 
 
@@ -132,6 +133,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
     score, plan = data.score, data.plan
     record = next(iter(data.members.values()))
     direction = load_workload(plan.workload).quality_direction
+    quality = known(score.ensemble_quality, "ensemble_quality")
     return Entry(
         id=sha256[:ID_LENGTH],
         system=info.system_name,
@@ -142,19 +144,17 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         signed=signed,
         workload=plan.workload,
         problem_class=plan.problem_class,
-        vflops=score.vflops,
-        flops=score.flops,
+        vflops=known(score.vflops, "vflops"),
+        flops=known(score.flops, "flops"),
         time_to_quality_seconds=score.time_to_quality_seconds,
         time_to_target_seconds=score.time_to_target_seconds,
         vflops_per_watt=score.vflops_per_watt,
         flops_per_watt=score.flops_per_watt,
         power_coverage=score.power_coverage,
         quality_name=score.quality_name,
-        quality=score.ensemble_quality,
+        quality=quality,
         target_quality=score.target_quality,
-        quality_ratio=quality_ratio(
-            score.ensemble_quality, target=score.target_quality, direction=direction
-        ),
+        quality_ratio=quality_ratio(quality, target=score.target_quality, direction=direction),
         ensemble_size=score.ensemble_size,
         parallel_degree=score.parallel_degree,
         system_scale=score.system_scale,

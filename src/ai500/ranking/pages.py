@@ -201,12 +201,13 @@ def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
 
 def hashes_table(data: RunData, info: Info, origin: Origin) -> Table:
     """Tabulate the digests of the file, the source, the data and the weights."""
-    weights = {record.weights_sha256 for record in data.members.values()}
+    digests = {record.weights_sha256 for record in data.members.values()}
+    weights = sorted(filter(None, digests))
     rows = [
         ("submission", origin.sha256, origin.file),
         ("source code", info.source.sha256 or NOT_MEASURED, _commit(info)),
         *(("data", sha256, "store of a trial") for sha256 in info.data_sha256),
-        *(("weights", sha256, "of a member of the trial shown") for sha256 in sorted(weights)),
+        *(("weights", sha256, "of a member of the trial shown") for sha256 in weights),
         ("signature", "valid" if origin.signed else "none", origin.signature),
     ]
     return Table(("", "SHA-256", ""), rows, style="hashes")

@@ -133,7 +133,7 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
 
 def _identity(run: RunFolder, *, level: str) -> RunIdentity:
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
-    weights = sorted(run_folder.read(TrainRecord, path).weights_sha256 for path in records)
+    weights = sorted(run_folder.read(TrainRecord, path).weights_sha256 or "" for path in records)
     trials = run_folder.read(Score, run.score).trials
     times = sorted(f"{trial.time_to_quality_seconds:.6g}" for trial in trials)
     return level, tuple(weights), tuple(times)

@@ -12,6 +12,7 @@ from ai500.records.fields import (
 from ai500.records.plan import (
     OFFICIAL_CONVENTION,
     Communication,
+    FrameworkChoice,
     MemberMapping,
     Operations,
     Parallelism,
@@ -20,6 +21,7 @@ from ai500.records.plan import (
     Sharing,
 )
 from ai500.records.problem import (
+    CustomClass,
     Hyperparameters,
     ParallelPlan,
     ProblemClass,
@@ -35,6 +37,7 @@ from ai500.records.results import (
     Score,
     ScoreFigures,
     TrialScore,
+    known,
 )
 from ai500.records.search import (
     Improvement,
@@ -66,8 +69,10 @@ __all__ = [
     "BootstrapRecord",
     "Cluster",
     "Communication",
+    "CustomClass",
     "EnsembleResult",
     "Field",
+    "FrameworkChoice",
     "Hyperparameters",
     "Improvement",
     "InitialNetwork",
@@ -100,4 +105,5 @@ __all__ = [
     "TrialRecord",
     "TrialScore",
     "TrialSearchScore",
+    "known",
 ]

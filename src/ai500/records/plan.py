@@ -83,6 +83,21 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameworkChoice:
+    """Framework that trains the members, with the command of a script."""
+
+    kind: str = "pytorch"
+    command: tuple[str, ...] = ()
+    """Words of a script's command; empty: the framework has a worker of its own."""
+    python: str | None = None
+    """Interpreter of the framework's worker; None: the job's own."""
+    folder: str | None = None
+    """Working folder of a script's command."""
+    operations: Operations | None = None
+    """Operations that the user states for a script; None: not counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
     """Processes of the members that share an accelerator [D11]."""
 
@@ -134,3 +149,4 @@ class Plan:
     sharing: Sharing = Sharing("alone")
     search: Search | None = None
     """Settings of an architecture search; None: an ensemble is trained."""
+    framework: FrameworkChoice = FrameworkChoice()

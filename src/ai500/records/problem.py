@@ -49,6 +49,19 @@ class Hyperparameters:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomClass:
+    """Origin of a class that a configuration defines: comparable with no registered class."""
+
+    base: str | None
+    """Registered class that it changes; None: it is defined by the configuration alone."""
+    quality_name: str | None = None
+    """Name of the quality; None: the workload's."""
+    quality_direction: Literal["higher", "lower"] = "higher"
+    validation_targets: str | None = None
+    """File with the targets of the validation samples; None: the store has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProblemClass:
     """Fixed data, model, epochs and target, which make scores of one class comparable [D4]."""
 
@@ -86,6 +99,8 @@ class ProblemClass:
     measured_on: str | None = None
     search: Search | None = None
     """Architecture search of each member (AIPerf); None: members train the class's model."""
+    custom: CustomClass | None = None
+    """Origin of a class of the user's own; None: the class is registered."""
 
     def reference_at(self, parallel_degree: int) -> Hyperparameters:
         """Return the reference hyper-parameters of a member on `parallel_degree` accelerators."""

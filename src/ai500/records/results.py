@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ai500.core.errors import JobError
 from ai500.core.schema import option
 from ai500.records.search import SearchScore, TrialSearchScore
+
+
+def known(figure: float | None, key: str) -> float:
+    """Return a figure that a computation needs; raise JobError where it was not measured."""
+    if figure is None:
+        raise JobError(
+            f"{key} was not measured: a script counts no operations and may leave no predictions.",
+            key=key,
+            remedy="Set framework.operations, and let the script write predictions.",
+        )
+    return figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +30,8 @@ class EnsembleResult:
     missing: tuple[int, ...]
     member_qualities: tuple[float, ...]
     members_mean_quality: float
-    ensemble_quality: float
+    ensemble_quality: float | None
+    """Quality of the combined predictions; None: a member left no predictions (scripts)."""
     out_of_bag_quality: float | None
     out_of_bag_samples: int
 
@@ -29,17 +42,19 @@ class ScoreFigures:
 
     workload: str
     problem_class: str
-    convention: str
-    """Counting convention of the operations [D5]."""
+    convention: str | None
+    """Counting convention of the operations [D5]; None: not counted (scripts)."""
     complete: bool
     """True if every planned member finished; of a run, in every trial."""
-    flops: float
-    """Official: all members' operations / (last end − first start) [D6]."""
-    vflops: float
+    flops: float | None
+    """Official: all members' operations / (last end − first start) [D6]; None: not counted."""
+    vflops: float | None
     penalty_coefficient: float
+    """Eq. 8 of the ensemble's quality; of the members' mean where the ensemble's is None."""
     target_quality: float
     quality_name: str
-    ensemble_quality: float
+    ensemble_quality: float | None
+    """None: not measured, because a script left no predictions."""
     members_mean_quality: float
     out_of_bag_quality: float | None
     seconds: float
@@ -47,11 +62,11 @@ class ScoreFigures:
     time_to_quality_seconds: float
     time_to_target_seconds: float | None
     """Seconds until the members' mean first reached the target; None: not reached."""
-    operations: float
-    validation_operations: float
-    apc: float
+    operations: float | None
+    validation_operations: float | None
+    apc: float | None
     """Amount of parallel computation of one iteration, V3 Eq. 4."""
-    members_flops_sum: float
+    members_flops_sum: float | None
     """Sum of the members' own rates, beside the official figure [D6]."""
     start_skew_seconds: float
     """Seconds between the first and the last start of the first wave's members."""
@@ -75,6 +90,8 @@ class ScoreFigures:
     vflops_per_watt: float | None = None
     power_coverage: str | None = None
     """Parts that the power meters cover, such as `accelerators` or `whole nodes`."""
+    custom_class: bool = False
+    """True for a class of the user's own: comparable with no other score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@
           task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
           validation.npy  out_of_bag.npy
           history.jsonl                                 (models that a search worker trained)
+          script/task-000.json  samples.npy  output/  checkpoint/       (of a script of one's own)
 
 A stage is finished if its record exists; otherwise `resume` runs it.
 """
@@ -59,6 +60,7 @@ class MemberFolder:
         self.history = path / "history.jsonl"
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
+        self.script = path / "script"
 
 
 class TrialFolder:

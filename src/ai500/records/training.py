@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ai500.records.plan import Communication, Operations, Parallelism
+from ai500.records.plan import Communication, FrameworkChoice, Operations, Parallelism
 from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.profiling import Profiling
 from ai500.records.search import Search
@@ -83,6 +83,7 @@ class Task:
     search: Search | None = None
     entry_point: str = "ai500.train.member_process:run"
     """Function that the worker calls for this task, as `module:function`."""
+    framework: FrameworkChoice = field(default_factory=FrameworkChoice)
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
@@ -116,7 +117,7 @@ class TrainRecord:
     """Provenance and result of one member's training, recorded by its worker."""
 
     member: int
-    parameters: int
+    parameters: int | None
     images: int
     steps: int
     epochs: int
@@ -124,8 +125,10 @@ class TrainRecord:
     device: str
     device_name: str
     quality: float
-    weights_sha256: str
-    operations: Operations
+    weights_sha256: str | None
+    """None: a script's weights are its own."""
+    operations: Operations | None
+    """None: not counted (scripts)."""
     effective: dict[str, Any]
     """Optimizer groups, precision and batch size in effect at the end of training."""
     versions: dict[str, str]

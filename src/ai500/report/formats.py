@@ -9,14 +9,14 @@ from ai500.core.units import human_si
 NOT_MEASURED = "not measured"
 
 
-def flops(value: float) -> str:
-    """Format a rate in operations per second."""
-    return f"{human_si(value)}FLOPS"
+def flops(value: float | None) -> str:
+    """Format a rate in operations per second, or as not measured."""
+    return NOT_MEASURED if value is None else f"{human_si(value)}FLOPS"
 
 
-def flop(value: float) -> str:
-    """Format a count of operations."""
-    return f"{human_si(value)}FLOP"
+def flop(value: float | None) -> str:
+    """Format a count of operations, or as not measured."""
+    return NOT_MEASURED if value is None else f"{human_si(value)}FLOP"
 
 
 def quality(value: float | None) -> str:

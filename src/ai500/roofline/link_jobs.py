@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ai500.config import Config, SlurmConfig
 from ai500.core.errors import EnvironmentLacksError, JobError
-from ai500.jobs.node_agent import DIE_WITH_PARENT
+from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
 from ai500.records import run_folder

@@ -22,8 +22,8 @@ from ai500.config import Config
 from ai500.core import __version__, schema
 from ai500.core.errors import ConfigError, EnvironmentLacksError, InputError
 from ai500.core.schema import nearest
+from ai500.core.source import DIE_WITH_PARENT
 from ai500.inventory import machine as system
-from ai500.jobs.node_agent import DIE_WITH_PARENT
 from ai500.jobs.schedulers.slurm import SLURM
 from ai500.jobs.trial_jobs import python_of
 from ai500.records import run_folder

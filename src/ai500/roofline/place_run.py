@@ -17,7 +17,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
-from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, run_folder
+from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, known, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import links, traffic
 from ai500.roofline.advice import advise
@@ -94,8 +94,8 @@ def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         precision=run.plan.hyperparameters.precision,
         kernel_precision=kernel_precision,
         convention=run.convention,
-        score_convention=run.score.convention,
-        score_flops=run.score.flops,
+        score_convention=run.score.convention or run.convention,
+        score_flops=known(run.score.flops, "flops"),
         traffic_source=run.traffic_source,
         warnings=tuple(_warnings(run, record)),
         placed=tuple(placed),
@@ -122,7 +122,14 @@ def read_run(folder: RunFolder) -> RunFacts:
     members = [run_folder.read(TrainRecord, member_folder.record) for member_folder in finished]
     counts = [traffic.counted(*pair) for pair in zip(members, finished, strict=True)]
     counted = [count for count, _ in counts if count is not None]
-    scored = members[0].operations
+    scored, parameters = members[0].operations, members[0].parameters
+    if scored is None or parameters is None or score.flops is None:
+        raise InputError(
+            f"{folder.path}: its operations were not counted, so it has no place under a roofline.",
+            key="framework.operations",
+            path=folder.path,
+            remedy="Run it with framework.operations.",
+        )
     matmul = _matmul_operations(plan, scored)
     placed = matmul or scored
     steps, images = members[0].steps, members[0].images
@@ -132,7 +139,7 @@ def read_run(folder: RunFolder) -> RunFacts:
         system=run_folder.read(System, folder.system),
         members=members,
         traffic=_mean(counted) if len(counted) == len(counts) else None,
-        analytical=traffic.analytical(plan, parameters=members[0].parameters),
+        analytical=traffic.analytical(plan, parameters=parameters),
         traffic_source=counts[0][1],
         convention=placed.convention,
         operations_per_step=placed.training(images=images, steps=steps) / steps,
@@ -181,7 +188,9 @@ def _place_point(
     is_member = subject == "member"
     ranks = plan.parallel_degree if is_member else plan.system_scale
     nodes = len(plan.mapping[0].shares) if is_member else _nodes_used(plan)
-    flops = score.members_flops_sum / len(run.members) if is_member else score.flops
+    flops = known(score.flops, "flops")
+    if is_member:
+        flops = known(score.members_flops_sum, "members_flops_sum") / len(run.members)
     share = _units_per_rank(run, record) * ranks / record.units
     roof = roof_flops(record, ceiling) * share
     standing = Standing(roof, _channels(run, record, ranks=ranks, nodes=nodes))

@@ -29,7 +29,7 @@ from ai500.records import (
 )
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import ASPECTS
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import class_workload, load_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def evidence_of(
 
     `read_program_evidence` reads what only the program knows of a trial, by the trial's number.
     """
-    workload = load_workload(plan.workload)
+    workload = class_workload(plan.workload, plan.definition)
     return Evidence(
         reference=reference_class(plan),
         plan=plan,
@@ -140,7 +140,12 @@ def evidence_of(
 
 
 def reference_class(plan: Plan) -> ProblemClass:
-    """Return the registered class of a plan, whatever definition the plan contains."""
+    """Return the registered class of a plan, whatever definition the plan contains.
+
+    A class of the user's own is its own reference; rule "registered class" reports it.
+    """
+    if plan.definition.custom is not None:
+        return plan.definition
     classes = load_workload(plan.workload).problem_classes
     if plan.problem_class not in classes:
         raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")

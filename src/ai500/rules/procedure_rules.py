@@ -16,7 +16,7 @@ from ai500.operations.shipped import shipped_operations
 from ai500.records import OFFICIAL_CONVENTION, TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
-from ai500.rules.record_rules import events_by_member, members_with_events
+from ai500.rules.record_rules import events_by_member, is_script, members_with_events
 from ai500.rules.rule import Observation, rule
 
 # Paths that the rules read from a worker's record besides the facts.
@@ -117,6 +117,8 @@ def derived_seeds(evidence: Evidence) -> Iterator[Observation]:
 @rule(source="V2 §5.3.3")
 def complete_records(evidence: Evidence) -> Iterator[Observation]:
     """Record what every member's worker ran: the rules judge records, not a configuration."""
+    if is_script(evidence):  # rule "worker of ai500"
+        return
     missing = {
         " ".join(path).replace("_", " ")
         for member in evidence.members
@@ -132,6 +134,18 @@ def complete_records(evidence: Evidence) -> Iterator[Observation]:
         yield Observation(
             f"members did not record: {', '.join(sorted(missing))}",
             advice="Run it again with this version of ai500.",
+        )
+
+
+@rule(source="V2 §5.3.3")
+def worker_of_ai500(evidence: Evidence) -> Iterator[Observation]:
+    """Train by a worker of ai500: a script of one's own records only what it says itself."""
+    if is_script(evidence):
+        yield Observation(
+            "members were trained by a script: what it ran is not recorded",
+            advice='Set framework.kind = "pytorch".',
+            reference="a worker of ai500",
+            run=" ".join(evidence.plan.framework.command) or "script",
         )
 
 
@@ -155,7 +169,13 @@ def same_software(evidence: Evidence) -> Iterator[Observation]:
 def official_convention(evidence: Evidence) -> Iterator[Observation]:
     """Count operations by the convention of the official score."""
     convention = evidence.score.convention
-    if convention != OFFICIAL_CONVENTION:
+    if convention is None:
+        yield Observation(
+            "operations are not counted: there are no FLOPS",
+            advice="Set framework.operations to the output of `ai500 flops … --json`.",
+            reference=OFFICIAL_CONVENTION,
+        )
+    elif convention != OFFICIAL_CONVENTION:
         yield Observation(
             f"operations are counted by convention {convention!r}, the official score's is "
             f"{OFFICIAL_CONVENTION!r}",
@@ -177,7 +197,10 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     }
     for trial in evidence.trials:
         for member in trial.members:
-            counts = tuple(getattr(member.operations, name) for name in names)
+            counted = member.operations
+            if counted is None:
+                continue
+            counts = tuple(getattr(counted, name) for name in names)
             if scored.get((trial.trial, member.member), counts) != counts:
                 yield Observation(
                     f"trial {trial.trial}: the events count other operations for member "
@@ -186,7 +209,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
                 )
             graph = effective(member, "model", "graph_sha256")
             same_graph = evidence.model is not None and graph == evidence.model.graph_sha256
-            if shipped_count and same_graph and member.operations.convention == OFFICIAL_CONVENTION:
+            if shipped_count and same_graph and counted.convention == OFFICIAL_CONVENTION:
                 expected = tuple(getattr(shipped_count, name) for name in names)
                 if not all(
                     math.isclose(count, graph_count, rel_tol=OPERATIONS_TOLERANCE)
@@ -218,8 +241,10 @@ def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
     epochs: Counter[tuple[int, int]] = Counter()
     for event in evidence.events:
         if event["event"] == "epoch":
-            expected = drawn.get((event["trial"], event["member"]), samples) // batch * batch
-            if event.get("images") != expected:
+            whole = drawn.get((event["trial"], event["member"]), samples)
+            expected = whole // batch * batch
+            # A script may train on its last, incomplete batch.
+            if event.get("images") not in (expected, whole if is_script(evidence) else expected):
                 epochs[event["images"], expected] += 1
     for (images, expected), count in sorted(epochs.items()):
         yield Observation(
@@ -323,10 +348,12 @@ def target_reached(evidence: Evidence) -> Iterator[Observation]:
     """Disclose a quality that misses the target; it lowers the score by Eq. 8."""
     target = evidence.score.target_quality
     for trial in evidence.score.trials:
-        quality = trial.ensemble_quality
+        ensemble, quality = "ensemble's", trial.ensemble_quality
+        if quality is None:
+            ensemble, quality = "members' mean", trial.members_mean_quality
         if is_better(target, quality, direction=evidence.quality_direction):
             yield Observation(
-                f"trial {trial.trial}: the ensemble's {trial.quality_name} of {quality:.4f} "
+                f"trial {trial.trial}: the {ensemble} {trial.quality_name} of {quality:.4f} "
                 f"misses the target of {target:g}; its FLOPS are multiplied by "
                 f"{trial.penalty_coefficient:.3g}",
                 reference=f"{target:g}",
@@ -386,7 +413,7 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 
 PROCEDURE_RULES = (
     enough_trials, one_wave, whole_ensemble, unique_seeds, derived_seeds, complete_records,
-    same_software, official_convention, operations_of_the_graph, whole_epochs, window_in_order,
-    clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators, target_reached,
-    open_learning_rate, parallelism_as_planned, skipped_steps,
+    worker_of_ai500, same_software, official_convention, operations_of_the_graph, whole_epochs,
+    window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
+    target_reached, open_learning_rate, parallelism_as_planned, skipped_steps,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from ai500.rules.facts import as_text, ranges, shorten
 from ai500.rules.rule import Observation, rule
 
 QUALITY_TOLERANCE = 1e-9
+SCRIPT_QUALITY_TOLERANCE = 1e-4  # a script may average in single precision
 UNCOMPARED_FIELDS = {
     # taken from the data that the class runs on: rule "same data" compares the data's identity
     "fields", "normalization", "store_sha256",
@@ -50,9 +51,22 @@ def members_with_events(evidence: Evidence) -> Iterator[tuple[int, TrainRecord, 
             yield trial.trial, member, events.get((trial.trial, member.member), [])
 
 
+def is_script(evidence: Evidence) -> bool:
+    """Return True where a script of the user's own trained the members."""
+    return evidence.plan.framework.kind == "script"
+
+
 @rule(layer=9, source="V2 §5.1.1, decision D4")
 def registered_class(evidence: Evidence) -> Iterator[Observation]:
     """Run the registered class; only the fields that describe its data may differ."""
+    if evidence.plan.definition.custom is not None:
+        yield Observation(
+            f"class {evidence.plan.problem_class} is the submitter's own, comparable with no "
+            "registered class",
+            advice="Leave [custom_class] out.",
+            reference="a registered class",
+            run=evidence.plan.problem_class,
+        )
     for field in dataclasses.fields(evidence.reference):
         planned, registered = (
             getattr(definition, field.name)
@@ -189,12 +203,13 @@ def consistent_qualities(evidence: Evidence) -> Iterator[Observation]:
         (trial, member.member): (_last_quality(events), member.quality)
         for trial, member, events in members_with_events(evidence)
     }
+    tolerance = SCRIPT_QUALITY_TOLERANCE if is_script(evidence) else QUALITY_TOLERANCE
     for trial in evidence.score.trials:
         result = results.get(trial.trial, {})
         qualities = dict(zip(result.get("members", ()), result["member_qualities"], strict=True))
         for member, quality in qualities.items():
             for own in evaluated.get((trial.trial, member), ()):
-                if own is None or not math.isclose(quality, own, rel_tol=QUALITY_TOLERANCE):
+                if own is None or not math.isclose(quality, own, rel_tol=tolerance):
                     yield Observation(
                         f"trial {trial.trial}: {trial.quality_name} of member {member} is {quality}"
                         f" in the result, {own} by its own evaluation",
@@ -223,6 +238,7 @@ def _impossible_qualities(evidence: Evidence) -> Iterator[Observation]:
     qualities = [
         (f"trial {trial.trial}: the ensemble's", trial.ensemble_quality)
         for trial in evidence.score.trials
+        if trial.ensemble_quality is not None
     ]
     qualities += [
         (f"trial {trial.trial}: the out-of-bag", trial.out_of_bag_quality)
@@ -253,12 +269,13 @@ def consistent_records(evidence: Evidence) -> Iterator[Observation]:
             sum(event[key] for event in epochs.values()) for key in ("images", "steps")
         )
         evaluated = sorted({event["epoch"] for event in events if event["event"] == "quality"})
-        pairs = [
+        pairs: list[tuple[str, Any, Any]] = [
             ("images", member.images, images),
             ("steps", member.steps, steps),
             ("epochs", member.epochs, len(epochs)),
-            ("images of its steps", steps * batch, images),
         ]
+        if not is_script(evidence):  # its last batch may be incomplete
+            pairs.append(("images of its steps", steps * batch, images))
         evaluation_epochs = effective(member, "evaluation_epochs")
         if evaluation_epochs is not None:
             pairs.append(("evaluation epochs", ranges(evaluation_epochs), ranges(evaluated)))
@@ -299,6 +316,8 @@ def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Observation]:
 @rule(layer=8, source="V2 §5.1.2, §5.4", program="ensemble")
 def constant_optimizer_settings(evidence: Evidence) -> Iterator[Observation]:
     """Keep the optimizer's settings, except the learning rate, from start to end."""
+    if is_script(evidence):  # rule "worker of ai500"
+        return
     for trial, member, events in members_with_events(evidence):
         digests = {
             event.get("optimizer_sha256")
@@ -320,7 +339,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
     times: dict[Any, dict[int, list[float]]] = {}
     for trial, member, events in members_with_events(evidence):
         owner = f"member {member.member} of trial {trial}"
-        first_owner = owners.setdefault(member.weights_sha256, owner)
+        first_owner = owners.setdefault(member.weights_sha256 or owner, owner)
         if first_owner != owner:
             yield Observation(f"{owner} has the weights of {first_owner}", advice="Run it again.")
         for event in events:

@@ -92,7 +92,7 @@ def make_pairs(result: StudyResult) -> list[Pair]:
 
 def efficiency(point: PointResult, first: PointResult, *, size: int) -> float:
     """Return FLOPS over linear FLOPS."""
-    return point.score.flops / (size * first.score.flops)
+    return point.flops / (size * first.flops)
 
 
 EFFICIENCY_NOTE = "FLOPS / (n × FLOPS of the first point)."
@@ -121,8 +121,8 @@ def sentences(pairs: Sequence[Pair], first: PointResult) -> list[str]:
         )
     name = first.score.quality_name
     lines.append(
-        f"Their {name}: {ensemble.score.ensemble_quality:.4f} of the ensemble, "
-        f"{single.score.ensemble_quality:.4f} of the single model."
+        f"Their {name}: {ensemble.ensemble_quality:.4f} of the ensemble, "
+        f"{single.ensemble_quality:.4f} of the single model."
     )
     if single.global_batch_size == first.global_batch_size:
         lines.append(
@@ -170,7 +170,7 @@ def quality_figure(pairs: Sequence[Pair], first: PointResult) -> Figure:
     series = [
         Series(
             label,
-            [Value(n, point.score.ensemble_quality) for n, *both in pairs
+            [Value(n, point.ensemble_quality) for n, *both in pairs
              if (point := both[index]) is not None],
             style,
         )

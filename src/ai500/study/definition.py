@@ -108,7 +108,14 @@ class Study:
 
 
 def check_workload(study: Study, context: StudyContext) -> None:
-    """Raise InputError for a search if the study is about ensembles."""
+    """Raise InputError for a search if the study is about ensembles, and for a script."""
+    if context.plan.framework.kind == "script":
+        raise InputError(
+            f"`ai500 study {study.name}` compares runs of ai500's own workers, not of a script.",
+            key="framework.kind",
+            value="script",
+            remedy="Compare runs of a script with `ai500 diff`.",
+        )
     if program_of(context.plan) is SEARCH and not study.supports_search:
         raise InputError(
             f"`ai500 study {study.name}` is about ensembles, but the workload "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ai500.metrics.quality import improvement
-from ai500.records import Hyperparameters
+from ai500.records import Hyperparameters, known
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
@@ -126,10 +126,10 @@ def sentences(
     baseline: PointResult, compared: Sequence[PointResult], *, workload: str
 ) -> list[str]:
     """Name the best by VFLOPS and the worst by quality, and the uncertainty."""
-    best = max(compared, key=lambda point: point.score.vflops)
+    best = max(compared, key=lambda point: point.vflops)
     trials = min(len(point.score.trials) for point in (baseline, *compared))
     lines = []
-    gain = ratio(best.score.vflops, baseline.score.vflops)
+    gain = ratio(best.vflops, baseline.vflops)
     if baseline.timing_valid and best.timing_valid and gain is not None:
         lines.append(
             f"By VFLOPS the best is {best.label}, {gain:.2f} times the baseline."
@@ -139,7 +139,7 @@ def sentences(
     direction = load_workload(workload).quality_direction
     losses = {
         point.label: improvement(
-            baseline.score.ensemble_quality, over=point.score.ensemble_quality, direction=direction
+            baseline.ensemble_quality, over=point.ensemble_quality, direction=direction
         )
         for point in compared
     }
@@ -147,7 +147,7 @@ def sentences(
     lost = losses[worst]
     lines.append(
         f"The worst quality is that of {worst}: {100 * lost:.2f} points worse than the "
-        f"baseline's {baseline.score.ensemble_quality:.4f}."
+        f"baseline's {baseline.ensemble_quality:.4f}."
         if lost > 0
         else "None has a worse quality than the baseline."
     )
@@ -180,10 +180,10 @@ def speed_figure(
             point.label,
             [] if valid is None else [valid],
             trusted=point.timing_valid and baseline.timing_valid,
-            secondary=[point.score.flops / baseline.score.flops],
+            secondary=[point.flops / baseline.flops],
         )
         for point in compared
-        for valid in [ratio(point.score.vflops, baseline.score.vflops)]
+        for valid in [ratio(point.vflops, baseline.vflops)]
     ]
     published = SPEEDUPS.get(workload, ())
     rows += [
@@ -216,16 +216,16 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
 
 
 def _qualities(point: PointResult) -> list[float]:
-    return [trial.ensemble_quality for trial in point.score.trials]
+    return [known(trial.ensemble_quality, "ensemble_quality") for trial in point.score.trials]
 
 
 def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:
     """List speed, quality and VFLOPS of each optimization."""
     rows = []
     for point in compared:
-        speed = point.score.flops / baseline.score.flops
-        valid = ratio(point.score.vflops, baseline.score.vflops)
-        quality_points = 100 * (point.score.ensemble_quality - baseline.score.ensemble_quality)
+        speed = point.flops / baseline.flops
+        valid = ratio(point.vflops, baseline.vflops)
+        quality_points = 100 * (point.ensemble_quality - baseline.ensemble_quality)
         rows.append((
             point.label,
             f"{speed:.3f}",
@@ -305,7 +305,7 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
 
 
 def _policy_sentence(policies: Sequence[PointResult]) -> str:
-    qualities = {point.name: point.score.ensemble_quality for point in policies}
+    qualities = {point.name: point.ensemble_quality for point in policies}
     size = policies[0].global_batch_size
     if {"large-batch", "large-batch-neither"} <= set(qualities):
         gain = 100 * (qualities["large-batch"] - qualities["large-batch-neither"])

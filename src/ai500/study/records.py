@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ai500.core.schema import option
-from ai500.records import Score
+from ai500.records import Score, known
 
 FORMAT = 1
 
@@ -97,6 +97,21 @@ class PointResult:
     """Reasons why the speed is not comparable; empty: it is."""
     busy_share: float | None
     """Busy fraction of the machine's cores just before the run; None: not measured."""
+
+    @property
+    def flops(self) -> float:
+        """FLOPS of its score."""
+        return known(self.score.flops, "flops")
+
+    @property
+    def vflops(self) -> float:
+        """VFLOPS of its score."""
+        return known(self.score.vflops, "vflops")
+
+    @property
+    def ensemble_quality(self) -> float:
+        """Quality of its ensemble."""
+        return known(self.score.ensemble_quality, "ensemble_quality")
 
     @property
     def timing_valid(self) -> bool:

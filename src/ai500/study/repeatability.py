@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from ai500.automl.sections import all_operations
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
@@ -37,8 +38,8 @@ def _plain(value: float) -> str:
 
 OPERATIONS = Quantity("operations", lambda point: point.score.operations, flop)
 EPOCHS = Quantity("epochs to target", lambda point: _epochs(point), _plain)
-QUALITY = Quantity("quality", lambda point: point.score.ensemble_quality, quality)
-FLOPS = Quantity("FLOPS", lambda point: point.score.flops, flops, is_speed=True)
+QUALITY = Quantity("quality", lambda point: point.ensemble_quality, quality)
+FLOPS = Quantity("FLOPS", lambda point: point.flops, flops, is_speed=True)
 QUANTITIES = (
     OPERATIONS,
     EPOCHS,
@@ -46,7 +47,7 @@ QUANTITIES = (
     Quantity("penalty", lambda point: point.score.penalty_coefficient, quality),
     Quantity("time", lambda point: point.score.seconds, human_seconds, is_speed=True),
     FLOPS,
-    Quantity("VFLOPS", lambda point: point.score.vflops, flops, is_speed=True),
+    Quantity("VFLOPS", lambda point: point.vflops, flops, is_speed=True),
 )
 
 
@@ -61,7 +62,7 @@ SEARCH_QUANTITIES = (
     ),
     Quantity(
         "operations in all",
-        lambda point: point.score.operations + point.score.validation_operations,
+        lambda point: all_operations(point.score),
         flop,
         is_speed=True,
     ),

@@ -82,7 +82,7 @@ def view(result: StudyResult) -> View:
 def efficiency(point: PointResult, first: PointResult) -> float:
     """Return FLOPS over those of as many first points."""
     factor = point.score.ensemble_size / first.score.ensemble_size
-    return point.score.flops / (factor * first.score.flops)
+    return point.flops / (factor * first.flops)
 
 
 def sentences(points: Sequence[PointResult]) -> list[str]:
@@ -92,15 +92,15 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
     lines = [
         f"Ensembles of {first.score.ensemble_size} to {last.score.ensemble_size} members with "
         f"P_degree = {degree} were trained. The ensemble's {last.score.quality_name} goes from "
-        f"{first.score.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
-        f"{last.score.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
+        f"{first.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
+        f"{last.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
         f"{last.score.target_quality:g}."
     ]
     valid = [point for point in points if point.timing_valid]
     if len(valid) > 1:
         base, best = valid[0], valid[-1]
         lines.append(
-            f"FLOPS at M = {best.score.ensemble_size} are {flops(best.score.flops)}: "
+            f"FLOPS at M = {best.score.ensemble_size} are {flops(best.flops)}: "
             f"{efficiency(best, base):.1%} of linear from M = {base.score.ensemble_size} on. V3 "
             "calls its own result, 8 to 64 GPUs, near-linear."
         )
@@ -109,9 +109,9 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
 
 def speed_figure(points: Sequence[PointResult]) -> Figure:
     """Plot FLOPS and VFLOPS over M, beside the linear line."""
-    factor, prefix = si_prefix(max(max(point.score.flops, point.score.vflops) for point in points))
+    factor, prefix = si_prefix(max(max(point.flops, point.vflops) for point in points))
     first, last = points[0].score, points[-1].score
-    per_member = first.flops / first.ensemble_size / factor
+    per_member = points[0].flops / first.ensemble_size / factor
     ends = (first.ensemble_size, last.ensemble_size)
     valid = sum(point.timing_valid for point in points) > 1 and points[0].timing_valid
     linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
@@ -119,12 +119,12 @@ def speed_figure(points: Sequence[PointResult]) -> Figure:
         *([linear] if valid else []),
         Series(
             "FLOPS",
-            values(points, lambda point: point.score.flops / factor, "flops", factor),
+            values(points, lambda point: point.flops / factor, "flops", factor),
             "mean",
         ),
         Series(
             "VFLOPS",
-            values(points, lambda point: point.score.vflops / factor, "vflops", factor),
+            values(points, lambda point: point.vflops / factor, "vflops", factor),
             "ensemble",
         ),
     ]
@@ -194,9 +194,7 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     series = [
         Series(
             "ensemble",
-            values(
-                points, lambda point: point.score.ensemble_quality, "ensemble_quality", trusted=True
-            ),
+            values(points, lambda point: point.ensemble_quality, "ensemble_quality", trusted=True),
             "ensemble",
         ),
         Series(

@@ -48,7 +48,7 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
         "beside it stands the mean of its members."
     ]
     if len(points) > 1:
-        difference = most.ensemble_quality - least.ensemble_quality
+        difference = points[0].ensemble_quality - points[-1].ensemble_quality
         lines.append(
             f"M = {least.ensemble_size} has {abs(100 * difference):.2f} points of {name} "
             f"{'less' if difference >= 0 else 'more'} than M = {most.ensemble_size}. In V3 (M = "
@@ -65,7 +65,7 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
         NamedDot(
             point.label,
             point.images_per_second,
-            point.score.ensemble_quality,
+            point.ensemble_quality,
             point.score.members_mean_quality,
             point.timing_valid,
         )
@@ -93,12 +93,11 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
 def score_figure(points: Sequence[PointResult]) -> Figure:
     """Plot the VFLOPS of each point."""
     title = "VFLOPS of each"
-    best = max(point.score.vflops for point in points)
+    best = max(point.vflops for point in points)
     if best == 0:
         return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
     rows = [
-        DotRow(point.label, [point.score.vflops / best], trusted=point.timing_valid)
-        for point in points
+        DotRow(point.label, [point.vflops / best], trusted=point.timing_valid) for point in points
     ]
     chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
     return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")

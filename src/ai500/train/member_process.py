@@ -9,39 +9,30 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import platform
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from ai500.core import atomic, events, schema
-from ai500.core.barrier import BarrierClient, connect
-from ai500.core.errors import AI500Error
 from ai500.data.bootstrap import out_of_bag_indices
 from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.store import Samples
-from ai500.inventory.node import record_after, record_before
 from ai500.meters.recorder import Recorder, recorder_of
 from ai500.parallel.engines.state import gather_objects, gather_weights
 from ai500.records import Operations, Task, TrainRecord, run_folder
-from ai500.records.run_folder import RunFolder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.loop import train
 from ai500.train.member import Member, member_from_task
 from ai500.train.profiler import profile_steps
+from ai500.train.timed_window import lock_member, timed_window
 from ai500.train.worker import Rank, StopRequest
 
-# A node that lost its power holds its lock on a network file system until the lease ends.
-LOCK_SECONDS = 100.0
 # Ranks other than 0 wait inside a collective while rank 0 waits at the barrier of a gang.
 COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=45)
-# The barrier server of a gang starts beside its members; an array's may be gone for good.
-GANG_TIMEOUT_SECONDS = 120.0
 
 
 def run(
@@ -54,7 +45,10 @@ def run(
         if task.profile is not None:
             profile_steps(member, task.profile, rank=rank)
             return
-        with timed_window(task, rank=rank, meters=meters, emit=member.emit) as member.on_ready:
+        window = timed_window(
+            task, rank=rank, meters=meters, emit=member.emit, synchronize=synchronize_ranks
+        )
+        with window as member.on_ready:
             train(member)
         finish(member)
 
@@ -72,7 +66,7 @@ def worker_context(
         dist.init_process_group(_backends(device), timeout=COLLECTIVE_TIMEOUT)
     meters = recorder_of(task, local_rank=rank.local_rank)
     try:
-        lock = _lock(task) if rank.rank == 0 else None
+        lock = lock_member(task) if rank.rank == 0 else None
         meters.start()
         yield meters
         del lock
@@ -82,73 +76,9 @@ def worker_context(
             dist.destroy_process_group()
 
 
-@contextlib.contextmanager
-def timed_window(
-    task: Task, *, rank: Rank, meters: Recorder, emit: Callable[..., None]
-) -> Iterator[Callable[[], None]]:
-    """Describe the node before and after; yield the hook that starts the timed window."""
-    if rank.local_rank == 0:
-        record_before(node_description(task))
-    barrier = TrialBarrier(task, rank, emit)
-
-    def ready() -> None:
-        barrier.begin()
-        meters.mark()
-
-    yield ready
-    meters.mark()
-    barrier.end()
-    if rank.local_rank == 0:
-        record_after(node_description(task))
-
-
-@dataclass(frozen=True)
-class TrialBarrier:
-    """The trial's barrier as a member meets it: clock offsets, and a common start of a gang [D6].
-
-    Only rank 0 connects. Without a barrier server all calls return at once.
-    """
-
-    task: Task
-    rank: Rank
-    emit: Callable[..., None]
-
-    def begin(self) -> None:
-        """Meet the other members immediately before the first batch."""
-        in_gang = "AI500_BARRIER" in os.environ
-        client = self._connect(GANG_TIMEOUT_SECONDS if in_gang else 0.0)
-        if client is not None:
-            self._emit_clock(client)
-            if in_gang:
-                self.emit("barrier", missing=client.wait())
-            client.close()
-        if self.rank.world_size > 1:
-            dist.barrier()
-
-    def end(self) -> None:
-        """Compare clocks again after the timed window, because clocks drift."""
-        if (client := self._connect(0.0)) is not None:
-            self._emit_clock(client)
-            client.close()
-
-    def _connect(self, timeout_seconds: float) -> BarrierClient | None:
-        if self.rank.rank != 0:
-            return None
-        return connect(
-            RunFolder(Path(self.task.run)).trial(self.task.trial).barrier,
-            name=os.environ.get("AI500_BARRIER"),
-            timeout_seconds=timeout_seconds,
-        )
-
-    def _emit_clock(self, client: BarrierClient) -> None:
-        if (offset := client.clock()) is not None:
-            self.emit("clock", **schema.encode(offset))
-
-
-def node_description(task: Task) -> Path:
-    """Return the file that describes this node as the member sees it."""
-    trial = RunFolder(Path(task.run)).trial(task.trial)
-    return trial.node_description(platform.node(), task.member)
+def synchronize_ranks() -> None:
+    """Wait until every rank of the member is here."""
+    dist.barrier()
 
 
 def _backends(device: torch.device) -> str:
@@ -156,14 +86,6 @@ def _backends(device: torch.device) -> str:
     if device.type == "cpu":
         return "gloo"
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
-
-
-def _lock(task: Task) -> TextIO:
-    """Lock the member: two workers would overwrite each other's checkpoint."""
-    file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
-    if not run_folder.lock_within(file, seconds=LOCK_SECONDS):
-        raise AI500Error(f"member {task.member} is being trained by another process.")
-    return file
 
 
 def finish(member: Member) -> None:

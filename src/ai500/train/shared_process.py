@@ -24,9 +24,10 @@ from ai500.train.checkpoint import Position
 from ai500.train.device_feed import fits, load, resident_feed
 from ai500.train.loop import TrainingSteps, advance, prepare, training_steps
 from ai500.train.member import Member, member_from_task
-from ai500.train.member_process import TrialBarrier, finish, node_description, worker_context
+from ai500.train.member_process import finish, worker_context
 from ai500.train.step import StepRequest
 from ai500.train.step_strategies import MemberIndex, StepStrategy, choose
+from ai500.train.timed_window import TrialBarrier, node_description
 from ai500.train.worker import Interrupted, Rank, StopRequest
 
 Result = TypeVar("Result")

@@ -67,7 +67,7 @@ class StopRequest:
 
 def main() -> int:
     """Run the task named on the command line."""
-    _die_with_parent()
+    die_with_parent()
     task = run_folder.read(Task, Path(sys.argv[1]))
     rank = Rank.from_environment()
     stop = StopRequest(rank)
@@ -117,7 +117,7 @@ def _unfinished(task: Task) -> list[Task]:
     return [replace(single, process_members=()) for single in tasks or [task]]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Let Linux kill the worker when its parent dies."""
     if sys.platform == "linux":
         parent = os.getppid()
@@ -126,7 +126,7 @@ def _die_with_parent() -> None:
             os._exit(1)
 
 
-def _cores(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
+def cores_of(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
     """Return the cores of a CPU slot [D8]: the plan's, or on a cluster an equal share of those that
     the scheduler bound the job to; only their number if it bound none. None for accelerators."""
     if slot.cores:
@@ -144,7 +144,7 @@ def _cores(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
 
 def _pin(slot: Slot, rank: Rank) -> int | None:
     """Bind this process to its cores if they are known; return its number of threads."""
-    cores = _cores(slot, rank)
+    cores = cores_of(slot, rank)
     if isinstance(cores, tuple):
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, cores)

@@ -127,6 +127,13 @@ class Workload(Protocol):
         """Draw members' validation predictions for the report; None: no pictures."""
 
 
+def class_workload(name: str, definition: ProblemClass) -> Workload:
+    """Load the workload of a class; a class of the user's own may name its quality."""
+    workload = load_workload(name)
+    for_class = getattr(workload, "for_class", None)
+    return workload if for_class is None else for_class(definition)
+
+
 def load_workload(name: str) -> Workload:
     """Load the workload of that name, built in or from another package."""
     loaded: Workload = plugins.load("workload", name)

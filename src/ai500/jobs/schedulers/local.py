@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from ai500.config import Config
 from ai500.core.atomic import explaining_write_errors
 from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.launchers import RUNTIMES, Launcher
-from ai500.jobs.node_agent import DIE_WITH_PARENT
 from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, SchedulerContext
 from ai500.records import Cluster
 

@@ -1,0 +1,128 @@
+"""Aggregation of a script's members: by their predictions where all left them, else by their mean.
+
+A script reports its own quality. Where every member left predictions, the targets are known and the
+quality is one that ai500 computes, members and ensemble are evaluated here; otherwise the
+ensemble's quality is not measured, and the members' mean of what they reported stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
+from ai500.core.errors import DataError
+from ai500.data.bootstrap import Counts
+from ai500.data.store import Store
+from ai500.records import EnsembleResult, Plan, TrainRecord, run_folder
+from ai500.records.fields import target_names
+from ai500.records.run_folder import TrialFolder
+from ai500.workloads.protocol import class_workload
+
+Targets = Mapping[str, NDArray[Any]]
+
+
+def script_result(
+    plan: Plan,
+    trial: TrialFolder,
+    *,
+    finished: Sequence[int],
+    store: Store,
+    counts: Mapping[int, Counts],
+) -> EnsembleResult:
+    """Combine the members of a script that finished."""
+    workload = class_workload(plan.workload, plan.definition)
+    folders = {member: trial.member(member) for member in finished}
+    if not getattr(workload, "measures", True) or not all(
+        folder.validation.exists() for folder in folders.values()
+    ):
+        return _reported(plan, trial, finished)
+    targets = _targets(plan, store)
+    if targets is None:
+        return _reported(plan, trial, finished)
+    if store.splits and all(folder.out_of_bag.exists() for folder in folders.values()):
+        predictions = [
+            MemberPredictions(
+                member=member,
+                validation=read_predictions(folder.validation),
+                out_of_bag=read_predictions(folder.out_of_bag),
+                counts=counts[member],
+            )
+            for member, folder in folders.items()
+        ]
+        return aggregate(
+            predictions,
+            workload=workload,
+            validation=store.splits["validation"],
+            train=store.splits["train"],
+            ensemble_size=plan.ensemble_size,
+            out_of_bag_limit=plan.definition.out_of_bag_samples,
+        )
+    reported = _reported(plan, trial, finished)
+    validation = [read_predictions(folder.validation) for folder in folders.values()]
+    shapes = {predictions.shape for predictions in validation}
+    if len(shapes) > 1:
+        raise DataError(
+            f"{trial.members}: members' predictions differ in shape: {sorted(shapes)}.",
+            key="validation.npy",
+            value=sorted(shapes),
+            path=trial.members,
+        )
+    stacked = np.stack(validation)
+    voters = np.ones(stacked.shape[:2], dtype=np.bool_)
+    qualities = [workload.quality(predictions, targets) for predictions in validation]
+    return dataclasses.replace(
+        reported,
+        member_qualities=tuple(qualities),
+        members_mean_quality=fmean(qualities),
+        ensemble_quality=workload.quality(workload.combine(stacked, voters=voters), targets),
+    )
+
+
+def _reported(plan: Plan, trial: TrialFolder, finished: Sequence[int]) -> EnsembleResult:
+    """Return the qualities that the members reported themselves."""
+    records = [run_folder.read(TrainRecord, trial.member(member).record) for member in finished]
+    missing = tuple(member for member in range(plan.ensemble_size) if member not in finished)
+    return EnsembleResult(
+        complete=not missing,
+        members=tuple(finished),
+        missing=missing,
+        member_qualities=tuple(record.quality for record in records),
+        members_mean_quality=fmean(record.quality for record in records),
+        ensemble_quality=None,
+        out_of_bag_quality=None,
+        out_of_bag_samples=0,
+    )
+
+
+def _targets(plan: Plan, store: Store) -> Targets | None:
+    """Return the targets of the validation samples: of the class's file, else of the store."""
+    custom, count = plan.definition.custom, plan.definition.validation_samples
+    file = None if custom is None else custom.validation_targets
+    if file is None:
+        split = store.splits.get("validation")
+        names = target_names(store.fields)
+        if split is None or (custom is not None and custom.base is None and len(names) != 1):
+            return None  # a quality of METRICS compares one target
+        return split.rows(np.arange(split.count, dtype=np.int64), names=names)
+    try:
+        targets: NDArray[Any] = np.load(Path(file), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _bad_targets(file, f"can't be read: {error}.") from error
+    if targets.ndim == 0 or len(targets) != count or targets.dtype.kind not in "fiu":
+        raise _bad_targets(
+            file, f"expected numbers of {count} samples, found {targets.dtype} {targets.shape}."
+        )
+    return {"targets": targets}
+
+
+def _bad_targets(file: str, problem: str) -> DataError:
+    return DataError(
+        f"{file}: {problem}", key="custom_class.validation_targets", value=file, path=file
+    )
