@@ -139,7 +139,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "normalized": (
         lambda f: write_year(f, 1980, boxes=normalized_boxes()),
-        r"climo_1980.h5: all 3 boxes lie between 0 and 1: .* multiply y by 12 and x by 20",
+        r"climo_1980.h5: all 3 boxes lie between 0 and 1: .*multiply y by 12 and x by 20",
     ),
     "same frame twice": (
         lambda f: with_copied_frame(f),

@@ -45,7 +45,7 @@ def test_the_real_size_is_opened_and_checked_without_being_loaded(
                 "images", (count, 16, 768, 1152), "f4", chunks=chunks, compression="gzip"
             )
             boxes = file.create_dataset("boxes", (count, 15, 5), "i8", fillvalue=-1)
-            images[min(count - 1, 700), 6, -48:, -72:] = corner
+            images[min(count - 1, 700), 6, -48:, -72:] = corner + (year - 1979)
             boxes[min(count - 1, 700), 0] = (100, 200, 160, 270, 1)
     store = ClimateStore.open(tmp_path)
     train = store.splits["train"]
