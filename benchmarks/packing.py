@@ -153,11 +153,7 @@ def measured(folder: Path, work: str, *, source: str = "") -> dict[str, float]:
     """Run this file again in a process of its own; return its cost."""
     command = [sys.executable, __file__, "--work", work, "--folder", str(folder)]
     done = subprocess.run(
-        [*command, "--source", source],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
+        [*command, "--source", source], check=True, capture_output=True, text=True
     )
     result: dict[str, float] = json.loads(done.stdout)
     return result
