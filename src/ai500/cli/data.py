@@ -12,8 +12,9 @@ from ai500.cli.terminal import Terminal, console, print_json
 from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
-from ai500.data.pack import Packed, pack_folder
-from ai500.data.pack_arrays import pack_arrays
+from ai500.data.pack import Packed, pack_source
+from ai500.data.readers.open_source import Options, open_source
+from ai500.data.readers.protocol import Ignored
 from ai500.data.store import CheckReport, Store, facts_of, summary_of
 from ai500.workloads.class_data import generate_resized, generate_store
 from ai500.workloads.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
@@ -28,13 +29,26 @@ Workers = Annotated[
 @app.command()
 def pack(
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="SOURCE",
-            help="Folder with a folder of images per class, or a .npy or .npz file.",
+            help="Folder of images, .tar, .npy, .npz, .h5, .parquet, a folder of these, or "
+            "module:factory, which runs that Python code.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the store.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Array that is an input, NAME or FIELD=NAME; repeatable."),
+    ] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option("--target", help="Array that is a target, NAME or FIELD=NAME; repeatable."),
+    ] = None,
+    ragged: Annotated[
+        list[str] | None,
+        typer.Option("--ragged", help="Field whose samples differ in length; repeatable."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option("--labels", help="Labels (.npy) of a .npy of images.")
     ] = None,
@@ -42,29 +56,32 @@ def pack(
     validation: Annotated[
         float, typer.Option("--validation", help="Validation share, if there is no split.")
     ] = 0.1,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the choice of validation samples.")
+    ] = 0,
+    validation_list: Annotated[
+        Path | None,
+        typer.Option("--validation-list", help="Classes of validation images in no class folder."),
+    ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack images into a store that training reads without decoding.
+    """Pack samples into a store that training reads without decoding.
 
     After an interruption the same command continues.
 
     Example: ai500 data pack photos --out stores/photos
     """
+    options = Options(
+        size=size, validation_fraction=validation, seed=seed, labels=labels,
+        validation_list=validation_list, inputs=tuple(inputs or ()), targets=tuple(targets or ()),
+        ragged=frozenset(ragged or ()),
+    )  # fmt: skip
     with Terminal(quiet=as_json) as terminal:
+        terminal.stage(f"listing {source}")
+        opened = open_source(source, options, out=out)
         terminal.stage(f"packing {source}")
-        if source.suffix in (".npy", ".npz"):
-            packed = pack_arrays(
-                source, out,
-                labels=labels, validation_fraction=validation, workers=workers,
-                progress=terminal.progress,
-            )  # fmt: skip
-        else:
-            packed = pack_folder(
-                source, out,
-                size=size, validation_fraction=validation, workers=workers,
-                progress=terminal.progress,
-            )  # fmt: skip
+        packed = pack_source(opened, out, workers=workers, progress=terminal.progress)
     _print_store(packed.store, packed=packed, as_json=as_json)
 
 
@@ -154,13 +171,22 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
 
 
 def _print_store(store: Store, *, packed: Packed | None, as_json: bool) -> None:
+    unreadable = packed.unreadable if packed else 0
+    ignored = packed.ignored if packed else Ignored()
     if as_json:
-        unreadable, ignored = (packed.unreadable, packed.ignored) if packed else (0, 0)
-        print_json({**facts_of(store), "unreadable": unreadable, "ignored": ignored})
+        facts = {
+            **facts_of(store),
+            "unreadable": unreadable,
+            "ignored": ignored.count,
+            "ignored_examples": ignored.examples,
+        }
+        print_json(facts)
         return
     for line in summary_of(store):
-        console.print(line, soft_wrap=True)
-    if packed and packed.unreadable:
-        console.print(f"{packed.unreadable} unreadable images left out: see unreadable.json")
-    if packed and packed.ignored:
-        console.print(f"{packed.ignored} files without an image suffix ignored")
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if unreadable:
+        console.print(f"{unreadable} unreadable samples left out: see unreadable.json")
+    if ignored.count:
+        more = ", …" if ignored.count > len(ignored.examples) else ""
+        names = ", ".join(ignored.examples) + more
+        console.print(f"{ignored.count} ignored: {names}", soft_wrap=True, markup=False)

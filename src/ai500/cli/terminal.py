@@ -105,8 +105,14 @@ class Terminal:
             console.print(Text(f"· {text}"))
 
     def progress(self, done: int, total: int) -> None:
-        """Draw a bar; in a log file print a line per quarter of a long stage."""
-        if self._quiet or total <= 0:
+        """Draw a bar; in a log file print a line per quarter of a long stage.
+
+        A total of 0 is not known: the number done is shown.
+        """
+        if self._quiet:
+            return
+        if total <= 0:
+            self._count(done)
             return
         if self._live is not None:
             if self._bar is None:
@@ -122,6 +128,15 @@ class Terminal:
             if quarter > self._last_percent:
                 self._last_percent = quarter
                 console.print(f"  {25 * quarter} %")
+
+    def _count(self, done: int) -> None:
+        """Show how much is done of an unknown total; in a log file every half minute."""
+        if self._live is not None:
+            self._live.update(Text(f"  {done:,}" if done else ""))
+        elif (minutes := int(2 * (time.monotonic() - self._stage_began) / 60)) > self._last_percent:
+            if minutes:
+                console.print(f"  {done:,}")
+            self._last_percent = minutes
 
     def members(self, views: Sequence[MemberView]) -> None:
         """Draw the members as a table; in a log file print a line per finished epoch."""
