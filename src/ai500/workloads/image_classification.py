@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ai500.core.errors import DataError
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 from ai500.records.fields import image_fields
+from ai500.workloads.averaging import average
 from ai500.workloads.learnable_images import SMOKE, WORKSTATION
 from ai500.workloads.models.resnet_plan import resnet_plan
 
@@ -122,6 +123,7 @@ class ImageClassification:
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5
     capturable = True
+    combine = staticmethod(average)
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return learnable images; None for `full`, the user's copy of ImageNet."""
@@ -214,14 +216,6 @@ class ImageClassification:
     def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return class probabilities."""
         return outputs.float().softmax(dim=1)
-
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        """Average the voters' probabilities."""
-        total = np.einsum("msc,ms->sc", members.astype(np.float64), voters.astype(np.float64))
-        averaged: NDArray[np.floating] = total / voters.sum(axis=0)[:, None]
-        return averaged
 
     def quality(
         self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
