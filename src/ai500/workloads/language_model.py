@@ -40,7 +40,7 @@ def _class(
         reference=Hyperparameters(
             epochs=epochs, batch_size=batch_size, optimizer="adamw", base_learning_rate=rate,
             reference_batch_size=batch_size, schedule="cosine", warmup_epochs=warmup_epochs,
-            momentum=0.0, weight_decay=0.1, betas=(0.9, 0.95),
+            momentum=0.0, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8,
         ),
     )  # fmt: skip
 
