@@ -486,7 +486,12 @@ def _read(path: Path) -> dict[str, Any]:
 def _with_section(error: SchemaError) -> str:
     """Suggest the section of a misplaced key: `epochs` is `train.epochs`."""
     name = (error.key or "").rpartition(".")[2]
-    same_name = [key for key, _, _ in documented_keys() if key.endswith(f".{name}")]
+    same_name = [
+        key
+        for key, _, _ in documented_keys()
+        # A class of one's own repeats names of [train], which are meant more often.
+        if key.endswith(f".{name}") and not key.startswith("custom_class.")
+    ]
     if not same_name or not isinstance(error, UnknownKeyError):
         return str(error)
     return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, same_name))}?"
