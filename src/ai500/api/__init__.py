@@ -85,8 +85,18 @@ if TYPE_CHECKING:
     from ai500.records import TrialScore as TrialScore
     from ai500.records.fields import image_fields as image_fields
     from ai500.records.findings import Finding as Finding
+    from ai500.records.illustrations import Box as Box
+    from ai500.records.illustrations import Chart as Chart
+    from ai500.records.illustrations import Drawn as Drawn
+    from ai500.records.illustrations import Illustrations as Illustrations
+    from ai500.records.illustrations import Kind as Kind
+    from ai500.records.illustrations import Line as Line
+    from ai500.records.illustrations import Picture as Picture
+    from ai500.records.illustrations import Shading as Shading
+    from ai500.records.illustrations import Tick as Tick
     from ai500.records.run_folder import MemberFolder as MemberFolder
     from ai500.train.learning_rate import LearningRate as LearningRate
+    from ai500.workloads.protocol import Optimized as Optimized
     from ai500.workloads.protocol import Workload as Workload
 
 EXPORTS: dict[str, tuple[str, ...]] = {
@@ -122,9 +132,12 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "ai500.records.fields": ("image_fields",),
     "ai500.records.findings": ("Finding",),
+    "ai500.records.illustrations": (
+        "Box", "Chart", "Drawn", "Illustrations", "Kind", "Line", "Picture", "Shading", "Tick",
+    ),
     "ai500.records.run_folder": ("MemberFolder",),
     "ai500.train.learning_rate": ("LearningRate",),
-    "ai500.workloads.protocol": ("Workload",),
+    "ai500.workloads.protocol": ("Optimized", "Workload"),
 }  # fmt: skip
 """Module → names it defines; a test holds the imports above equal to this table."""
 

@@ -40,8 +40,9 @@ def flops(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples per step.")] = 1,
     dtype: Annotated[
-        str, typer.Option(help="Data type of the input; int64 for tokens.")
-    ] = "float32",
+        str | None,
+        typer.Option(help="Data type of the input: int64 for tokens; default: the model's own."),
+    ] = None,
     regions: Annotated[
         int | None,
         typer.Option(
@@ -69,7 +70,7 @@ def flops(
     convention_named(convention)
     chosen = countable(model)
     sample = _sample_shape(input_shape, chosen)
-    example = _example((batch, *sample), dtype)
+    example = _example((batch, *sample), dtype or chosen.input_dtype)
     built = chosen.model()
     traced = _traced(chosen, built, example, regions=regions)
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}

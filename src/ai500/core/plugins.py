@@ -32,6 +32,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "workload": {
         "image_classification": "ai500.workloads.image_classification:WORKLOAD",
         "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
+        "language_model": "ai500.workloads.language_model:WORKLOAD",
         "automl": "ai500.workloads.automl:WORKLOAD",
         "custom": "ai500.workloads.custom:WORKLOAD",
     },

@@ -30,6 +30,7 @@ from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
 from ai500.data.open_store import open_store
+from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
 from ai500.parallel.data_duplicator import Staged
@@ -219,7 +220,9 @@ def _source_of(policy: object) -> str | None:
 
 def _model(member: Member) -> dict[str, Any]:
     """Identify the unsharded model by its traced graph."""
-    traced = trace(member.engine.unsharded(), (IDENTITY_BATCH, *member.problem_class.input_shape))
+    definition = member.problem_class
+    inputs = example_input((IDENTITY_BATCH, *definition.input_shape), dtype=definition.input_dtype)
+    traced = trace(member.engine.unsharded(), inputs)
     return {
         "graph_sha256": graph_sha256(traced),
         "parameters": traced.parameters,

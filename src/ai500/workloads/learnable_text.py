@@ -17,6 +17,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.data.generated import Generated
+from ai500.data.store import Arrays
+from ai500.records import Field
+
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 Tokens = NDArray[np.uint8]
@@ -46,8 +50,16 @@ def _below(words: Words, size: int) -> Integers:
     return (((words >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)).astype(np.int64)
 
 
+def token_fields(length: int, dtype: str, *, tokens: int) -> tuple[Field, ...]:
+    """Return the fields of a sequence: its tokens, and the bytes of text of all but the first."""
+    return (
+        Field("tokens", "input", dtype, (length,), limits=(0, tokens - 1)),
+        Field("bytes", "target", "int32", (), limits=(1, 2**31 - 1)),
+    )
+
+
 @dataclass(frozen=True)
-class LearnableText:
+class LearnableText(Generated):
     """A source of texts of `length` bytes."""
 
     seed: int
@@ -61,9 +73,17 @@ class LearnableText:
     train: int
     validation: int
 
-    def count(self, split: str) -> int:
-        """Return the number of samples of a split."""
-        return {"train": self.train, "validation": self.validation}[split]
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Return the fields of bytes as tokens."""
+        return token_fields(self.length, "uint8", tokens=256)
+
+    def draw(self, split: str, first: int, last: int) -> Arrays:
+        """Return samples `first` to `last` − 1 of a split."""
+        return {
+            "tokens": self.tokens(split, first, last),
+            "bytes": np.full(last - first, self.length - 1, np.int32),
+        }
 
     def tokens(self, split: str, first: int, last: int) -> Tokens:
         """Return samples `first` to `last` − 1 of a split, a row of bytes each."""
@@ -185,5 +205,5 @@ SMOKE = LearnableText(
     seed=1, words=64, topics=2, followers=4, length=129, train=4_096, validation=512
 )
 WORKSTATION = LearnableText(
-    seed=2, words=512, topics=4, followers=8, length=257, train=65_536, validation=4_096
+    seed=2, words=512, topics=4, followers=8, length=257, train=32_768, validation=2_048
 )

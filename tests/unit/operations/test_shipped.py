@@ -27,7 +27,8 @@ def test_every_class_ships_in_every_convention() -> None:
             assert counts is not None
             assert counts.convention == convention
             forward = counts.forward_per_image
-            assert 0 < forward < counts.backward_per_image < 2 * forward
+            # Two gradients per product, which only the first layer of images lacks.
+            assert 0 < forward < counts.backward_per_image <= 2 * forward
 
 
 def test_full_is_resnet50() -> None:

@@ -47,11 +47,14 @@ class PictureChart:
         frame = Frame(x=Scale(0, 1, LEFT, RIGHT), y=Scale(1, 0, bottom, TOP))
         parts = [_embedded(self.image, (LEFT, TOP, RIGHT, bottom))]
         parts += [*_ticks(picture, frame), *_boxes(picture.boxes, frame)]
-        parts += _legend(self.kinds[:STYLES], top=bottom + 46)
+        scale = bottom + 24  # top of the colour scale; a picture without boxes has no legend
+        if self.kinds:
+            parts += _legend(self.kinds[:STYLES], top=bottom + 46)
+            scale = bottom + 86
         if self.shading is not None:
-            parts.append(_embedded(self.shading, (LEFT, bottom + 86, LEFT + 130, bottom + 98)))
-            parts.append(svg.text((LEFT + 142, bottom + 97), picture.shading.text, "tick"))
-        return svg.document(parts, height=bottom + 108, title=title)
+            parts.append(_embedded(self.shading, (LEFT, scale, LEFT + 130, scale + 12)))
+            parts.append(svg.text((LEFT + 142, scale + 11), picture.shading.text, "tick"))
+        return svg.document(parts, height=scale + 22, title=title)
 
 
 def _embedded(png: bytes, area: Rectangle) -> str:

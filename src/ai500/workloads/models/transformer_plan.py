@@ -20,6 +20,15 @@ class TransformerShape:
     layers: int
 
 
+SHAPES = {
+    "smoke": TransformerShape(vocabulary=256, context=128, width=64, heads=4, layers=2),
+    "workstation": TransformerShape(vocabulary=256, context=256, width=384, heads=6, layers=6),
+    # GPT-2's 50,257 tokens, padded to a multiple of 128 for faster products.
+    "full": TransformerShape(vocabulary=50_304, context=1024, width=768, heads=12, layers=12),
+}
+"""Shapes of the language model's classes."""
+
+
 def transformer_plan(shape: TransformerShape) -> ParallelPlan:
     """Split attention by heads and the feed-forward layer by its inner channels; pipeline stages
     may end after any block, and first and last stage share the tied embedding."""
