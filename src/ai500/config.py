@@ -382,9 +382,7 @@ class ContainerConfig:
 class Config:
     """The whole configuration file."""
 
-    workload: str = option(
-        "image_classification", "image_classification, extreme_weather, automl, custom"
-    )
+    workload: str = option("image_classification", ", ".join(plugins.BUILT_IN["workload"]))
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
     custom_class: CustomClassConfig = field(default_factory=CustomClassConfig)
     run: RunConfig = field(default_factory=RunConfig)
