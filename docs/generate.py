@@ -24,6 +24,7 @@ from ai500.core import plugins
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.document import document
 from ai500.rules.registry import ENSEMBLE_RULES
+from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
 NOT_RUN = {
@@ -66,7 +67,7 @@ FUNCTIONS = {
     "meter": "A function of `/` that returns a meter, or why it is absent.",
 }
 """Kind of plugin that is a function → its description; `POINTS` has its result or an example."""
-MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md")
+MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md", "workloads.md")
 """Pages of which the parts between marks are generated."""
 WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
 
@@ -208,7 +209,8 @@ def _cell(text: str) -> str:
 
 
 def with_generated(page: str) -> str:
-    """Replace the marked parts of a page: plugin points, decisions, or the text of a file."""
+    """Replace the marked parts of a page: plugin points, decisions, a workload's classes, or the
+    text of a file."""
     return re.sub(
         r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + _generated(match[2]) + match[3],
@@ -223,6 +225,8 @@ def _generated(part: str) -> str:
     if part == "decisions":
         rows = (f"| {name} | {text} |\n" for name, text in DECISIONS.items())
         return "".join(("\n| | decision |\n|---|---|\n", *rows, "\n"))
+    if part.startswith("classes of "):
+        return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
@@ -239,6 +243,30 @@ def _points() -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in plugins.BUILT_IN[kind])
         key = f"`{PLUGIN_KEYS[kind]}`" if kind in PLUGIN_KEYS else KEYLESS[kind]
         yield f"| `ai500.{kind}` | {summary} (`{module}.{name}`) | {names} | {key} |\n"
+    yield "\n"
+
+
+def _classes(name: str) -> Iterator[str]:
+    """Yield a table of a workload's problem classes."""
+    workload = load_workload(name)
+    sign = "≤" if workload.quality_direction == "lower" else "≥"
+    yield f"\n| class | samples | fields of a sample | training | {workload.quality_name} | n | "
+    yield "least M | least trials |\n|---|---|---|---|---|---|---|---|\n"
+    for problem_class in workload.problem_classes.values():
+        reference = problem_class.reference
+        batch = problem_class.global_batch_size
+        cells = (
+            f"`{problem_class.name}`",
+            f"{problem_class.train_samples:,} + {problem_class.validation_samples:,}",
+            ", ".join(map(str, problem_class.fields)),
+            f"{reference.epochs} epochs, {reference.optimizer}, "
+            f"batch {batch or f'{reference.batch_size} per accelerator'}",
+            f"{sign} {problem_class.target_quality:g}",
+            problem_class.penalty_exponent,
+            problem_class.ensemble_size,
+            problem_class.required_runs,
+        )
+        yield f"| {' | '.join(map(str, cells))} |\n"
     yield "\n"
 
 

@@ -221,13 +221,13 @@ def train(
     engine = engine_of(case)
     optimizer = optimizer_of(case, engine.parameters())
     engine.prepare(optimizer)
-    engine.warm_up(*_own_share(engine, *batch(99)))
+    engine.warm_up(*_own_targets(engine, *batch(99)))
     if file is not None:
         checkpoint.restore(file, engine=engine, optimizer=optimizer, numerics=_numerics(), seed=1)
     gradients = None
     for step in range(first, last):
         optimizer.zero_grad(set_to_none=True)
-        engine.forward_backward(*_own_share(engine, *batch(step)))
+        engine.forward_backward(*_own_targets(engine, *batch(step)))
         if step == 0:
             gradients = _gradients(engine)
         optimizer.step()
@@ -238,11 +238,15 @@ def _numerics() -> Numerics:
     return Numerics("fp64", "IEEE FP64", CPU)
 
 
-def _own_share(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Targets]:
-    """This rank's inputs and targets; targets are several tensors, a micro-step gets its rows."""
+def _own_share(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     data = engine.mesh.data
-    own = labels.chunk(data.size)[data.rank]
-    return images.chunk(data.size)[data.rank], {"labels": own, "same": (own + 1,)}
+    return images.chunk(data.size)[data.rank], labels.chunk(data.size)[data.rank]
+
+
+def _own_targets(engine: Engine, images: Tensor, labels: Tensor) -> tuple[Tensor, Targets]:
+    """This rank's share with several tensors as targets: a micro-step gets its rows of each."""
+    own_images, own_labels = _own_share(engine, images, labels)
+    return own_images, {"labels": own_labels, "same": (own_labels + 1,)}
 
 
 def _loss(outputs: Tensor, targets: Targets) -> Tensor:

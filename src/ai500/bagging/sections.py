@@ -21,6 +21,7 @@ from ai500.report.run_sections import place, timeline_figure
 from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
 from ai500.report.summary import hardware, which_trials, which_trials_by_number
 from ai500.train import learning_rate
+from ai500.workloads.protocol import sample_noun
 
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 EXPECTED_DISTINCT = 1 - 1 / math.e
@@ -351,8 +352,8 @@ def learning_rate_figure(run: RunData) -> Figure:
         title,
         chart,
         f"Linear scaling: {hyper.base_learning_rate:g} × {plan.global_batch_size:,} / "
-        f"{hyper.reference_batch_size:,} images. Warm-up epochs: {hyper.warmup_epochs:g}, of "
-        f"{steps:,} steps each, then {hyper.schedule} (V2 §4.3.2).",
+        f"{hyper.reference_batch_size:,} {sample_noun(plan.workload)}s. Warm-up epochs: "
+        f"{hyper.warmup_epochs:g}, of {steps:,} steps each, then {hyper.schedule} (V2 §4.3.2).",
     )
 
 
@@ -418,8 +419,9 @@ def members_table(run: RunData) -> Table:
         )
         for mapping in run.plan.mapping
     ]
+    samples = f"{sample_noun(run.plan.workload)}s"
     columns = (
-        "member", "node: slots", "wave", "epochs", "images", "quality", "images/s", "own FLOPS",
+        "member", "node: slots", "wave", "epochs", samples, "quality", f"{samples}/s", "own FLOPS",
         "distinct samples", "attempts",
     )  # fmt: skip
     return Table(columns, rows, (0, 2, 3, 4, 5, 6, 7, 8, 9), noun="members")
@@ -462,16 +464,17 @@ def operations_section(run: RunData) -> Section:
     record = next(iter(run.members.values()), None)
     count = record.operations if record else run.plan.operations
     columns = ("operations", "value", "how it is computed")
+    noun = sample_noun(run.plan.workload)
     if count is None:
-        rows = [("per image", NOT_MEASURED, "no member finished, or no count was given")]
+        rows = [(f"per {noun}", NOT_MEASURED, "no member finished, or no count was given")]
         return Section("Operations", [Table(columns, rows, numbers=(1,))])
     batch = run.plan.global_batch_size
     rows = [
-        ("forward, per image", flop(count.forward_per_image), f"convention {count.convention}"),
-        ("backward, per image", flop(count.backward_per_image), "AIPerf Table II"),
+        (f"forward, per {noun}", flop(count.forward_per_image), f"convention {count.convention}"),
+        (f"backward, per {noun}", flop(count.backward_per_image), "AIPerf Table II"),
         ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
         ("one step of one member", flop(count.per_step(batch)),
-         f"{batch:,} images × {flop(count.per_image)} + update"),
+         f"{batch:,} {noun}s × {flop(count.per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
     ]  # fmt: skip
     return Section("Operations", [Table(columns, rows, numbers=(1,))])

@@ -10,6 +10,7 @@ import typer
 
 from ai500 import config as configuration
 from ai500.config import Config
+from ai500.core import plugins
 from ai500.core.errors import InputError
 
 ConfigPath = Annotated[
@@ -18,7 +19,7 @@ ConfigPath = Annotated[
 ]
 WorkloadName = Annotated[
     str | None,
-    typer.Option("--workload", help="image_classification, extreme_weather, automl or custom."),
+    typer.Option("--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."),
 ]
 ClassName = Annotated[
     str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")

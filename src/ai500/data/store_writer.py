@@ -239,7 +239,8 @@ class StoreWriter:
     def _discard(self, names: Sequence[str]) -> None:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-        for part in self.path.glob("building.*.npz"):  # appended, but not removed before a kill
+        # Left by a kill: chunks that were appended but not removed, or half written.
+        for part in (*self.path.glob("building.*.npz"), *self.path.glob(".building.*.npz.*")):
             part.unlink()
 
     def _finished(self, name: str, journal: Journal) -> PackedSplit:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core import plugins
+from ai500.core.errors import AI500Error
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 
 if TYPE_CHECKING:
@@ -138,3 +139,12 @@ def load_workload(name: str) -> Workload:
     """Load the workload of that name, built in or from another package."""
     loaded: Workload = plugins.load("workload", name)
     return loaded
+
+
+def sample_noun(name: str) -> str:
+    """Return the word for a sample of the workload of that name; `sample` if it can't be loaded,
+    as where the report of another machine's run is written."""
+    try:
+        return str(getattr(load_workload(name), "sample_noun", "image"))
+    except AI500Error:
+        return "sample"

@@ -101,7 +101,8 @@ class MixedParallel:
         if axis.size == 2:
             return axis.group
         ends = [axis.global_rank(0), axis.global_rank(axis.size - 1)]
-        return dist.new_group(ends, use_local_synchronization=True)
+        group: dist.ProcessGroup = dist.new_group(ends, use_local_synchronization=True)
+        return group
 
     def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel

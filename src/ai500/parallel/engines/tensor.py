@@ -56,10 +56,13 @@ def split_norms(
     return [norm.to(tensor.dtype) for norm, tensor in zip(whole, tensors, strict=True)]
 
 
+Splittable = nn.Conv2d | nn.Conv3d | nn.Linear
+
+
 class Columns(nn.Module):
     """Layer with split output channels: replicated input, this rank's (or all) channels out."""
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear, axis: Axis, *, after: Exchange) -> None:
+    def __init__(self, layer: Splittable, axis: Axis, *, after: Exchange) -> None:
         super().__init__()
         self.weight = _local_part(layer.weight, OUTPUTS, axis)
         self.bias = None if layer.bias is None else _local_part(layer.bias, OUTPUTS, axis)
@@ -75,12 +78,12 @@ class Columns(nn.Module):
 class Rows(nn.Module):
     """Layer with split input channels: this rank's channels in, the sum over ranks out."""
 
-    def __init__(self, layer: nn.Conv2d | nn.Linear, axis: Axis, *, before: Exchange) -> None:
+    def __init__(self, layer: Splittable, axis: Axis, *, before: Exchange) -> None:
         super().__init__()
         self.weight = _local_part(layer.weight, INPUTS, axis)
         self.bias = layer.bias
-        # Features are the last dimension of a linear layer, the third last of a convolution.
-        self._bias_shape = (-1,) if isinstance(layer, nn.Linear) else (-1, 1, 1)
+        # Features are the last dimension of a linear layer; in a convolution space follows them.
+        self._bias_shape = (-1, *(1 for _ in layer.weight.shape[2:]))
         self._operation = _operation(layer)
         self._before = before
         self._axis = axis
@@ -94,10 +97,11 @@ class Rows(nn.Module):
         return total + self.bias.to(total.dtype).view(self._bias_shape)
 
 
-def _operation(layer: nn.Conv2d | nn.Linear) -> Operation:
+def _operation(layer: Splittable) -> Operation:
     if isinstance(layer, nn.Linear):
         return F.linear
-    return partial(F.conv2d, stride=layer.stride, padding=layer.padding, dilation=layer.dilation)
+    convolve = F.conv3d if isinstance(layer, nn.Conv3d) else F.conv2d
+    return partial(convolve, stride=layer.stride, padding=layer.padding, dilation=layer.dilation)
 
 
 def _local_part(parameter: Tensor, dimension: int, axis: Axis) -> nn.Parameter:
@@ -112,12 +116,12 @@ def _identity(x: Tensor, axis: Axis) -> Tensor:
 
 
 def _columns(layer: nn.Module, axis: Axis, *, after: Exchange) -> tuple[nn.Module, dict[str, int]]:
-    assert isinstance(layer, nn.Conv2d | nn.Linear)
+    assert isinstance(layer, Splittable)
     return Columns(layer, axis, after=after), {"weight": OUTPUTS, "bias": OUTPUTS}
 
 
 def _rows(layer: nn.Module, axis: Axis, *, before: Exchange) -> tuple[nn.Module, dict[str, int]]:
-    assert isinstance(layer, nn.Conv2d | nn.Linear)
+    assert isinstance(layer, Splittable)
     return Rows(layer, axis, before=before), {"weight": INPUTS}
 
 
@@ -166,7 +170,9 @@ def _split_channels(layer: nn.Module, split: Split) -> int | None:
     if split.kind == "channels":
         return layer.num_features if isinstance(layer, _BatchNorm) and layer.affine else None
     plain = isinstance(layer, nn.Linear) or (
-        isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
+        isinstance(layer, nn.Conv2d | nn.Conv3d)
+        and layer.groups == 1
+        and layer.padding_mode == "zeros"
     )
     if not plain:
         return None

@@ -1,0 +1,89 @@
+"""The report's section of cosmology: slices of volumes, and the error of each parameter."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ai500.data.store import Samples
+from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
+from ai500.workloads.averaging import average
+from ai500.workloads.learnable_volumes import PARAMETERS, SCALE
+
+PIXELS = 288
+"""Width of a time's slice in a picture, at least."""
+RANGE = 4.0
+"""Density contrasts from −4 to 4 standard deviations have different shades."""
+SHADING = Shading("shading.png", f"density contrast from −{RANGE:g} to {RANGE:g}")
+
+
+def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples) -> Drawn:
+    """Draw the volumes whose parameters the ensemble estimates best and worst."""
+    truth = samples.rows(np.arange(samples.count), names=["parameters"])["parameters"]
+    members = np.stack(list(predictions.values()))
+    ensemble = average(members, voters=np.ones(members.shape[:2], dtype=np.bool_))
+    errors = np.abs(ensemble - truth)
+    order = errors.mean(axis=1).argsort()
+    images = {SHADING.file: _png(np.linspace(0, 255, 64).astype(np.uint8)[None])}
+    pictures = []
+    for title, number in (("Best estimate", order[0]), ("Worst estimate", order[-1])):
+        volumes = samples.rows(np.array([number]), names=["volumes"])["volumes"][0]
+        name = f"volume-{number:05d}.png"
+        images[name], width, height = slices_png(volumes)
+        pictures.append(
+            Picture(
+                title=f"{title}: volume {number:,}",
+                caption=_caption(truth[number], ensemble[number]),
+                alternative="Slices through the middle of the volume at its four times.",
+                file=name,
+                width=width,
+                height=height,
+                boxes=(),
+                x_ticks=(),
+                y_ticks=(),
+                shading=SHADING,
+            )
+        )
+    member_errors = np.abs(members - truth).mean(axis=1)
+    rows = tuple(
+        (name, f"{errors[:, column].mean():.4f}", f"{member_errors[:, column].mean():.4f}")
+        for column, name in enumerate(PARAMETERS)
+    )
+    record = Illustrations(
+        title="Estimates of the ensemble",
+        introduction=(
+            f"Slices of two of the {samples.count:,} validation volumes at their four times, from "
+            "left to right, and the mean absolute error of each parameter. Parameters range from "
+            "−1 to 1: the best constant estimate errs by 0.5.",
+        ),
+        pictures=tuple(pictures),
+        table_title="Mean absolute error by parameter",
+        columns=("parameter", "ensemble", "members' mean"),
+        rows=rows,
+    )
+    return Drawn(record, images)
+
+
+def slices_png(volumes: NDArray[np.int16]) -> tuple[bytes, int, int]:
+    """Draw the middle slice of each time side by side; return the PNG, its width and height."""
+    middle = volumes[:, volumes.shape[1] // 2] / SCALE
+    shades = np.clip((middle + RANGE) / (2 * RANGE) * 255, 0, 255).astype(np.uint8)
+    zoom = max(1, PIXELS // shades.shape[1] // 2)
+    enlarged = shades.repeat(zoom, axis=1).repeat(zoom, axis=2)
+    strip = np.concatenate(list(enlarged), axis=1)
+    return _png(strip), strip.shape[1], strip.shape[0]
+
+
+def _caption(truth: NDArray[np.floating], estimate: NDArray[np.floating]) -> str:
+    pairs = zip(PARAMETERS, truth, estimate, strict=True)
+    return "; ".join(f"{name} {true:+.2f}, estimated {value:+.2f}" for name, true, value in pairs)
+
+
+def _png(shades: NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(shades).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
