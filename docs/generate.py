@@ -25,6 +25,7 @@ from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS
 from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.rules.rule import CURRENT, VERSIONS, Rule
+from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
 MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "rules.md")
@@ -69,7 +70,7 @@ FUNCTIONS = {
     "meter": "A function of `/` that returns a meter, or why it is absent.",
 }
 """Kind of plugin that is a function → its description; `POINTS` has its result or an example."""
-MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md")
+MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md", "workloads.md")
 """Pages of which the parts between marks are generated."""
 WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
 
@@ -229,6 +230,8 @@ def _generated(part: str) -> str:
     }
     if part in tables:
         return f"\n{''.join(tables[part]()).strip()}\n\n"
+    if part.startswith("classes of "):
+        return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
@@ -289,6 +292,30 @@ def _severity(rule: Rule) -> str:
     if len(set(severities.values())) == 1:
         return severities["hardware"]
     return ", ".join(f"{severity} ({level})" for level, severity in severities.items())
+
+
+def _classes(name: str) -> Iterator[str]:
+    """Yield a table of a workload's problem classes."""
+    workload = load_workload(name)
+    sign = "≤" if workload.quality_direction == "lower" else "≥"
+    yield f"\n| class | samples | fields of a sample | training | {workload.quality_name} | n | "
+    yield "least M | least trials |\n|---|---|---|---|---|---|---|---|\n"
+    for problem_class in workload.problem_classes.values():
+        reference = problem_class.reference
+        batch = problem_class.global_batch_size
+        cells = (
+            f"`{problem_class.name}`",
+            f"{problem_class.train_samples:,} + {problem_class.validation_samples:,}",
+            ", ".join(map(str, problem_class.fields)),
+            f"{reference.epochs} epochs, {reference.optimizer}, "
+            f"batch {batch or f'{reference.batch_size} per accelerator'}",
+            f"{sign} {problem_class.target_quality:g}",
+            problem_class.penalty_exponent,
+            problem_class.ensemble_size,
+            problem_class.required_runs,
+        )
+        yield f"| {' | '.join(map(str, cells))} |\n"
+    yield "\n"
 
 
 if __name__ == "__main__":

@@ -383,9 +383,7 @@ class ContainerConfig:
 class Config:
     """The whole configuration file."""
 
-    workload: str = option(
-        "image_classification", "image_classification, extreme_weather, automl, custom"
-    )
+    workload: str = option("image_classification", ", ".join(plugins.BUILT_IN["workload"]))
     problem_class: str = option("smoke", "smoke (laptop), workstation (one GPU), full (the papers)")
     custom_class: CustomClassConfig = field(default_factory=CustomClassConfig)
     run: RunConfig = field(default_factory=RunConfig)
@@ -487,7 +485,12 @@ def _read(path: Path) -> dict[str, Any]:
 def _with_section(error: SchemaError) -> str:
     """Suggest the section of a misplaced key: `epochs` is `train.epochs`."""
     name = (error.key or "").rpartition(".")[2]
-    same_name = [key for key, _, _ in documented_keys() if key.endswith(f".{name}")]
+    same_name = [
+        key
+        for key, _, _ in documented_keys()
+        # A class of one's own repeats names of [train], which are meant more often.
+        if key.endswith(f".{name}") and not key.startswith("custom_class.")
+    ]
     if not same_name or not isinstance(error, UnknownKeyError):
         return str(error)
     return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, same_name))}?"

@@ -26,6 +26,9 @@ from ai500.records.illustrations import Drawn, Illustrations
 from ai500.records.run_folder import TrialFolder
 from ai500.workloads.protocol import Workload, load_workload
 
+BLOCK_BYTES = 1 << 30
+"""Members' predictions that are combined at a time; a workload combines sample by sample."""
+
 
 @dataclass(frozen=True)
 class MemberPredictions:
@@ -38,9 +41,9 @@ class MemberPredictions:
 
 
 def read_predictions(path: Path) -> NDArray[Any]:
-    """Read a member's predictions."""
+    """Map a member's predictions into memory."""
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"{path}: can't be read: {error}.",
@@ -62,12 +65,10 @@ def aggregate(
     """Combine the predictions of the members that finished, as the workload does it."""
     if not members:
         raise JobError("no member finished: there is nothing to aggregate.")
-    stacked = np.stack([member.validation for member in members])
-    all_voters = np.ones(stacked.shape[:2], dtype=np.bool_)
     everything = np.arange(validation.count, dtype=np.int64)
     targets = validation.rows(everything, names=target_names(validation.fields))
     qualities = [workload.quality(member.validation, targets) for member in members]
-    ensemble = workload.quality(workload.combine(stacked, voters=all_voters), targets)
+    ensemble = workload.quality(_combined(members, workload=workload), targets)
     quality, samples = _out_of_bag(members, workload=workload, train=train, limit=out_of_bag_limit)
     present = {member.member for member in members}
     missing = tuple(m for m in range(ensemble_size) if m not in present)
@@ -81,6 +82,18 @@ def aggregate(
         out_of_bag_quality=quality,
         out_of_bag_samples=samples,
     )
+
+
+def _combined(members: Sequence[MemberPredictions], *, workload: Workload) -> NDArray[Any]:
+    """Combine the validation predictions of all members, in blocks of samples."""
+    first = members[0].validation
+    step = max(1, BLOCK_BYTES // max(1, len(members) * first[:1].nbytes))
+    blocks = []
+    for start in range(0, max(1, len(first)), step):
+        stacked = np.stack([member.validation[start : start + step] for member in members])
+        all_voters = np.ones(stacked.shape[:2], dtype=np.bool_)
+        blocks.append(workload.combine(stacked, voters=all_voters))
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _out_of_bag(

@@ -14,6 +14,7 @@ import typer
 
 from ai500 import config as configuration
 from ai500.config import Config
+from ai500.core import plugins
 from ai500.core.errors import InputError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -38,7 +39,9 @@ class ConfigOptions:
     ] = None
     workload: Annotated[
         str | None,
-        typer.Option("--workload", help="image_classification, extreme_weather, automl or custom."),
+        typer.Option(
+            "--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."
+        ),
     ] = None
     problem_class: Annotated[
         str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")

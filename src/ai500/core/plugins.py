@@ -34,6 +34,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "extreme_weather": "ai500.workloads.extreme_weather:WORKLOAD",
         "language_model": "ai500.workloads.language_model:WORKLOAD",
         "automl": "ai500.workloads.automl:WORKLOAD",
+        "climate_segmentation": "ai500.workloads.climate_segmentation:WORKLOAD",
         "cosmology": "ai500.workloads.cosmology:WORKLOAD",
         "custom": "ai500.workloads.custom:WORKLOAD",
     },

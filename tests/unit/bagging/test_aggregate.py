@@ -54,3 +54,28 @@ def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
     assert judged(labels[[0, 0, 1]]) == (0.0, 2)
     with pytest.raises(DataError):
         WORKLOAD.quality(found[1:], {"boxes": labels[1:]})
+
+
+def test_blocks_of_samples_combine_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions may exceed the memory: climate_segmentation has 27 GB a member at `full`."""
+    generator = np.random.default_rng(1)
+    labels = np.full((5, 15, 5), -1.0, np.float32)
+    labels[:, 0] = (10, 20, 40, 60, 1)
+    members = []
+    for number in range(2):
+        found = np.full((5, 50, 6), -1.0, np.float32)
+        found[:, 0] = (10, 20, 40, 60, 0.9, 1)
+        found[:, 0, 2] += generator.integers(0, 60, 5)
+        members.append(MemberPredictions(number, found, found[:0], np.ones(5, np.uint8)))
+
+    def quality() -> float:
+        result = aggregate(
+            members, workload=WORKLOAD, validation=Frames(labels), train=Frames(labels),
+            ensemble_size=2, out_of_bag_limit=5,
+        )  # fmt: skip
+        return result.ensemble_quality
+
+    whole = quality()
+    assert 0 < whole < 1
+    monkeypatch.setattr("ai500.bagging.aggregate.BLOCK_BYTES", 2 * 2 * 50 * 6 * 4)
+    assert quality() == whole

@@ -43,6 +43,8 @@ Frames = NDArray[np.float32]
 """[N, 16, height, width]"""
 Boxes = NDArray[np.float32]
 """[N, 15, 5]: ymin, xmin, ymax, xmax, class; −1 is padding."""
+Masks = NDArray[np.uint8]
+"""[N, height, width]: 0 background, 1 tropical cyclone, 2 atmospheric river."""
 
 
 def frame_fields(height: int, width: int) -> tuple[Field, Field]:

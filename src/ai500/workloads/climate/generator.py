@@ -1,25 +1,37 @@
-"""Frames of learnable climate: background, events with their boxes, noise of the pixels.
+"""Frames of learnable climate: background, events with boxes and masks, noise of the pixels.
 
 A box is the smallest rectangle of whole pixels around
 - a cyclone's circle on which its wind has fallen to a third of its maximum: three times the radius
   of maximum wind, because the wind goes as x / (1 + x²/3)² with x in such radii;
 - a river's axis, widened on both sides by its half width: there its moisture is a quarter.
 Tropical cyclones have winds of 17.5 m/s and more (the meteorological limit), depressions less.
+A mask has the pixels inside that circle, or around that axis, of tropical cyclones and of rivers,
+DeepCAM's two classes of events; where they overlap, the event that was drawn first counts: the
+cyclone. All other events are background.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames
+from ai500.data.climate.schema import CHANNELS, MOST_BOXES, Boxes, Frames, Masks
 from ai500.workloads.climate.background import background, cosine_of, is_land
 from ai500.workloads.climate.noise import Draws, magnified
-from ai500.workloads.climate.patterns import Canvas, Cyclone, River, paint_cyclone, paint_river
+from ai500.workloads.climate.patterns import (
+    BOX_RADII,
+    Canvas,
+    Cyclone,
+    Footprint,
+    River,
+    paint_cyclone,
+    paint_river,
+)
 from ai500.workloads.climate.recipe import ClimateRecipe
 
 SPLITS = ("train", "validation")
@@ -31,8 +43,9 @@ _GRAIN = {
 }  # fmt: skip
 _LEAST = {"PRECT": 0.0, "QREFHT": 1e-6, "TMQ": 0.1}
 DEPRESSION, TROPICAL, EXTRATROPICAL, RIVER = range(4)
+MASKS = {TROPICAL: 1, RIVER: 2}
+"""Values of the pixels of events in masks; the background has 0."""
 TROPICAL_WIND = 17.5
-BOX_RADII = 3.0
 TRIES = 24
 EMPTY_SHARE = 0.05
 Box = tuple[int, int, int, int, int]
@@ -40,19 +53,29 @@ Degrees = tuple[float, float, float, float]
 """South, west, north, east."""
 
 
+class Frame(NamedTuple):
+    """One frame: fields [16, height, width], boxes, and the pixels' classes [height, width]."""
+
+    fields: Tensor
+    boxes: list[Box]
+    masks: Tensor
+
+
 def draw(
     recipe: ClimateRecipe, split: str, first: int, last: int, *, device: str | None = None
-) -> tuple[Frames, Boxes]:
-    """Draw frames first … last − 1 of a split and their boxes."""
+) -> tuple[Frames, Boxes, Masks]:
+    """Draw frames first … last − 1 of a split, their boxes and masks."""
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     frames = np.empty((last - first, len(CHANNELS), recipe.height, recipe.width), np.float32)
     boxes = np.full((last - first, MOST_BOXES, 5), -1, np.float32)
+    masks = np.empty((last - first, recipe.height, recipe.width), np.uint8)
     with torch.inference_mode(), _one_thread():
         for row, number in enumerate(range(first, last)):
-            fields, events = draw_frame(recipe, split, number, device=chosen)
-            torch.from_numpy(frames[row]).copy_(fields)
-            boxes[row, : len(events)] = np.array(events, np.float32).reshape(-1, 5)
-    return frames, boxes
+            frame = draw_frame(recipe, split, number, device=chosen)
+            torch.from_numpy(frames[row]).copy_(frame.fields)
+            torch.from_numpy(masks[row]).copy_(frame.masks)
+            boxes[row, : len(frame.boxes)] = np.array(frame.boxes, np.float32).reshape(-1, 5)
+    return frames, boxes, masks
 
 
 @contextlib.contextmanager
@@ -66,10 +89,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def draw_frame(
-    recipe: ClimateRecipe, split: str, number: int, *, device: torch.device
-) -> tuple[Tensor, list[tuple[int, int, int, int, int]]]:
-    """Draw one frame [16, height, width] and its boxes."""
+def draw_frame(recipe: ClimateRecipe, split: str, number: int, *, device: torch.device) -> Frame:
+    """Draw one frame."""
     key = (recipe.seed, SPLITS.index(split), number)
     events = Draws(*key, 1)
     summer = _season(events.between(0.0, 1.0))
@@ -79,9 +100,9 @@ def draw_frame(
     for channel, field in enumerate(coarse):
         fields[channel] = magnified(field, **size)
     canvas = Canvas(fields, magnified(texture, **size))
-    boxes = draw_events(canvas, events, recipe, summer=summer)
+    boxes, masks = draw_events(canvas, events, recipe, summer=summer)
     add_grain(fields, Draws(*key, 3), amount=recipe.noise)
-    return fields, boxes
+    return Frame(fields, boxes, masks)
 
 
 def _season(phase: float) -> float:
@@ -101,8 +122,10 @@ def add_grain(fields: Tensor, draws: Draws, *, amount: float) -> None:
             field.clamp_(min=_LEAST[name])
 
 
-def draw_events(canvas: Canvas, draws: Draws, recipe: ClimateRecipe, *, summer: float) -> list[Box]:
-    """Paint the frame's events and distractors; return the boxes of the events."""
+def draw_events(
+    canvas: Canvas, draws: Draws, recipe: ClimateRecipe, *, summer: float
+) -> tuple[list[Box], Tensor]:
+    """Paint the frame's events and distractors; return boxes and masks of the events."""
     scene = _Scene(canvas, draws, recipe, summer=summer)
     if draws.between(0, 1) >= EMPTY_SHARE:
         tropical, mid, rivers = 1 + draws.below(3), draws.below(4), draws.below(4)
@@ -114,7 +137,7 @@ def draw_events(canvas: Canvas, draws: Draws, recipe: ClimateRecipe, *, summer: 
     distractors = (scene.weak_vortex, scene.weak_low, scene.dry_plume)
     for _ in range(draws.below(int(2 * recipe.distractors) + 1)):
         scene.add(1, distractors[draws.below(len(distractors))])
-    return scene.boxes
+    return scene.boxes, scene.masks
 
 
 class _Scene:
@@ -129,6 +152,7 @@ class _Scene:
         self.summer = summer
         self.taken: list[Degrees] = []
         self.boxes: list[Box] = []
+        self.masks = torch.zeros_like(canvas.texture, dtype=torch.uint8)
 
     def add(self, count: int, kind: Callable[[], bool]) -> None:
         """Add `count` events of a kind; one that finds no room in TRIES draws is left out."""
@@ -190,13 +214,13 @@ class _Scene:
         turn = self.draws.between(-0.4, 0.4)
         if not self._room(extent) or (not over_land and is_land(latitude, longitude)):
             return False
-        paint_cyclone(
+        footprint = paint_cyclone(
             self.canvas,
             Cyclone(
                 latitude, longitude, cosine, radius, wind * self.recipe.contrast, turn, cold=cold
             ),
         )
-        self._occupy(extent, kind)
+        self._occupy(extent, kind, footprint)
         return True
 
     def river(self) -> bool:
@@ -233,8 +257,7 @@ class _Scene:
         extent = plume.extent()
         if not self._room(extent):
             return False
-        paint_river(self.canvas, plume)
-        self._occupy(extent, kind)
+        self._occupy(extent, kind, paint_river(self.canvas, plume))
         return True
 
     def _room(self, extent: Degrees) -> bool:
@@ -251,10 +274,14 @@ class _Scene:
                 return False
         return True
 
-    def _occupy(self, extent: Degrees, kind: int | None) -> None:
+    def _occupy(self, extent: Degrees, kind: int | None, footprint: Footprint) -> None:
         self.taken.append(extent)
         if kind is None:
             return
+        if kind in MASKS:
+            rows, columns, covered = footprint
+            free = self.masks[rows, columns] == 0
+            self.masks[rows, columns] += (covered & free) * MASKS[kind]
         south, west, north, east = extent
         rows, columns = self.recipe.height / 180.0, self.recipe.width / 360.0
         self.boxes.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +132,13 @@ def _caption(choice: ChosenFrame) -> str:
 
 def map_png(frame: Field) -> tuple[bytes, int, int]:
     """Draw a frame [16, height, width]; return the PNG, its width and its height."""
+    indices = map_indices(frame)
+    height, width = indices.shape
+    return encode_png(indices, palette()), width, height
+
+
+def map_indices(frame: Field) -> NDArray[np.uint8]:
+    """Draw a frame in the palette's colours, `WIDTH` pixels wide."""
     rows, columns = frame.shape[1:]
     size = (WIDTH, max(1, round(WIDTH * rows / columns)))
     vapour = _resized(frame[CHANNELS.index("TMQ")][::-1], size)
@@ -138,12 +146,13 @@ def map_png(frame: Field) -> tuple[bytes, int, int]:
     coarse = (ISOBAR_COLUMNS, max(2, round(ISOBAR_COLUMNS * rows / columns)))
     pressure = _resized(_resized(pressure, coarse), size)
     shades = np.clip(vapour / MOST_VAPOUR * SHADES, 0, SHADES - 1).astype(np.uint8)
-    return _png(shades + SHADES * _isobars(pressure)), *size
+    indices: NDArray[np.uint8] = shades + SHADES * _isobars(pressure)
+    return indices
 
 
 def shading_strip() -> bytes:
     """Draw all shades from low to high, for the legend."""
-    return _png(np.arange(SHADES, dtype=np.uint8)[None])
+    return encode_png(np.arange(SHADES, dtype=np.uint8)[None], palette())
 
 
 def _resized(field: Field, size: tuple[int, int]) -> Field:
@@ -154,16 +163,21 @@ def _resized(field: Field, size: tuple[int, int]) -> Field:
 
 def _isobars(pressure: Field) -> NDArray[np.uint8]:
     """Return 1 where the next pixel to the right or below lies in another band."""
-    band = np.floor(pressure / ISOBAR_STEP)
+    return outlines(np.floor(pressure / ISOBAR_STEP))
+
+
+def outlines(band: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return 1 where the next pixel to the right or below has another value."""
     lines = np.zeros(band.shape, dtype=np.uint8)
     lines[:, :-1] |= band[:, 1:] != band[:, :-1]
     lines[:-1] |= band[1:] != band[:-1]
     return lines
 
 
-def _png(indices: NDArray[np.uint8]) -> bytes:
+def encode_png(indices: NDArray[np.uint8], colours: NDArray[np.uint8]) -> bytes:
+    """Encode a picture of palette indices."""
     image = Image.fromarray(indices)
-    image.putpalette(palette().tobytes())
+    image.putpalette(colours.tobytes())
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

@@ -15,6 +15,9 @@ _CHANNEL = {name: number for number, name in enumerate(CHANNELS)}
 _PEAK = 3.0792014356780046  # 1 / max of x / (1 + x²)², which is at x = 1/√3
 _ROOT_3 = 3.0**0.5
 REACH = 6.5  # a pattern is cut at this many radii of maximum wind, where it is < 0.5 %
+BOX_RADII = 3.0  # a cyclone ends where its wind has fallen to a third of its maximum
+Footprint = tuple[slice, slice, Tensor]
+"""Rows and columns of a window, and True at those of its pixels that an event covers."""
 
 
 def root(values: Tensor) -> Tensor:
@@ -91,8 +94,8 @@ class _Frame:
     """A spiral arm from 0 to 1."""
 
 
-def paint_cyclone(canvas: Canvas, cyclone: Cyclone) -> None:
-    """Add a cyclone's patterns to the fields."""
+def paint_cyclone(canvas: Canvas, cyclone: Cyclone) -> Footprint:
+    """Add a cyclone's patterns to the fields; return the circle of `BOX_RADII`."""
     half = REACH * cyclone.radius
     half_east = half / cyclone.cosine
     rows, columns, latitude, longitude = canvas.window(
@@ -128,6 +131,7 @@ def paint_cyclone(canvas: Canvas, cyclone: Cyclone) -> None:
     }
     shape = _cold_core if cyclone.cold else _warm_core
     canvas.add(rows, columns, winds | shape(frame, texture, wind=cyclone.wind))
+    return rows, columns, square <= BOX_RADII * BOX_RADII / 3.0
 
 
 def _arm(east: Tensor, polewards: Tensor, square: Tensor, *, turn: float) -> Tensor:
@@ -218,8 +222,8 @@ class River:
         return south, self.start + min(across) - wide, north, self.start + max(across) + wide
 
 
-def paint_river(canvas: Canvas, river: River) -> None:
-    """Add a river's patterns to the fields."""
+def paint_river(canvas: Canvas, river: River) -> Footprint:
+    """Add a river's patterns to the fields; return the pixels within half a width of its axis."""
     south, west, north, east = river.extent()
     margin = 3.0 * river.half_width
     rows, columns, latitude, longitude = canvas.window(
@@ -255,3 +259,8 @@ def paint_river(canvas: Canvas, river: River) -> None:
             "Z200": profile * (1.2 * river.moisture),
         },
     )
+    covered = distance * distance + beyond * beyond <= 1.0
+    # Where the axis leans, its ends would be wider than the box.
+    covered &= (latitude >= south) & (latitude <= north)
+    covered &= (longitude >= west) & (longitude <= east)
+    return rows, columns, covered

@@ -92,7 +92,8 @@ class ClimateRecipe:
         """Draw frames first … last − 1 of a split and their boxes, on a GPU where there is one."""
         from ai500.workloads.climate.generator import draw
 
-        return draw(self, split, first, last)
+        frames, boxes, _ = draw(self, split, first, last)
+        return frames, boxes
 
     def write_store(
         self,
