@@ -180,7 +180,8 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
     for rule in ("registered class", "worker of ai500", "official convention"):
         assert findings[rule].severity == "violation"
     assert "records can't be judged" not in str(findings)
-    assert "not measured" in run.report.read_text()
+    report = run.report.read_text()
+    assert "not measured" in report and "comparable with no registered class" in report
     for command in ("score", "report", "check", "status"):
         done = start(command, run.path)
         assert done.wait() == (1 if command == "check" else 0), done.err
@@ -359,3 +360,33 @@ def test_a_trial_does_not_resume_on_other_data(start: Start, tmp_path: Path) -> 
     resumed = start("resume", run.path)
     assert resumed.wait() == 2
     assert "SHA-256" in resumed.err
+
+
+def test_a_class_of_ones_own_on_ones_own_data_with_pytorch(
+    start: Start, tmp_path: Path, tiny_store: Path
+) -> None:
+    run = tmp_path / "run"
+    changes = {
+        "custom_class.name": "photos",
+        "custom_class.target_quality": 0.2,
+        "custom_class.penalty_exponent": 2,
+        "custom_class.epochs": 1,
+        "ensemble.size": 2,
+        "parallel.degree": 1,
+    }
+    words = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+    command = start("run", "--out", run, "--data", tiny_store, *TWO_SLOTS, *words)
+    assert command.wait() == 0, command.err
+    folder = RunFolder(run)
+    score = score_of(folder)
+    assert score.problem_class == "photos" and score.custom_class
+    assert score.ensemble_quality is not None and score.flops is not None
+    assert score.penalty_coefficient == pytest.approx((score.ensemble_quality / 0.2) ** 2)
+    broken = {
+        finding.rule
+        for finding in run_folder.read_all(Finding, folder.findings)
+        if finding.severity == "violation"
+    }
+    # Its own data, target and epochs are the class's; only its fewer trials break another rule.
+    assert broken == {"registered class", "enough trials", "minimum ensemble size"}
+    assert "comparable with no registered class" in folder.report.read_text()

@@ -40,12 +40,12 @@ def _class(
         reference=Hyperparameters(
             epochs=epochs, batch_size=batch_size, optimizer="adamw", base_learning_rate=rate,
             reference_batch_size=batch_size, schedule="cosine", warmup_epochs=warmup_epochs,
-            momentum=0.0, weight_decay=0.1, betas=(0.9, 0.95),
+            momentum=0.0, weight_decay=0.1, betas=(0.9, 0.95), epsilon=1e-8,
         ),
     )  # fmt: skip
 
 
-CLASSES = {
+CLASSES = {  # how targets were set: docs/language-model.md
     "smoke": _class(
         "smoke", SMOKE.fields, SMOKE.train, SMOKE.validation,
         store_sha256="006359fbb640c1444126be5066b517d8a53f14ef51e9cf995be9f8f324588f43",
@@ -58,9 +58,7 @@ CLASSES = {
         ensemble_size=2, required_runs=5, target_quality=1.3,
         epochs=4, batch_size=64, rate=1e-3, warmup_epochs=0.2,
     ),
-    # OpenWebText in rows of 1,025 tokens, of which the last begins the next row. The target was not
-    # measured here: 3.28 nats per token, which GPT-2 124M reaches after 10¹⁰ tokens of web text
-    # (llm.c, discussion 481), at OpenWebText's 4.4 bytes per token.
+    # OpenWebText in rows of 1,025 tokens, of which the last begins the next row.
     "full": _class(
         "full", token_fields(1025, "uint16", tokens=50_257), 8_823_810, 4_330,
         ensemble_size=1, required_runs=5, target_quality=1.08,
@@ -96,7 +94,7 @@ class LanguageModel:
         self, model: nn.Module, *, precision: str, device: torch.device
     ) -> Optimized | None:
         """Compile the training pass on a GPU."""
-        from ai500.workloads.models.transformer import use_compiler
+        from ai500.workloads.models.compiled import use_compiler
 
         return use_compiler(model, precision=precision, device=device)
 

@@ -15,7 +15,7 @@ from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
 from ai500.workloads.learnable_text import SMOKE, WORKSTATION
 
 if TYPE_CHECKING:
-    from ai500.workloads.protocol import Workload
+    from ai500.workloads.language_model import LanguageModel
 
 Floats = NDArray[np.floating]
 
@@ -27,7 +27,7 @@ SHADING = Shading("bits.png", f"0 to {MOST_BITS:g} bits")
 
 
 def illustrations(
-    workload: Workload, predictions: Mapping[int, Floats], *, samples: Samples
+    workload: LanguageModel, predictions: Mapping[int, Floats], *, samples: Samples
 ) -> Drawn:
     """Show members' and the ensemble's probabilities of the true tokens [samples, context]."""
     fields = samples.rows(np.arange(samples.count))
@@ -102,7 +102,7 @@ def _introduction(samples: Samples, *, shown: bool) -> tuple[str, ...]:
 
 
 def _rows(
-    workload: Workload, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
+    workload: LanguageModel, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
 ) -> list[tuple[str, ...]]:
     """Return the table: the ensemble, its members, and the optimum where it is known."""
 
@@ -161,7 +161,8 @@ def text_png(text: NDArray[np.uint8], bits: Floats) -> tuple[bytes, int, int]:
 
 def _shades(bits: Floats) -> NDArray[np.uint8]:
     share = np.clip(bits / MOST_BITS, 0.0, 1.0)[:, None]
-    return np.rint(PALE + share * (DARK - PALE)).astype(np.uint8)
+    shades: NDArray[np.uint8] = np.rint(PALE + share * (DARK - PALE)).astype(np.uint8)
+    return shades
 
 
 def _png(colours: NDArray[np.uint8]) -> bytes:
