@@ -49,9 +49,9 @@ def _class(name: str, size: tuple[int, int], samples: tuple[int, int], **more: A
 CLASSES = {
     "smoke": _class(
         "smoke", (64, 96), (256, 64), out_of_bag_samples=64,
-        target_quality=0.5,  # provisional: not yet measured over three seeds
+        # Reference FP32 ensembles of seeds 21 to 23: 0.7356, 0.7120, 0.7239; mean − 1 sd, cut.
         store_sha256="85e916939d33adac10c0634fdfed3f167ffc843b5400fe80a6a1bc0096add145",
-        ensemble_size=4, required_runs=3, global_batch_size=8, reference=ADAMW,
+        target_quality=0.71, ensemble_size=4, required_runs=3, global_batch_size=8, reference=ADAMW,
     ),
     "workstation": _class(
         "workstation", (256, 384), (256, 64), out_of_bag_samples=64,
