@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from PIL import Image, ImageDraw, ImageFont
 from ai500.data.store import Arrays, Samples
 from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
 from ai500.workloads.learnable_text import SMOKE, WORKSTATION
-
-if TYPE_CHECKING:
-    from ai500.workloads.protocol import Workload
 
 Floats = NDArray[np.floating]
 
@@ -26,8 +23,18 @@ PALE, DARK = np.array([255.0, 255.0, 255.0]), np.array([226.0, 120.0, 60.0])
 SHADING = Shading("bits.png", f"0 to {MOST_BITS:g} bits")
 
 
+class LanguageWorkload(Protocol):
+    """The part of a workload that the section needs."""
+
+    def combine(self, members: Floats, *, voters: NDArray[np.bool_]) -> Floats:
+        """Aggregate members' predictions."""
+
+    def quality(self, predictions: Floats, targets: Mapping[str, NDArray[Any]]) -> float:
+        """Compute the bits per byte."""
+
+
 def illustrations(
-    workload: Workload, predictions: Mapping[int, Floats], *, samples: Samples
+    workload: LanguageWorkload, predictions: Mapping[int, Floats], *, samples: Samples
 ) -> Drawn:
     """Show members' and the ensemble's probabilities of the true tokens [samples, context]."""
     fields = samples.rows(np.arange(samples.count))
@@ -102,7 +109,7 @@ def _introduction(samples: Samples, *, shown: bool) -> tuple[str, ...]:
 
 
 def _rows(
-    workload: Workload, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
+    workload: LanguageWorkload, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
 ) -> list[tuple[str, ...]]:
     """Return the table: the ensemble, its members, and the optimum where it is known."""
 
@@ -161,7 +168,8 @@ def text_png(text: NDArray[np.uint8], bits: Floats) -> tuple[bytes, int, int]:
 
 def _shades(bits: Floats) -> NDArray[np.uint8]:
     share = np.clip(bits / MOST_BITS, 0.0, 1.0)[:, None]
-    return np.rint(PALE + share * (DARK - PALE)).astype(np.uint8)
+    shades: NDArray[np.uint8] = np.rint(PALE + share * (DARK - PALE)).astype(np.uint8)
+    return shades
 
 
 def _png(colours: NDArray[np.uint8]) -> bytes:
