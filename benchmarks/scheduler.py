@@ -150,7 +150,7 @@ def run_ensemble(folder: Path, members: int, *, nodes: int) -> Cost:
             "data.stage": False,
         }
     )
-    _, plan = pipeline.make_plan(config)
+    _, plan = pipeline.survey_and_plan(config)
     with counted_calls() as (calls, calls_per_poll):
         start, cpu_start = time.monotonic(), time.process_time()
         controller = controller_for(path, config, plan)

@@ -1,7 +1,7 @@
 """Generator of reference pages: `python docs/generate.py` writes them, a test compares them.
 
-commands.md comes from the command line, configuration.md from `config.py`, rules.md from the
-rules; in the pages of MIXED the parts between marks are generated.
+commands.md comes from the command line, configuration.md from `config.py`; in the other pages of
+`MIXED` the parts between marks are generated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from ai500.cli import app
 from ai500.config import PLUGIN_KEYS, Config, documented_keys
 from ai500.core import plugins
 from ai500.rules.decisions import DECISIONS
-from ai500.rules.document import document
+from ai500.rules.layers import ASPECTS, LAYERS, LEVELS
 from ai500.rules.registry import ENSEMBLE_RULES
+from ai500.rules.rule import CURRENT, VERSIONS, Rule
 from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
+MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "rules.md")
+"""Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
     "ai500 cancel": "no run to cancel",
     "ai500 resume": "no run to resume",
@@ -78,7 +81,6 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
-        DOCS / "rules.md": document(tuple(dict.fromkeys((*ENSEMBLE_RULES, *SEARCH_RULES)))),
         **{path: with_generated(path.read_text(encoding="utf-8")) for path in mixed},
     }
 
@@ -209,8 +211,7 @@ def _cell(text: str) -> str:
 
 
 def with_generated(page: str) -> str:
-    """Replace the marked parts of a page: plugin points, decisions, a workload's classes, or the
-    text of a file."""
+    """Replace the marked parts of a page: a table of `_generated`, or the text of a file."""
     return re.sub(
         r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + _generated(match[2]) + match[3],
@@ -220,11 +221,15 @@ def with_generated(page: str) -> str:
 
 
 def _generated(part: str) -> str:
-    if part == "plugin points":
-        return "".join(_points())
-    if part == "decisions":
-        rows = (f"| {name} | {text} |\n" for name, text in DECISIONS.items())
-        return "".join(("\n| | decision |\n|---|---|\n", *rows, "\n"))
+    tables = {
+        "plugin points": _points,
+        "decisions": _decisions,
+        "rule sets": _rule_sets,
+        "aspects": _aspects,
+        "rules": _rules,
+    }
+    if part in tables:
+        return f"\n{''.join(tables[part]()).strip()}\n\n"
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
@@ -234,7 +239,7 @@ def _generated(part: str) -> str:
 
 
 def _points() -> Iterator[str]:
-    yield "\n| entry-point group | description and protocol | built in | configuration key |\n"
+    yield "| entry-point group | description and protocol | built in | configuration key |\n"
     yield "|---|---|---|---|\n"
     for kind in typing.get_args(plugins.Kind):
         module, _, name = POINTS[kind].partition(":")
@@ -243,7 +248,50 @@ def _points() -> Iterator[str]:
         names = ", ".join(f"`{name}`" for name in plugins.BUILT_IN[kind])
         key = f"`{PLUGIN_KEYS[kind]}`" if kind in PLUGIN_KEYS else KEYLESS[kind]
         yield f"| `ai500.{kind}` | {summary} (`{module}.{name}`) | {names} | {key} |\n"
-    yield "\n"
+
+
+def _decisions() -> Iterator[str]:
+    yield "| | decision |\n|---|---|\n"
+    yield from (f"| {name} | {text} |\n" for name, text in DECISIONS.items())
+
+
+def _rule_sets() -> Iterator[str]:
+    yield f"Rule sets: {', '.join(VERSIONS)}; the newest, {CURRENT}, judges unless `--rules` names "
+    yield "another one.\n"
+
+
+def _aspects() -> Iterator[str]:
+    yield f"| layer | aspect | {' | '.join(f'{level} level' for level in LEVELS)} | source |\n"
+    yield f"|---|---|{'---|' * len(LEVELS)}---|\n"
+    for name, aspect in ASPECTS.items():
+        cells = " | ".join(aspect.at(level) for level in LEVELS)
+        layer = f"{aspect.layer} {LAYERS[aspect.layer]}"
+        yield f"| {layer} | {name}: {aspect.text} | {cells} | {aspect.source} |\n"
+
+
+def _rules() -> Iterator[str]:
+    """Yield a table of the rules of every program for each layer, and for the procedure."""
+    rules = tuple(dict.fromkeys((*ENSEMBLE_RULES, *SEARCH_RULES)))
+    for layer in (*sorted(LAYERS, reverse=True), None):
+        rules_of_layer = [rule for rule in rules if rule.layer == layer]
+        if not rules_of_layer:
+            continue
+        title = "Procedure" if layer is None else f"Layer {layer}: {LAYERS[layer]}"
+        yield f"\n## {title}\n\n| rule | requirement | program | severity | source | since |\n"
+        yield "|---|---|---|---|---|---|\n"
+        for rule in rules_of_layer:
+            since = rule.since if rule.until is None else f"{rule.since} until {rule.until}"
+            program = rule.program or "both"
+            cells = (rule.name, rule.text, program, _severity(rule), rule.source, since)
+            yield f"| {' | '.join(cells)} |\n"
+
+
+def _severity(rule: Rule) -> str:
+    """Return one word, or the severity at each level where levels differ."""
+    severities = {level: rule.severity_at(level) for level in LEVELS}
+    if len(set(severities.values())) == 1:
+        return severities["hardware"]
+    return ", ".join(f"{severity} ({level})" for level, severity in severities.items())
 
 
 def _classes(name: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ai500.train.device_feed import free_bytes
 from ai500.train.graphed_step import StaticInputs, capturable, capture, preserve_state
 from ai500.train.member import Member
-from ai500.train.step import StepRequest, sample_batch, update_weights
+from ai500.train.step import StepRequest, update_weights, warm_up_batch
 from ai500.train.step_strategies import GraphStreams, MemberIndex, StepStrategy, graph_strategies
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
 
@@ -150,7 +150,7 @@ class BatchedWeights:
         self._stacked = stacked
         members = list(self._members.values())
         self._inputs = {
-            index: StaticInputs(sample_batch(member), member.optimizer)
+            index: StaticInputs(warm_up_batch(member), member.optimizer)
             for index, member in self._members.items()
         }
         self._updates = all(capturable(member.optimizer) for member in members)

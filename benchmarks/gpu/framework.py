@@ -34,7 +34,7 @@ from ai500.records import Communication, Parallelism, Slot, Task
 from ai500.train import loop
 from ai500.train.feed import Batch
 from ai500.train.member import Member, member_from_task
-from ai500.train.step import eager_step, sample_batch
+from ai500.train.step import eager_step, warm_up_batch
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import load_workload
 
@@ -141,7 +141,7 @@ def main() -> int:
         task = make_task(options, open_store(options.store), Path(folder))
         member, other = make_member(task, "a"), make_member(task, "b")
         loop.prepare(member)
-        batch = sample_batch(member)
+        batch = warm_up_batch(member)
         ready = dataclasses.replace(other, feed=ConstantFeed(other, batch))  # type: ignore[arg-type]
         variants = {
             "synthetic": synthetic_step(member, batch),

@@ -49,11 +49,7 @@ CURVES = (
 def drawn() -> str:
     """Draw the picture."""
     full = CLASSES["full"].reference
-    peak = scaled_peak(
-        full.base_learning_rate,
-        global_batch_size=8192,
-        reference_batch_size=full.reference_batch_size,
-    )
+    peak = scaled_peak(full, global_batch_size=8192)
     frame = Frame(x=Scale(0, full.epochs, 50, svg.WIDTH - 20), y=Scale(0, 3.5, 290, 40))
     parts = [
         STYLE,

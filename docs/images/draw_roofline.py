@@ -7,10 +7,16 @@ V2 Fig. 9a and 9b as recorded, and its 16 GPUs (Fig. 15) with COIs computed from
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope, standalone
-from ai500.roofline import published as v2
+if __name__ == "__main__":  # the repository's root, for the tests' record of V2
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.support import v2_roofline as v2
+
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
+from ai500.report.page import standalone_svg
 
 FOLDER = Path(__file__).parent
 SCALE = 16 / (v2.NODES * v2.GPUS_PER_NODE)
@@ -28,7 +34,7 @@ def pictures() -> dict[str, str]:
 def recorded(numbers: v2.PublishedRoofline, title: str) -> str:
     """Return the roofs of one part of Fig. 9."""
     slopes = [Slope(name, rate) for name, rate in numbers.bandwidths.items()]
-    return standalone(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
+    return standalone_svg(RooflineChart(roofs(numbers, share=1), slopes, []).svg(title))
 
 
 def roofs(numbers: v2.PublishedRoofline, *, share: float) -> list[Roof]:
@@ -55,7 +61,7 @@ def sixteen_gpus() -> str:
     slopes = [Slope("2 × Ethernet", ewa.bytes_per_second)]
     title = "V2 at 16 GPUs, as in its Fig. 15"
     chart = RooflineChart(roofs(v2.DISTRIBUTED, share=SCALE), slopes, marks)
-    return standalone(chart.svg(title))
+    return standalone_svg(chart.svg(title))
 
 
 if __name__ == "__main__":

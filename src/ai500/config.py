@@ -6,6 +6,7 @@ result.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import plugins
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, setting_error
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
 
@@ -533,11 +534,11 @@ def _check_names(config: Config) -> None:
             remedy="Define one in [custom_class].",
         )
     if classes and config.problem_class not in classes:
-        raise ConfigError(
-            f"problem_class = {config.problem_class!r}: no such class of {config.workload};",
-            key="problem_class",
-            value=config.problem_class,
-            remedy=nearest(config.problem_class, list(classes)),
+        raise setting_error(
+            "problem_class",
+            config.problem_class,
+            f"no such class of {config.workload};",
+            nearest(config.problem_class, list(classes)),
         )
     if config.train.precision is not None:
         precision.check_name(config.train.precision)
@@ -559,17 +560,10 @@ def _toml_lines(config: Config, *, commented: bool) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = "".join(
-            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c
-            for c in value.replace("\\", "\\\\").replace('"', '\\"')
-        )
-        return f'"{escaped}"'
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
         pairs = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
-    return repr(value)
+    # Scalars are written as in JSON, which alone allows a raw DEL in a text.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

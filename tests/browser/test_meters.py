@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.core import events
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import mean_of_trials
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.chromium import TEXT_COLLISIONS

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
 from ai500.records.illustrations import Illustrations
 from tests.support.chromium import TEXT_COLLISIONS, contrast, opened

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog
 
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
 from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
 from tests.support.synthetic_run import Shape, write_synthetic_run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from tests.support.chromium import TEXT_COLLISIONS, contrast, opened
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 

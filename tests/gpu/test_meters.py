@@ -10,8 +10,9 @@ import torch
 
 from ai500.meters import Absent
 from ai500.meters.log import read_meters
-from ai500.meters.nvml import Nvml, open_meter
+from ai500.meters.nvml import open_meter
 from ai500.meters.recorder import Recorder
+from ai500.meters.sources import FunctionMeter
 from ai500.metrics.energy import Energy, Window, trial_energy
 from ai500.metrics.meter_series import meter_curves
 
@@ -25,7 +26,7 @@ LOAD_SECONDS = 6.0
 
 
 @pytest.fixture
-def meter() -> Nvml:
+def meter() -> FunctionMeter:
     opened = open_meter(Path("/"))
     assert not isinstance(opened, Absent), opened.reason
     return opened
@@ -40,7 +41,7 @@ def work(seconds: float) -> None:
         torch.cuda.synchronize()
 
 
-def test_every_accelerator_tells_what_it_should(meter: Nvml) -> None:
+def test_every_accelerator_tells_what_it_should(meter: FunctionMeter) -> None:
     values = {(sample.device, sample.quantity): sample.value for sample in meter.read()}
     devices = {device for device, _ in values}
     assert len(devices) == torch.cuda.device_count()
@@ -79,7 +80,7 @@ def test_energy_of_a_load_by_counter_and_by_watts(tmp_path: Path) -> None:
         assert energy.watts == pytest.approx(by_watts, rel=0.15)
 
 
-def test_a_reading_is_cheap(meter: Nvml) -> None:
+def test_a_reading_is_cheap(meter: FunctionMeter) -> None:
     times = []
     for _ in range(20):
         began = time.perf_counter()

@@ -66,8 +66,7 @@ def test_the_cluster_is_read(here: Cluster) -> None:
     partition = read_partition(None, constraint=None)
     assert [node.name for node in partition.nodes] == here.names
     assert {node.cpus for node in partition.nodes} == {here.settings.cpus}
-    assert {node.memory_bytes for node in partition.nodes} == {here.settings.memory_mib * 2**20}
-    assert all(node.usable and node.address.count(".") == 3 for node in partition.nodes)
+    assert all(node.usable for node in partition.nodes)
     assert partition.max_array_size == here.settings.max_array_size
     assert (partition.accounting, partition.max_seconds) == (False, None)
     assert partition.version.startswith(here.run("sinfo", "--version").split()[1])
@@ -102,7 +101,6 @@ def test_gpus_and_features(
     other.run("scontrol", "update", f"NodeName={other.names[1]}", *features)
     (node,) = read_partition(None, constraint="slow|fast&new").nodes
     assert (node.name, node.gpus, node.features) == (other.names[1], 2, ("fast", "new"))
-    assert node.gpu_type
 
 
 @pytest.mark.usefixtures("here")

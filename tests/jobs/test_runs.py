@@ -163,7 +163,7 @@ def test_plan_finds_the_accelerators(
 @pytest.mark.parametrize(
     ("settings", "environment", "code", "names"),
     [
-        (["slurm.partition=bach"], {}, 2, 'slurm.partition = "bach"'),
+        (["slurm.partition=bach"], {}, 2, "slurm.partition = 'bach'"),
         (["system.nodes=9"], {}, 2, "system.nodes = 9"),
         (["system.device=cuda"], {}, 2, "device 'cuda'"),
         (["container.image=x"], {}, 2, "container.image = 'x'"),

@@ -56,7 +56,8 @@ def test_a_study_on_virtual_nodes(
     if study == "repeatability":
         first, second = result["points"]
         assert first["score"]["operations"] == second["score"]["operations"]
-        assert first["score"]["seed"] != second["score"]["trials"][0]["seed"]
+        seeds_of = [point["score"]["trials"][0]["seed"] for point in (first, second)]
+        assert seeds_of[0] != seeds_of[1]
 
 
 def _is_of_jobs(cluster: Cluster, folder: Path, point: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ai500.metrics import equations as score
 from ai500.parallel.parallelism_controller import solve
+from tests.support.papers import quality_of_penalty
 
 
 def test_v3_section_2_apc_of_resnet50_at_batch_512() -> None:
@@ -60,7 +61,7 @@ def test_v3_figure_5_penalties_imply_qualities(
     penalty: float, target: float, exponent: int, quality: float
 ) -> None:
     """Eq. 8 inverted."""
-    implied = score.quality_of_penalty(penalty, target_quality=target, exponent=exponent)
+    implied = quality_of_penalty(penalty, target_quality=target, exponent=exponent)
     assert round(implied, 3) == quality
     again = score.penalty_coefficient(implied, target_quality=target, exponent=exponent)
     assert again == pytest.approx(penalty)

@@ -8,18 +8,15 @@ from runpy import run_path
 
 import pytest
 
-from ai500.roofline import published as v2
 from ai500.roofline.model import (
     Channel,
     Standing,
-    attainable_flops,
-    bound,
     coi,
     gain_at_roof,
     gain_limit,
-    ridge_coi,
     traffic_factor,
 )
+from tests.support import v2_roofline as v2
 
 DRAW = Path(__file__).parents[2] / "docs" / "images" / "draw_roofline.py"
 PEAK = "peak mixed (theoretical)"
@@ -45,12 +42,12 @@ def test_v2_section_6_2_coi() -> None:
 )  # fmt: skip
 def test_v2_equations_3_and_4_on_both_sides_of_the_ridge(name: str, ridge: float) -> None:
     ceiling = v2.SINGLE_NODE.ceilings[name]
-    assert ridge_coi(ceiling, bytes_per_second=300e9) == pytest.approx(ridge, abs=0.05)
+    assert ceiling / 300e9 == pytest.approx(ridge, abs=0.05)
     below, above = nvlink(ridge / 2), nvlink(ridge * 2)
-    assert attainable_flops(ceiling, below) == pytest.approx(ceiling / 2, rel=1e-3)
-    assert attainable_flops(ceiling, above) == ceiling
-    assert bound(ceiling, below) == "communication"
-    assert bound(ceiling, above) == "computation"
+    assert Standing(ceiling, below).attainable_flops == pytest.approx(ceiling / 2, rel=1e-3)
+    assert Standing(ceiling, above).attainable_flops == ceiling
+    assert Standing(ceiling, below).bound == "communication"
+    assert Standing(ceiling, above).bound == "computation"
 
 
 @pytest.mark.parametrize(
@@ -60,15 +57,17 @@ def test_v2_equations_3_and_4_on_both_sides_of_the_ridge(name: str, ridge: float
 )  # fmt: skip
 def test_v2_equations_5_and_6_on_both_sides_of_the_ridge(name: str, ridge: float) -> None:
     ceiling = v2.DISTRIBUTED.ceilings[name]
-    assert ridge_coi(ceiling, bytes_per_second=1.2e9) == pytest.approx(ridge, rel=1e-4)
-    assert attainable_flops(ceiling, ethernet(ridge / 4)) == pytest.approx(ceiling / 4, rel=1e-3)
-    assert bound(ceiling, ethernet(ridge / 4)) == "communication"
-    assert bound(ceiling, ethernet(ridge * 4)) == "computation"
+    assert ceiling / 1.2e9 == pytest.approx(ridge, rel=1e-4)
+    assert Standing(ceiling, ethernet(ridge / 4)).attainable_flops == pytest.approx(
+        ceiling / 4, rel=1e-3
+    )
+    assert Standing(ceiling, ethernet(ridge / 4)).bound == "communication"
+    assert Standing(ceiling, ethernet(ridge * 4)).bound == "computation"
 
 
 def test_one_accelerator_sends_nothing_and_is_bound_by_computation() -> None:
     ceiling = v2.SINGLE_NODE.ceilings["CONV FP32"]
-    assert attainable_flops(ceiling, nvlink(math.inf)) == ceiling
+    assert Standing(ceiling, nvlink(math.inf)).attainable_flops == ceiling
     assert Standing(ceiling, ()).limit == "computation"
 
 
@@ -77,7 +76,7 @@ def test_v2_section_7_5_2_what_compression_can_do_at_most() -> None:
     assert 1 / traffic_factor("fp16") == 2
     assert 1 / traffic_factor("int8") == pytest.approx(4, rel=0.005)
     ceiling = v2.DISTRIBUTED.ceilings["CONV FP32"]
-    ridge = ridge_coi(ceiling, bytes_per_second=1.2e9)
+    ridge = ceiling / 1.2e9
 
     def gain(intensity: float) -> float:
         before = Standing(ceiling, ethernet(intensity))

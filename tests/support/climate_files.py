@@ -26,9 +26,18 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+# Mean and deviation of each channel, in the schema's order and in SI units.
+CLIMATE = (
+    (5e-5, 5e-6), (9.7e4, 2e3), (1.01e5, 1e3), (0.01, 1e-3), (220, 4), (255, 5), (60, 5), (280, 10),
+    (281, 10), (2, 9), (1, 6), (0, 6), (0, 4), (80, 80), (1.2e4, 300), (60, 5),
+)  # fmt: skip
+
+
 def frames_of(seed: int, count: int = FRAMES) -> Frames:
+    """Noise with the mean and the deviation of each channel."""
+    mean, deviation = np.array(CLIMATE).T[..., None, None]
     values = np.random.default_rng(seed).normal(size=(count, 16, HEIGHT, WIDTH))
-    return values.astype(np.float32)
+    return (mean + deviation * values).astype(np.float32)
 
 
 def boxes_of(count: int = FRAMES) -> np.ndarray[Any, np.dtype[np.int64]]:

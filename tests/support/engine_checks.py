@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -140,9 +141,14 @@ def optimizer_of(case: Case, parameters: Any) -> torch.optim.Optimizer:
         # A large ε: near a gradient of zero Adam would blow rounding errors up to whole steps.
         return torch.optim.Adam(parameters, lr=0.01, eps=1e-2, weight_decay=1e-3)
     if case.optimizer == "lars":
-        return LARS(parameters, lr=5.0, momentum=0.9, weight_decay=1e-3)
+        return LARS(
+            parameters,
+            {"lr": 5.0, "momentum": 0.9, "weight_decay": 1e-3, "trust_coefficient": 1e-3},
+        )
     if case.optimizer == "lamb":
-        return LAMB(parameters, lr=0.01, eps=1e-2, weight_decay=1e-3)
+        return LAMB(
+            parameters, {"lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-2, "weight_decay": 1e-3}
+        )
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-3)
 
 
@@ -223,7 +229,7 @@ def train(
     engine.prepare(optimizer)
     engine.warm_up(*_own_targets(engine, *batch(99)))
     if file is not None:
-        checkpoint.restore(file, engine=engine, optimizer=optimizer, numerics=_numerics(), seed=1)
+        checkpoint.restore(file, _trained(engine, optimizer), seed=1)
     gradients = None
     for step in range(first, last):
         optimizer.zero_grad(set_to_none=True)
@@ -264,17 +270,15 @@ def _gradients(engine: Engine) -> dict[str, Tensor] | None:
     return gather_tensors(own, engine.layout, {name: name for name in own})
 
 
+def _trained(engine: Engine, optimizer: torch.optim.Optimizer) -> SimpleNamespace:
+    return SimpleNamespace(engine=engine, optimizer=optimizer, numerics=_numerics())
+
+
 def stopped(case: Case, file: Path) -> None:
     """A checkpoint after three steps."""
     engine, optimizer, _ = train(case, last=3)
     writer = checkpoint.Writer()
-    writer.save(
-        file,
-        engine=engine,
-        optimizer=optimizer,
-        numerics=_numerics(),
-        position=checkpoint.Position(seed=1, step=3),
-    )
+    writer.save(file, _trained(engine, optimizer), checkpoint.Position(seed=1, step=3))
     writer.wait()
     dist.barrier()
 

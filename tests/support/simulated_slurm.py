@@ -19,7 +19,7 @@ from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, load
 from ai500.core.events import EventLog
 from ai500.jobs.schedulers.slurm import SLURM
-from ai500.jobs.trial_jobs import python_of, scheduler_context
+from ai500.jobs.trial_jobs import scheduler_context
 from ai500.pipeline import planning
 from ai500.records import BootstrapRecord, Cluster, Placement, Plan, System
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -140,17 +140,15 @@ def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
         bootstraps=bootstraps,
         placements=placements,
         config=config,
-        program=ENSEMBLE,
+        entry_point=ENSEMBLE.entry_point,
     )
     return JobController(
         run,
+        config,
+        plan,
         trial=TRIAL,
-        program=ENSEMBLE,
         tasks=tasks,
-        shares={place.member: place.shares for place in plan.mapping},
         scheduler=SLURM.make(scheduler_context(run, config, plan, trial=TRIAL, store=None)),
-        python=python_of(config),
         log=EventLog(run.events),
-        max_retries=0,
-        poll_seconds=config.scheduler.poll_seconds,
+        details_reader=ENSEMBLE.details_reader,
     )

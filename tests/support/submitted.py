@@ -77,7 +77,7 @@ def with_members_logs(run: RunFolder) -> RunFolder:
         run_folder.write(trial.trial, TrialRecord(number, seed, placements[0].store_sha256))
         for task in member_tasks(
             run, plan, trial=number, seed=seed, bootstraps=bootstraps, placements=placements,
-            config=config, program=ENSEMBLE,
+            config=config, entry_point=ENSEMBLE.entry_point,
         ):  # fmt: skip
             run_folder.write(trial.member(task.member).task, task)
             trial.member(task.member).log.write_bytes(b"\x1b[1mtraining\x1b[0m \xff\n")

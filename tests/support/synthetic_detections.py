@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.bagging.illustrate import illustrate
+from ai500.bagging.aggregate import illustrate
 from ai500.data.climate.store import ClimateStore
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder

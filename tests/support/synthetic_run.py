@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.core import events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.metrics.trials import mean_of_trials

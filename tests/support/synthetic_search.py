@@ -20,6 +20,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.pipeline import scoring
 from ai500.records import (
     BootstrapRecord,
+    InitialNetwork,
     JobRecord,
     Placement,
     Plan,
@@ -32,14 +33,13 @@ from ai500.records.run_folder import RunFolder
 from ai500.workloads.models.architecture import (
     Architecture,
     Layer,
-    basic_resnet,
     initial_architecture,
 )
 from ai500.workloads.protocol import load_workload
 from tests.support.synthetic_run import Shape, make_plan, make_system, what_ran
 
 INPUT = (3, 24, 24)
-START = basic_resnet((1, 1), width=8, classes=10)
+START = initial_architecture(InitialNetwork("basic", (1, 1), 8), classes=10)
 STEPS, BATCH, VALIDATION = 10, 32, 100
 BEGAN = 1_790_000_000.0
 BOOT = "00000000-0000-0000-0000-000000000000"

@@ -208,4 +208,5 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
     )  # fmt: skip
     trial = replace(base.score.trials[0], search=search)
     mean = mean_of_searches([search], variation=None)
-    return replace(base, score=replace(base.score, search=mean, trials=(trial,)))
+    score = replace(base.score, workload="automl", search=mean, trials=(trial,))
+    return replace(base, score=score)

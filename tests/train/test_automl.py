@@ -146,7 +146,7 @@ def test_workers_killed_at_random_moments(
         assert (code == 0) == folder.record.exists()
         if code == 0:
             break
-        assert "member 0 of trial 1 failed" in command.err
+        assert "worker 0 of trial 1 failed" in command.err
         command = start("resume", run)
     if command.process.poll() is None:
         code = command.wait()

@@ -16,7 +16,7 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import train
-from ai500.train.member import build_member, open_splits
+from ai500.train.member import build_member, open_data
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
 
@@ -65,7 +65,7 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
             model=network(line[0].architecture, weights),
             mesh=make_mesh(one.parallel, device=CPU),
             device=CPU,
-            splits=open_splits(run_folder.read(Task, worker.task)),
+            splits=open_data(run_folder.read(Task, worker.task)).splits,
             log=told,
             stop=lambda: False,
         )

@@ -19,7 +19,7 @@ from ai500.data.open_store import open_store
 from ai500.meters.log import read_meters
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.train.device_feed import load, resident_feed
+from ai500.train.device_feed import ResidentFeed, load
 from ai500.train.feed import Feed
 from ai500.train.graphed_step import preserve_state
 from ai500.train.loop import prepare, training_steps
@@ -118,7 +118,8 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
     assert len(resident.fields["images"]) == int((drawn.max(axis=0) > 0).sum())
     order = epoch_order(drawn[1], seed=5, member=1, epoch=2)
     plain = list(feed.epoch(2, order, first_step=2))
-    quick = list(resident_feed(feed, lambda: resident).epoch(2, order, first_step=2))
+    quick_feed = ResidentFeed(**feed.settings(), load=lambda: resident)
+    quick = list(quick_feed.epoch(2, order, first_step=2))
     assert len(plain) == len(quick) == len(order) // 6 - 2 > 64
     for batch, resident_batch in zip(plain, quick, strict=True):
         assert torch.equal(batch.draws, resident_batch.draws)
@@ -184,7 +185,10 @@ def test_steps_under_preserve_state_change_nothing() -> None:
 
     class Alone:
         engine = Engine
-        optimizer = LAMB(Engine.module.parameters(), lr=0.1, weight_decay=0.1)
+        optimizer = LAMB(
+            Engine.module.parameters(),
+            {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.1},
+        )
 
     def step() -> None:
         Alone.optimizer.zero_grad()

@@ -83,7 +83,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest_name(
     with pytest.raises(ConfigError) as error:
         load(written(tmp_path, text))
     assert error.value.key == key
-    assert str(error.value).endswith(f"did you mean {suggestion!r}?")
+    assert repr(suggestion) in str(error.value).partition("did you mean ")[2]
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])

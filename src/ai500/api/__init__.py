@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from ai500.parallel.collectives import Ranks as Ranks
     from ai500.parallel.collectives import Traffic as Traffic
     from ai500.parallel.engines import Engine as Engine
-    from ai500.pipeline.session import Observer as Observer
+    from ai500.pipeline.stages import Observer as Observer
     from ai500.records import Cluster as Cluster
     from ai500.records import EnsembleResult as EnsembleResult
     from ai500.records import Field as Field
@@ -127,7 +127,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.operations": ("count",),
     "ai500.parallel.collectives": ("Collective", "Ranks", "Traffic"),
     "ai500.parallel.engines": ("Engine",),
-    "ai500.pipeline.session": ("Observer",),
+    "ai500.pipeline.stages": ("Observer",),
     "ai500.records": (
         "Cluster", "EnsembleResult", "Field", "Hyperparameters", "ParallelPlan", "Plan",
         "ProblemClass", "Score", "Split", "Task", "TrainRecord", "TrialScore",

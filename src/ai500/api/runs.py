@@ -18,15 +18,15 @@ from ai500.core.schema import nearest
 from ai500.core.units import human_seconds
 from ai500.meters.log import read_meters
 from ai500.pipeline import scoring, stages
-from ai500.pipeline.reporting import program_report
-from ai500.pipeline.session import Observer, Silent
+from ai500.pipeline.scoring import program_report
+from ai500.pipeline.stages import Observer, Silent
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops, quality
 from ai500.report.run_data import read_run_data
 from ai500.report.run_report import report_page
-from ai500.report.section import Figure, figures_of, slug
+from ai500.report.section import Figure, named_figures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def load_config(
 
 def plan(config: Config) -> Plan:
     """Plan a run on this machine or the cluster the configuration names; nothing is written."""
-    return stages.make_plan(config)[1]
+    return stages.survey_and_plan(config)[1]
 
 
 def run(config: Config, folder: FolderPath, *, observer: Observer | None = None) -> Run:
@@ -219,8 +219,7 @@ class Run:
     def _figures(self) -> dict[str, Figure]:
         """Return the figures that have a chart, by the slug of their title."""
         sections = report_page(read_run_data(self._folder), program_report).sections
-        figures = [figure for section in sections for figure in figures_of(section.blocks)]
-        return {slug(figure.title): figure for figure in figures if figure.chart is not None}
+        return named_figures([block for section in sections for block in section.blocks])
 
     def _repr_html_(self) -> str:
         """Show the score in a notebook."""

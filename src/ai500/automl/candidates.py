@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, Ended, History, Model
+from ai500.automl.history import Candidate, History, Model
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
 from ai500.automl.selection import draw_parents
@@ -183,20 +183,15 @@ class Candidates:
         for parent in drawn:
             # Read once: another thread may end it.
             ended, weights = parent.ended, None
-            if ended is not None:
-                weights = self._weights_of(parent, ended)
+            if ended is not None and ended.weights is not None:
+                # None, too, if they were deleted meanwhile, or are unreadable.
+                weights = self._store.load(ended.weights, parent.architecture)
             if weights is not None or (ended is None and parent.id == training):
                 empty = False
                 yield parent, weights
         current = self._history.models.get(training or "")
         if empty and current is not None and current.ended is None:
             yield current, None
-
-    def _weights_of(self, parent: Model, ended: Ended) -> Weights | None:
-        """Read a parent's weights; None: not kept, deleted meanwhile, or unreadable."""
-        if ended.weights is None:
-            return None
-        return self._store.load(ended.weights, parent.architecture)
 
     def _child(
         self, parent: Model, proposed: Proposal, *, random: np.random.Generator, number: int

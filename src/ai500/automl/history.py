@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ai500.core import schema
-from ai500.core.events import Event, EventLog
+from ai500.core.events import Event, EventLog, Follower
 from ai500.core.schema import option
 from ai500.records import Operations
 from ai500.workloads.models.architecture import Architecture, Layer
@@ -151,8 +151,8 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.worker = int(path.parent.name)
-        self._path = path
-        self._offset = self._line = 0
+        self._follower = Follower(path)
+        self._line = 0
         self._models: set[str] = set()
         self.unreadable: list[Unreadable] = []
         self.orphans: set[str] = set()
@@ -160,15 +160,7 @@ class Reader:
 
     def new_lines(self) -> Iterator[Line]:
         """Yield complete lines that were appended since the last call."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for text in whole.split(b"\n")[:-1]:
+        for text in self._follower.new_lines():
             self._line += 1
             try:
                 line = _line(text, worker=self.worker)

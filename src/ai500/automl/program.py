@@ -8,23 +8,17 @@ from typing import Any
 
 from ai500.automl.history import HISTORY_FILE, History
 from ai500.automl.progress import ProgressReader
-from ai500.automl.rules import (
-    SEARCH_RULES,
-    read_search_evidence,
-    search_facts,
-)
+from ai500.automl.rules import SEARCH_RULES, read_search_evidence, search_facts
 from ai500.automl.score import mean_of_searches, score_search, search_result
 from ai500.automl.sections import search_report
 from ai500.bagging.member_views import DetailsReader
-from ai500.bagging.program import ProgramSettings, TrialCost
 from ai500.config import AutomlConfig, Config
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError, setting_error
 from ai500.core.events import Event
 from ai500.data.store import Store
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import kept_trials, mean_of_trials, variation
 from ai500.records import (
-    BootstrapRecord,
     EnsembleResult,
     Hyperparameters,
     Plan,
@@ -33,7 +27,7 @@ from ai500.records import (
     Search,
     TrialScore,
 )
-from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.records.run_folder import RunFolder
 from ai500.rules.rule import Rule
 from ai500.workloads.models.architecture import MAX_KERNEL
 
@@ -58,48 +52,38 @@ class ArchitectureSearch:
             return config.parallel.degree
         return config.parallel.degree or problem_class.search.degree
 
-    def settings(
-        self,
-        config: Config,
-        problem_class: ProblemClass,
-        hyper: Hyperparameters,
-        *,
-        device: str,
-        degree: int,
-    ) -> ProgramSettings:
-        """Check the search's settings; its workers train on the whole data set."""
-        search = planned_search(config, problem_class, hyper, device=device, degree=degree)
-        return ProgramSettings("whole", search)
+    def complete(self, plan: Plan, config: Config) -> Plan:
+        """Check the search's settings; its workers train on the whole data set for a fixed time.
 
-    def cost(self, plan: Plan) -> TrialCost:
-        """Return the fixed time; its operations depend on the architectures it tries."""
-        seconds = None if plan.search is None else plan.waves * plan.search.minutes * 60
-        return TrialCost(None, seconds, "each worker searches for its time")
+        Its operations are unknown: they depend on the architectures that it tries.
+        """
+        search = planned_search(plan, config)
+        return dataclasses.replace(
+            plan,
+            sampler="whole",
+            search=search,
+            estimated_seconds=plan.waves * search.minutes * 60 * plan.trials,
+            estimate_basis="each worker searches for its time",
+        )
 
-    def details_reader(self, trial: TrialFolder) -> DetailsReader:
+    def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads rounds and models from the workers' histories."""
-        return ProgressReader(trial.members).refresh
+        return ProgressReader(run.trial(trial).members).refresh
 
     def aggregate(
-        self,
-        run: RunFolder,
-        plan: Plan,
-        trial: TrialFolder,
-        *,
-        finished: Sequence[int],
-        store: Store,
-        bootstraps: Sequence[BootstrapRecord],
+        self, run: RunFolder, plan: Plan, trial: int, *, finished: Sequence[int], store: Store
     ) -> EnsembleResult:
         """Return the best model of each worker that finished."""
-        history = History(trial.members)
+        history = History(run.trial(trial).members)
         return search_result(history, finished=finished, ensemble_size=plan.ensemble_size)
 
     def score_trial(
-        self, plan: Plan, events: Sequence[Event], trial: TrialFolder, *, number: int
+        self, run: RunFolder, plan: Plan, trial: int, *, events: Sequence[Event]
     ) -> TrialScore:
         """Compute a trial's score from its events and the workers' histories."""
-        history, meters = History(trial.members), read_meters(trial.meters)
-        return score_search(plan, events, history=history, trial=number, meters=meters)
+        folder = run.trial(trial)
+        history, meters = History(folder.members), read_meters(folder.meters)
+        return score_search(plan, events, history=history, trial=trial, meters=meters)
 
     def score_run(self, trials: Sequence[TrialScore], *, required_runs: int) -> Score:
         """Average the kept trials, and the figures of their searches."""
@@ -115,18 +99,11 @@ class ArchitectureSearch:
 SEARCH = ArchitectureSearch()
 
 
-def planned_search(
-    config: Config,
-    problem_class: ProblemClass,
-    hyper: Hyperparameters,
-    *,
-    device: str,
-    degree: int,
-) -> Search:
+def planned_search(plan: Plan, config: Config) -> Search:
     """Apply the user's changes to the class's search, and check them."""
-    reference = problem_class.search
+    problem_class, hyper, reference = plan.definition, plan.hyperparameters, plan.definition.search
     assert reference is not None
-    if reference.needs_accelerator and device == "cpu":
+    if reference.needs_accelerator and plan.device == "cpu":
         raise EnvironmentLacksError(
             f"class {problem_class.name} of {config.workload} needs accelerators; torch can use "
             "none on this system, and a CPU would not train one model in its "
@@ -136,17 +113,16 @@ def planned_search(
             remedy='Choose problem_class = "smoke".',
         )
     search = dataclasses.replace(reference, **_changes(config.automl))
-    for key, message, remedy in _mistakes(config, search, hyper):
-        raise ConfigError(message, key=key, value=_value(config, key), remedy=remedy)
-    largest = max(search.batch_sizes) * hyper.accumulation * degree
+    for key, value, problem, remedy in _mistakes(config, search, hyper):
+        raise setting_error(key, value, problem, remedy)
+    largest = max(search.batch_sizes) * hyper.accumulation * plan.parallel_degree
     if largest > problem_class.train_samples:
-        raise ConfigError(
-            f"automl.batch_sizes = {list(search.batch_sizes)}: a step of {largest} images "
-            "(the largest × parallel.degree × train.accumulation) is more than the "
-            f"{problem_class.train_samples} samples of class {problem_class.name}.",
-            key="automl.batch_sizes",
-            value=search.batch_sizes,
-            remedy="Leave it out.",
+        raise setting_error(
+            "automl.batch_sizes",
+            search.batch_sizes,
+            f"a step of {largest} images (the largest × parallel.degree × train.accumulation) is "
+            f"more than the {problem_class.train_samples} samples of class {problem_class.name}.",
+            "Leave it out.",
         )
     return search
 
@@ -156,59 +132,36 @@ def _changes(settings: AutomlConfig) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _value(config: Config, key: str) -> Any:
-    section, _, name = key.partition(".")
-    return getattr(getattr(config, section), name)
-
-
 def _mistakes(
     config: Config, search: Search, hyper: Hyperparameters
-) -> Iterator[tuple[str, str, str]]:
-    """Yield key, message and remedy of every setting that a search can't use."""
-    batches, kernels = list(search.batch_sizes), list(search.kernel_sizes)
+) -> Iterator[tuple[str, object, str, str]]:
+    """Yield key, value, problem and remedy of every setting that a search can't use."""
+    batches, kernels = search.batch_sizes, search.kernel_sizes
     if not batches or min(batches) < 1:
-        problem = f"automl.batch_sizes = {batches}: TPE needs at least one size, each at least 1."
-        yield "automl.batch_sizes", problem, "Set sizes such as [32, 64]."
+        problem = "TPE needs at least one size, each at least 1."
+        yield "automl.batch_sizes", batches, problem, "Set sizes such as [32, 64]."
     if not kernels or any(size < 1 or size % 2 == 0 for size in kernels):
-        problem = (
-            f"automl.kernel_sizes = {kernels}: TPE needs at least one size, each odd, so that an "
-            "added block keeps the size of its input."
-        )
-        yield "automl.kernel_sizes", problem, "Set sizes such as [3, 5]."
+        problem = "TPE needs sizes, all odd: an added block keeps the size of its input."
+        yield "automl.kernel_sizes", kernels, problem, "Set sizes such as [3, 5]."
     elif max(kernels) > MAX_KERNEL:
-        problem = f"automl.kernel_sizes = {kernels}: the largest kernel is {MAX_KERNEL}."
-        yield "automl.kernel_sizes", problem, "Set smaller sizes, such as [3, 5]."
-    for name in ("batch_sizes", "kernel_sizes"):
-        sizes = getattr(search, name)
+        problem = f"the largest kernel is {MAX_KERNEL}."
+        yield "automl.kernel_sizes", kernels, problem, "Set smaller sizes, such as [3, 5]."
+    for name, sizes in (("batch_sizes", batches), ("kernel_sizes", kernels)):
         if len(set(sizes)) < len(sizes):
-            yield (
-                f"automl.{name}",
-                f"automl.{name} = {list(sizes)}: a size is repeated.",
-                "Set each size once.",
-            )
+            yield f"automl.{name}", sizes, "a size is repeated.", "Set each size once."
     if search.max_growth <= 1:
-        problem = (
-            f"automl.max_growth = {search.max_growth:g}: every child has more operations than the "
-            "initial model, so that none is small enough."
-        )
-        yield "automl.max_growth", problem, "Set more than 1, such as 8."
+        problem = "every child has more operations than the initial model: none would be allowed."
+        yield "automl.max_growth", search.max_growth, problem, "Set more than 1, such as 8."
     for name, allowed in (("mode", "data"), ("sharded", False)):
-        value = getattr(config.parallel, name)
-        if value != allowed:
+        if (value := getattr(config.parallel, name)) != allowed:
             problem = (
-                f"parallel.{name} = {value!r}: the accelerators of a worker share the batch of "
-                "each model (AIPerf Table IV: synchronous all-reduce)."
+                "the accelerators of a worker share the batch of each model (AIPerf Table IV: "
+                "synchronous all-reduce)."
             )
-            yield f"parallel.{name}", problem, 'Leave it out: parallel.mode = "data".'
-    if config.ensemble.sampler not in ("bootstrap", "whole"):
-        problem = (
-            f"ensemble.sampler = {config.ensemble.sampler!r}: all workers of a search train on the "
-            "whole data set."
-        )
-        yield "ensemble.sampler", problem, "Leave it out."
-    if hyper.evaluate_every_epochs != 1:
-        problem = (
-            f"train.evaluate_every_epochs = {hyper.evaluate_every_epochs}: a search validates a "
-            "model after every epoch (AIPerf §IV-E: patience, predicted accuracy)."
-        )
-        yield "train.evaluate_every_epochs", problem, "Leave it out."
+            yield f"parallel.{name}", value, problem, 'Leave it out: parallel.mode = "data".'
+    if (sampler := config.ensemble.sampler) not in ("bootstrap", "whole"):
+        problem = "all workers of a search train on the whole data set."
+        yield "ensemble.sampler", sampler, problem, "Leave it out."
+    if (every := hyper.evaluate_every_epochs) != 1:
+        problem = "a search validates after every epoch (AIPerf §IV-E: patience, prediction)."
+        yield "train.evaluate_every_epochs", every, problem, "Leave it out."

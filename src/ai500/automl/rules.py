@@ -10,12 +10,12 @@ from ai500.automl.counting import count_architecture
 from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Presence, Work
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
-from ai500.records import known
+from ai500.records import require
 from ai500.records.run_folder import RunFolder
-from ai500.rules.evidence import Evidence, Fact, TrialEvidence
+from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
 from ai500.rules.registry import COMMON_RULES
-from ai500.rules.rule import Observation, differences, rule
+from ai500.rules.rule import RUN_AGAIN, Observation, differences, mismatch, rule
 from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
@@ -42,10 +42,11 @@ def read_search_evidence(run: RunFolder, trial: int) -> SearchEvidence:
     return SearchEvidence(history, history.refresh())
 
 
-def search_evidence(trial: TrialEvidence) -> SearchEvidence | None:
-    """Return the trial's histories, or None if they were not read."""
-    evidence = trial.program_evidence
-    return evidence if isinstance(evidence, SearchEvidence) else None
+def searches(evidence: Evidence) -> Iterator[tuple[int, SearchEvidence]]:
+    """Yield every trial's number and histories, where they were read."""
+    for trial in evidence.trials:
+        if isinstance(trial.program_evidence, SearchEvidence):
+            yield trial.trial, trial.program_evidence
 
 
 def search_facts(evidence: Evidence) -> Iterator[Fact]:
@@ -85,11 +86,9 @@ def _initial_architecture(evidence: Evidence) -> Iterator[Fact]:
 
 def models(evidence: Evidence) -> Iterator[tuple[int, Model]]:
     """Yield every model of every trial, with the trial's number."""
-    for trial in evidence.trials:
-        search = search_evidence(trial)
-        if search is not None:
-            for model in search.history.models.values():
-                yield trial.trial, model
+    for trial, search in searches(evidence):
+        for model in search.history.models.values():
+            yield trial, model
 
 
 @rule(source="AIPerf §IV-E, Table IV", program="search")
@@ -110,13 +109,10 @@ def least_time(evidence: Evidence) -> Iterator[Observation]:
 
 def _how_to_search_longer(evidence: Evidence, trial: int) -> str:
     lines = [
-        line
-        for evidence_of_trial in evidence.trials
-        if evidence_of_trial.trial == trial
-        and (search := search_evidence(evidence_of_trial)) is not None
-        for line in search.lines
+        line for number, search in searches(evidence) if number == trial for line in search.lines
     ]
-    if any(isinstance(line.entry, Presence) and line.entry.reason == EXHAUSTED for line in lines):
+    entries = [line.entry for line in lines]
+    if any(isinstance(entry, Presence) and entry.reason == EXHAUSTED for entry in entries):
         return "The workers had no other model to try: set a larger automl.max_growth."
     return "Leave automl.minutes out, or raise it."
 
@@ -126,7 +122,7 @@ def largest_error(evidence: Evidence) -> Iterator[Observation]:
     """Find a model with at most the largest error of the class: 30 % in `full`."""
     limit = evidence.reference.target_quality
     for trial in evidence.score.trials:
-        if known(trial.ensemble_quality, "ensemble_quality") > limit:
+        if require(trial.ensemble_quality, "ensemble_quality") > limit:
             yield Observation(
                 f"trial {trial.trial}: the best model's error is {trial.ensemble_quality:.4f}, "
                 f"the largest of the class is {limit:g}",
@@ -155,12 +151,8 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
     """Start every worker's search at the class's architecture: ResNet-50 in `full`."""
     for fact in evidence.facts:
         if fact.name == INITIAL_ARCHITECTURE and fact.differs:
-            yield Observation(
-                f"searches began at {fact.run}, the class's architecture is {fact.reference}",
-                advice=fact.advice,
-                reference=fact.reference,
-                run=fact.run,
-            )
+            source = "the class's architecture is"
+            yield mismatch("searches began at", fact.run, source, fact.reference, fact.advice)
     for trial, model in models(evidence):
         candidate = model.candidate
         if candidate.round == 1 and candidate.parent is not None:
@@ -170,26 +162,19 @@ def initial_architecture(evidence: Evidence) -> Iterator[Observation]:
 @rule(layer=7, source="AIPerf §IV-A, §IV-E", program="search")
 def network_morphism(evidence: Evidence) -> Iterator[Observation]:
     """Derive every model but the initial one from a model of the history, by growing it."""
-    for trial in evidence.trials:
-        search = search_evidence(trial)
-        known = search.history.models if search is not None else {}
-        for model in known.values():
-            candidate = model.candidate
-            if candidate.parent is None:
-                continue
-            parent = known.get(candidate.parent)
-            if parent is None:
-                yield Observation(
-                    f"trial {trial.trial}: parent {candidate.parent} of {candidate.model} is in no "
-                    "history",
-                    advice="Run it again.",
-                )
-            elif not candidate.moves or not _grown(parent.architecture, model.architecture):
-                yield Observation(
-                    f"trial {trial.trial}: {candidate.model} is no morphism of its parent "
-                    f"{candidate.parent}",
-                    advice="Run it again.",
-                )
+    histories = dict(searches(evidence))
+    for trial, model in models(evidence):
+        name, parent_name = model.id, model.candidate.parent
+        if parent_name is None:
+            continue
+        parent = histories[trial].history.models.get(parent_name)
+        problem = None
+        if parent is None:
+            problem = f"parent {parent_name} of {name} is in no history"
+        elif not model.candidate.moves or not _grown(parent.architecture, model.architecture):
+            problem = f"{name} is no morphism of its parent {parent_name}"
+        if problem is not None:
+            yield Observation(f"trial {trial}: {problem}", advice=RUN_AGAIN)
 
 
 def _grown(parent: Architecture, child: Architecture) -> bool:
@@ -216,7 +201,7 @@ def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
             state = "was tuned" if candidate.tuned else "was not tuned"
             yield Observation(
                 f"trial {trial}: {candidate.model} of round {candidate.round} {state}",
-                advice="Run it again.",
+                advice=RUN_AGAIN,
                 reference=f"from round {settings.warmup_rounds + 1} on",
             )
 
@@ -228,12 +213,8 @@ def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
     for name in FIXED_SETTINGS:
         expected, planned = getattr(reference, name, None), getattr(plan, name, None)
         if expected != planned:
-            yield Observation(
-                f"{name.replace('_', ' ')}: {as_text(planned)}, the class has {as_text(expected)}",
-                advice=f"Leave automl.{name} out.",
-                reference=as_text(expected),
-                run=as_text(planned),
-            )
+            statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{name} out."
+            yield mismatch(statement, planned, "the class has", expected, advice)
 
 
 @rule("a search's defaults", program="search")
@@ -244,12 +225,8 @@ def changed_defaults(evidence: Evidence) -> Iterator[Observation]:
     for field in fields(reference) if reference is not None else ():
         expected, planned = getattr(reference, field.name), getattr(plan, field.name, None)
         if field.name not in (*FIXED_SETTINGS, "minutes") and expected != planned:
-            yield Observation(
-                f"{field.name.replace('_', ' ')}: {as_text(planned)}, the class has "
-                f"{as_text(expected)}",
-                reference=as_text(expected),
-                run=as_text(planned),
-            )
+            statement = f"{field.name.replace('_', ' ')}:"
+            yield mismatch(statement, planned, "the class has", expected, "")
 
 
 @rule(source="AIPerf §IV-D, Table I", program="search")
@@ -258,7 +235,7 @@ def operations_of_the_architectures(evidence: Evidence) -> Iterator[Observation]
     for trial, model in models(evidence):
         candidate = model.candidate
         for mistake in _miscounted(candidate, evidence):
-            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice="Run it again.")
+            yield Observation(f"trial {trial}: {candidate.model} {mistake}", advice=RUN_AGAIN)
 
 
 def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
@@ -295,17 +272,14 @@ def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
 @rule(source="AIPerf §IV-D, V2 §5.3.2", program="search")
 def work_in_order(evidence: Evidence) -> Iterator[Observation]:
     """Record a worker's work in order, one piece after the other."""
-    for trial in evidence.trials:
+    for trial, search in searches(evidence):
         by_attempt: dict[tuple[int, int], list[Line]] = {}
-        search = search_evidence(trial)
-        for line in search.lines if search is not None else ():
+        for line in search.lines:
             by_attempt.setdefault((line.worker, line.attempt), []).append(line)
         for (worker, _), lines in by_attempt.items():
-            reason = _disorder(lines)
-            if reason is not None:
-                yield Observation(
-                    f"trial {trial.trial}, worker {worker}: {reason}", advice="Run it again."
-                )
+            if (reason := _disorder(lines)) is not None:
+                message = f"trial {trial}, worker {worker}: {reason}"
+                yield Observation(message, advice=RUN_AGAIN)
 
 
 def _disorder(lines: list[Line]) -> str | None:
@@ -324,13 +298,12 @@ def _disorder(lines: list[Line]) -> str | None:
 @rule(source="AIPerf §IV-C", severity="note", program="search")
 def readable_histories(evidence: Evidence) -> Iterator[Observation]:
     """Disclose unreadable lines of the histories, which are skipped."""
-    for trial in evidence.trials:
-        search = search_evidence(trial)
-        skipped = search.history.unreadable if search is not None else []
+    for trial, search in searches(evidence):
+        skipped = search.history.unreadable
         for line in skipped[:3]:
-            yield Observation(f"trial {trial.trial}, {line}")
+            yield Observation(f"trial {trial}, {line}")
         if len(skipped) > 3:
-            yield Observation(f"trial {trial.trial}: {len(skipped) - 3} more lines are skipped")
+            yield Observation(f"trial {trial}: {len(skipped) - 3} more lines are skipped")
 
 
 @rule(source="AIPerf §IV-C", severity="note", program="search")

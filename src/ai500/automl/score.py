@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -25,7 +26,7 @@ from ai500.core.errors import JobError
 from ai500.core.events import Event
 from ai500.meters.log import NodeLog
 from ai500.metrics.energy import Window, sample_times
-from ai500.metrics.trials import Clock, clock_of, recorded_result, trial_score
+from ai500.metrics.trials import Clock, clock_of, idle_seconds, recorded_result, trial_score
 from ai500.records import (
     EnsembleResult,
     Improvement,
@@ -34,7 +35,7 @@ from ai500.records import (
     SearchScore,
     TrialScore,
     TrialSearchScore,
-    known,
+    require,
 )
 
 
@@ -424,6 +425,7 @@ def score_search(
     steps = sum(chunk.count for chunk in search.chunks if chunk.phase == "train")
     first_wave = {mapping.member for mapping in plan.mapping if mapping.wave == 0}
     starts = [s for worker, (s, _) in spans(search.chunks).items() if worker in first_wave]
+    work = [(chunk.start, chunk.end) for chunk in sorted(search.chunks, key=attrgetter("start"))]
     one_host = timed.clock == "monotonic"
     return trial_score(
         plan,
@@ -444,7 +446,7 @@ def score_search(
         apc=plan.ensemble_size * training / steps if steps else 0.0,
         members_flops_sum=_own_rates(search.chunks),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
-        idle_seconds=_idle_seconds(search),
+        idle_seconds=idle_seconds(work, first=0.0, last=search.seconds),
         clock=timed.clock,
         clock_offset_seconds=timed.clocks.largest_offset(),
         clock_uncertainty_seconds=0.0 if one_host else timed.clocks.uncertainty(*timed.ends),
@@ -460,7 +462,7 @@ def score_search(
 def _result(events: Sequence[Event], history: History) -> EnsembleResult:
     """Return the trial's recorded result; refuse one that contradicts the histories."""
     result = recorded_result(events)
-    best, error = best_errors(history), known(result.ensemble_quality, "ensemble_quality")
+    best, error = best_errors(history), require(result.ensemble_quality, "ensemble_quality")
     claimed = dict(zip(result.members, result.member_qualities, strict=True))
     if not best or not math.isclose(error, min(best.values()), rel_tol=1e-9):
         raise JobError(
@@ -512,12 +514,3 @@ def _own_rates(chunks: Sequence[Chunk]) -> float:
         for worker, (first, last) in spans(chunks).items()
         if last > first
     )
-
-
-def _idle_seconds(search: SearchTimeline) -> float:
-    """Return the seconds of the window that no worker's work covers."""
-    covered = reached = 0.0
-    for chunk in sorted(search.chunks, key=lambda chunk: chunk.start):
-        covered += max(0.0, chunk.end - max(chunk.start, reached))
-        reached = max(reached, chunk.end)
-    return max(0.0, search.seconds - covered)

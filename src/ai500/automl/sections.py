@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ai500.automl.history import History, Model
 from ai500.automl.score import Chunk, SearchTimeline, idle, spans, timed_search
 from ai500.core.units import human_seconds, human_si, si_prefix
-from ai500.records import Score, ScoreFigures, SearchScore, TrialSearchScore, known
+from ai500.records import Score, ScoreFigures, SearchScore, TrialSearchScore, require
 from ai500.report.charts import svg
 from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
 from ai500.report.charts.tree import Node, Tree
@@ -29,7 +29,7 @@ from ai500.report.section import (
     Section,
     Table,
 )
-from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.report.summary import hardware, score_section, which_trials
 
 MOVES_SHOWN = 60
 """Characters of a model's changes in the table."""
@@ -72,7 +72,10 @@ def search_report(run: RunData) -> ProgramReport:
         benchmark="AIPerf",
         headline=flops(run.score.vflops),
         summary=[Cards(cards(data)), *(Paragraph(text, "lead") for text in sentences(data))],
-        sections=[score_section(data), search_section(data)],
+        sections=[
+            score_section(run.score, score_table(data), trials_table(run.score)),
+            search_section(data),
+        ],
     )
 
 
@@ -97,8 +100,8 @@ def sentences(data: SearchData) -> list[str]:
 
 def all_operations(score: ScoreFigures) -> float:
     """Return the operations of training and validation."""
-    operations = known(score.operations, "operations")
-    return operations + known(score.validation_operations, "validation_operations")
+    operations = require(score.operations, "operations")
+    return operations + require(score.validation_operations, "validation_operations")
 
 
 def cards(data: SearchData) -> list[Card]:
@@ -116,14 +119,6 @@ def cards(data: SearchData) -> list[Card]:
         ),
         Card("Architectures", f"{figures.architectures:,}", counted(figures.models, "model")),
     ]
-
-
-def score_section(data: SearchData) -> Section:
-    """Show the score, and every trial where there are several."""
-    score, table = data.run.score, score_table(data)
-    if len(score.trials) == 1:
-        return Section("Score", [table])
-    return Section("Score", [Paragraph(which_trials_by_number(score)), table, trials_table(score)])
 
 
 def score_table(data: SearchData) -> Table:
@@ -228,7 +223,7 @@ def search_section(data: SearchData) -> Section:
 
 def score_figure(data: SearchData) -> Figure:
     """Show FLOPS(t), the regulated score, and the rate of the moment."""
-    search, final = data.search, known(data.run.shown.flops, "flops")
+    search, final = data.search, require(data.run.shown.flops, "flops")
     seconds = search.seconds
     window = max(1.0, seconds / RATE_WINDOWS)
     times = [seconds * (index + 1) / POINTS for index in range(POINTS)]

@@ -124,12 +124,12 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     """
     mesh = member.engine.mesh
 
-    def time_is_up() -> bool:
-        return limits.stop_requested() or time.monotonic() >= limits.deadline()
+    def rank_0_stops(stop: bool) -> bool:
+        action = CheckpointAction.STOP if stop else CheckpointAction.CONTINUE
+        return broadcast_action(action, mesh) == CheckpointAction.STOP
 
     def stop_agreed() -> bool:
-        action = CheckpointAction.STOP if time_is_up() else CheckpointAction.CONTINUE
-        return broadcast_action(action, mesh) == CheckpointAction.STOP
+        return rank_0_stops(limits.stop_requested() or time.monotonic() >= limits.deadline())
 
     stopped_early = False
 
@@ -139,8 +139,7 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
             [log.accuracies[number] for number in sorted(log.accuracies)],
             patience=limits.search.patience,
         )
-        action = CheckpointAction.STOP if stalled else CheckpointAction.CONTINUE
-        stopped_early = broadcast_action(action, mesh) == CheckpointAction.STOP
+        stopped_early = rank_0_stops(stalled)
         return stopped_early
 
     member.stop_requested, member.on_epoch = stop_agreed, stop_early
@@ -149,7 +148,7 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     try:
         loop.train(member)
     except Interrupted:
-        if broadcast_action(_requested(limits), mesh) == CheckpointAction.STOP:
+        if rank_0_stops(limits.stop_requested()):
             raise
         return "out_of_time", "the search's time is up"
     except DivergedError as error:
@@ -177,7 +176,3 @@ def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
             remedy="Start a new run with smaller automl.batch_sizes or automl.max_growth.",
         )
     return "lost", OUT_OF_MEMORY
-
-
-def _requested(limits: Limits) -> CheckpointAction:
-    return CheckpointAction.STOP if limits.stop_requested() else CheckpointAction.CONTINUE

@@ -2,13 +2,17 @@
 
 Rank 0 decides what is trained (`coordinator.py`), the other ranks follow. The state of a worker is
 in the histories: a worker that failed resumes from them, one that starts late reads them.
+
+A worker's record describes its best model, and how it trained: `quality` is the least error of the
+model's epochs; `weights_sha256` is that of the weights after its last epoch, which are those on
+disk and those that its children inherited.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,16 +21,20 @@ import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import Coordinator
-from ai500.automl.history import EXHAUSTED, State
+from ai500.automl.history import EXHAUSTED, HISTORY_FILE, Candidate, Model, Reader, State, Work
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Weights
-from ai500.automl.record import write_record
+from ai500.automl.score import WorkCounter
 from ai500.automl.training import Limits, ModelLog, model_task, out_of_memory, train
 from ai500.automl.tuning import import_optuna
+from ai500.core.errors import AI500Error
+from ai500.core.events import Event
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.parallel.engines.state import gather_weights
-from ai500.records import Task
-from ai500.train.member import Member, build_member, event_log, open_splits
+from ai500.parallel.engines.state import gather_objects, gather_weights
+from ai500.records import Task, TrainRecord, run_folder
+from ai500.train import provenance
+from ai500.train.checkpoint import weights_sha256
+from ai500.train.member import Member, build_member, event_log, open_data
 from ai500.train.member_process import synchronize_ranks, worker_context
 from ai500.train.timed_window import timed_window
 from ai500.train.worker import Interrupted, Rank, StopRequest
@@ -60,7 +68,7 @@ class Worker:
         self._task, self._search = task, task.search
         self._device, self._stop = device, stop
         self._mesh = make_mesh(task.parallel, device=device)
-        self._samples = open_splits(task)
+        self._samples = open_data(task).splits
         self._log = event_log(task, rank=rank, device=device)
         self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf
@@ -127,7 +135,7 @@ class Worker:
         self._trained = member, log
         if self._coordinator is not None:
             self._coordinator.prepare_next()
-        limits = Limits(self._search, deadline=self._deadline_now, stop_requested=self._stop)
+        limits = Limits(self._search, deadline=lambda: self._deadline, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
@@ -165,9 +173,6 @@ class Worker:
             self._deadline = time.monotonic() + self._coordinator.seconds_left
         else:
             self._deadline = math.nextafter(math.inf, 0)  # rank 0 decides when time is up
-
-    def _deadline_now(self) -> float:
-        return self._deadline
 
     def _member(
         self,
@@ -236,3 +241,66 @@ def network(architecture: Architecture, weights: Weights | None) -> Network:
         copies = {name: value.clone() for name, value in weights.items()}
         built.load_state_dict(copies, assign=True)
     return built.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def write_record(
+    task: Task, member: Member, coordinator: Coordinator | None, *, events: Sequence[Event]
+) -> None:
+    """Write the record on rank 0; every rank describes its part of `member`, the last model."""
+    groups = provenance.optimizer_groups(member)
+    described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
+    if coordinator is None:
+        return
+    best = best_model(coordinator, worker=task.member)
+    weights = coordinator.weights_of(best.id)
+    images, steps, epochs = _totals(Path(task.folder))
+    effective = provenance.effective(
+        member, groups=groups, described=described or [], events=events
+    )
+    # Epochs of a model vary; its own seed follows from the worker's.
+    effective["hyperparameters"]["epochs"] = task.hyperparameters.epochs
+    record = TrainRecord(
+        member=task.member,
+        parameters=best.candidate.operations.parameters,
+        images=images,
+        steps=steps,
+        epochs=epochs,
+        world_size=member.engine.mesh.size,
+        device=str(member.feed.device),
+        device_name=provenance.device_name(member.feed.device),
+        quality=1.0 - (best.accuracy or 0.0),
+        weights_sha256="" if weights is None else weights_sha256(weights),
+        operations=coordinator.initial.candidate.operations,
+        effective=effective | {"seeds": provenance.seeds(task)},
+        versions=provenance.versions(),
+    )
+    run_folder.write(member.folder.record, record)
+
+
+def best_model(coordinator: Coordinator, *, worker: int) -> Model:
+    """Return the worker's own model with the highest accuracy."""
+    validated = [m for m in coordinator.history.models.values() if m.worker == worker and m.epochs]
+    if not validated:
+        raise AI500Error(
+            f"worker {worker} validated no model: its time was up before the first epoch's end.",
+            key="automl.minutes",
+            remedy="Set a larger automl.minutes.",
+        )
+    return max(validated, key=lambda model: (model.accuracy or 0.0, model.id))
+
+
+def _totals(folder: Path) -> tuple[int, int, int]:
+    """Count images, steps and epochs of the worker's models; repeated work counts once."""
+    counter, known = WorkCounter(), dict[str, Candidate]()
+    epochs: set[tuple[str, int]] = set()
+    images = steps = 0
+    for line in Reader(folder / HISTORY_FILE).new_lines():
+        entry = line.entry
+        if isinstance(entry, Candidate):
+            known[entry.model] = entry
+        elif isinstance(entry, Work) and entry.phase == "train":
+            new = counter.count(entry, known[entry.model])
+            epochs.add((entry.model, entry.epoch))
+            steps += new
+            images += new * known[entry.model].batch_size
+    return images, steps, len(epochs)

@@ -1,7 +1,13 @@
-"""Aggregation: combine the members' predictions, and evaluate them on validation and out of bag."""
+"""Aggregation: combine the members' predictions, and evaluate them on validation and out of bag.
+
+The workload draws pictures of the predictions for the report, to `pictures/` in the trial's
+folder; a resumed trial with more members draws again. A failure there never fails the run: it is
+noted.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.core import atomic
 from ai500.core.errors import DataError, JobError
 from ai500.data.bootstrap import Counts, out_of_bag_candidates
 from ai500.data.store import Samples
-from ai500.records import EnsembleResult
+from ai500.records import EnsembleResult, Plan, run_folder
 from ai500.records.fields import target_names
-from ai500.workloads.protocol import Workload
+from ai500.records.illustrations import Drawn, Illustrations
+from ai500.records.run_folder import TrialFolder
+from ai500.workloads.protocol import Workload, load_workload
 
 BLOCK_BYTES = 1 << 30
 """Members' predictions that are combined at a time; a workload combines sample by sample."""
@@ -113,3 +122,37 @@ def _out_of_bag(
     except DataError:  # too few samples: quality is not defined on them
         return None, int(evaluated.sum())
     return quality, int(evaluated.sum())
+
+
+def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
+    """Draw and write the pictures of a trial, if its workload has any."""
+    try:
+        drawn = _drawn(trial, plan=plan, samples=samples)
+        if drawn is not None:
+            _write(trial, drawn)
+    except Exception as error:
+        note = f"Nothing could be drawn: {type(error).__name__}: {error}"
+        with contextlib.suppress(Exception):  # such as a full disk, which the next stage reports
+            _write(trial, Drawn(Illustrations("Pictures", (note,)), {}))
+
+
+def _drawn(trial: TrialFolder, *, plan: Plan, samples: Samples) -> Drawn | None:
+    folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
+    predictions = {
+        member: np.load(folder.validation, mmap_mode="r", allow_pickle=False)
+        for member, folder in folders.items()
+        if folder.record.exists()
+    }
+    return load_workload(plan.workload).illustrations(predictions, samples=samples)
+
+
+def _write(trial: TrialFolder, drawn: Drawn) -> None:
+    """Write the images, then the record that names them; then remove older images."""
+    with atomic.explaining_write_errors(trial.pictures):
+        trial.pictures.mkdir(parents=True, exist_ok=True)
+    for name, data in drawn.images.items():
+        atomic.write_bytes(trial.pictures / name, data)
+    run_folder.write(trial.pictures_record, drawn.illustrations)
+    for old in trial.pictures.glob("*.png"):
+        if old.name not in drawn.images:
+            old.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ai500.bagging.member_views import Collector, MemberView
-from ai500.bagging.program import Program
+from ai500.bagging.member_views import Collector, DetailsReader, MemberView
+from ai500.config import Config
 from ai500.core import events
 from ai500.jobs.schedulers import (
     ACTIVE,
@@ -23,8 +23,8 @@ from ai500.jobs.schedulers import (
     Scheduler,
     SchedulerUnavailableError,
 )
-from ai500.jobs.trial_jobs import job_spec, known_jobs
-from ai500.records import JobRecord, Share, Task, TrainRecord, run_folder
+from ai500.jobs.trial_jobs import job_spec, known_jobs, python_of
+from ai500.records import JobRecord, Plan, Task, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 
 LOG_TAIL_LINES = 15
@@ -41,27 +41,25 @@ class JobController:
     def __init__(
         self,
         run: RunFolder,
+        config: Config,
+        plan: Plan,
         *,
         trial: int,
-        program: Program,
         tasks: Sequence[Task],
-        shares: Mapping[int, tuple[Share, ...]],
         scheduler: Scheduler,
-        python: str,
         log: events.EventLog,
-        max_retries: int,
-        poll_seconds: float | None,
+        details_reader: Callable[[RunFolder, int], DetailsReader],
     ) -> None:
         self._run = run
         self._trial = run.trial(trial)
         self._number = trial
         self._tasks = {task.member: task for task in tasks}
-        self._shares = shares
+        self._shares = {mapping.member: mapping.shares for mapping in plan.mapping}
         self._scheduler = scheduler
-        self._python = python
+        self._python = python_of(config)
         self._log = log
-        self._max_retries = max_retries
-        self._poll_seconds = poll_seconds or scheduler.poll_seconds
+        self._max_retries = config.scheduler.max_retries
+        self._poll_seconds = config.scheduler.poll_seconds or scheduler.poll_seconds
         self._query_seconds = self._poll_seconds
         self._queried = 0.0
         self._unreachable = False
@@ -73,7 +71,7 @@ class JobController:
         self._restarts = Counter(
             event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
         )
-        self._program = program
+        self._details_reader = details_reader
         self._collector = self._new_collector()
         self.views = {member: MemberView(member) for member in self._tasks}
 
@@ -121,7 +119,7 @@ class JobController:
             self._run,
             trial=self._number,
             members=sorted(self._tasks),
-            read_details=self._program.details_reader(self._trial),
+            read_details=self._details_reader(self._run, self._number),
         )
 
     def _active(self) -> dict[int, JobRecord]:
@@ -319,8 +317,3 @@ def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
         return "\n".join(dict.fromkeys(errors))
     own = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
     return "\n".join((own or last_attempt)[-lines:])
-
-
-def train_record(folder: MemberFolder) -> TrainRecord:
-    """Read the record of a finished member."""
-    return run_folder.read(TrainRecord, folder.record)

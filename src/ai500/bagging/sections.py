@@ -19,7 +19,7 @@ from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import place, timeline_figure
 from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
-from ai500.report.summary import hardware, which_trials, which_trials_by_number
+from ai500.report.summary import hardware, score_section, which_trials
 from ai500.train import learning_rate
 from ai500.workloads.protocol import sample_noun
 
@@ -45,7 +45,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
         headline=f"{flops(run.score.vflops)} VFLOPS",
         summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
         sections=[
-            score_section(run),
+            score_section(run.score, score_table(run), trials_table(run.score)),
             training_section(run),
             members_section(run),
             operations_section(run),
@@ -112,15 +112,6 @@ def cards(score: ScoreFigures) -> list[Card]:
 
 def _convention(score: ScoreFigures) -> str:
     return "no count was given" if score.convention is None else f"convention {score.convention}"
-
-
-def score_section(run: RunData) -> Section:
-    """Show the score, and every trial where there are several."""
-    table = score_table(run)
-    if len(run.score.trials) == 1:
-        return Section("Score", [table])
-    means = Paragraph(which_trials_by_number(run.score))
-    return Section("Score", [means, table, trials_table(run.score)])
 
 
 def score_table(run: RunData) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ai500.bagging.program import Program
 from ai500.config import Config
 from ai500.core.errors import DataError
 from ai500.parallel import sharing
@@ -22,7 +21,7 @@ def member_tasks(
     bootstraps: Sequence[BootstrapRecord],
     placements: Sequence[Placement],
     config: Config,
-    program: Program,
+    entry_point: str,
 ) -> list[Task]:
     """Return the tasks of all members of one trial, in order."""
     root = run.path.resolve()
@@ -59,7 +58,7 @@ def member_tasks(
                 meter_seconds=config.run.meter_seconds,
                 process_members=process[member] if len(process[member]) > 1 else (),
                 search=plan.search,
-                entry_point=program.entry_point,
+                entry_point=entry_point,
                 framework=plan.framework,
             )
         )

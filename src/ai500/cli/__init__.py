@@ -9,19 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli import (
-    check,
-    data,
-    flops,
-    plan,
-    profile,
-    rank,
-    roofline,
-    run,
-    study,
-    submit,
-    system,
-)
+from ai500.cli import check, data, flops, plan, profile, rank, roofline, run, study, submit, system
 from ai500.core import __version__
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500.cli.options import AsJson, TrustedKeys
-from ai500.cli.terminal import console, rows, show_problems
+from ai500.cli.terminal import console, print_json, rows, show_problems
 from ai500.core.errors import InputError, RuleError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.pipeline import scoring
 from ai500.records import Plan, Score, run_folder
-from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops
 from ai500.rules.comparison import Comparison, Difference, compare
@@ -36,11 +35,6 @@ LevelName = Annotated[
 RulesVersion = Annotated[
     str | None, typer.Option("--rules", help="Version of the rule set. Default: the newest.")
 ]
-VERDICTS = {
-    "same": "same as the reference",
-    "allowed": "changed, allowed",
-    "forbidden": "changed, FORBIDDEN",
-}
 NOT_RECORDED = "not recorded"
 
 
@@ -110,7 +104,7 @@ def check(
             evidence, level=requested or subject.level or "hardware", version=rules
         )
     if as_json:
-        print(json.dumps(_judgement_json(subject, judgement), indent=2))
+        print_json(_judgement_json(subject, judgement))
     else:
         show_judgement(subject, evidence.score, judgement)
     if judgement.broken:
@@ -140,7 +134,7 @@ def diff(
         comparison = compare(*both, level=at, judgements=judgements)
     paths, scores = (first, second), [evidence.score for evidence in both]
     if as_json:
-        print(json.dumps(_comparison_json(paths, scores, comparison), indent=2))
+        print_json(_comparison_json(paths, scores, comparison))
     else:
         _show_comparison(paths, scores, comparison)
     if not comparison.comparable:
@@ -154,7 +148,7 @@ def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None
         console.print(f"  {subject.signature}", markup=False)
     _title(f"The nine layers at {judgement.level} level, by rule set {judgement.rule_set}")
     for layer in judgement.layers:
-        _layer(layer.layer, _verdict(layer))
+        _layer(layer.layer, layer.text)
         _grid(
             [
                 (aspect, _value(run), f"reference {reference}")
@@ -167,21 +161,15 @@ def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None
         pairs = [
             (
                 "procedure" if finding.layer is None else f"layer {finding.layer}",
-                f"{finding.message} ({finding.source})",
+                finding.cited,
             )
             for finding in judgement.findings
             if finding.severity == severity
         ]
         if pairs:
             rows(title, pairs)
-    broken = sum(finding.severity == "violation" for finding in judgement.findings)
+    broken = len(judgement.violations)
     _title(f"BROKEN: {broken} finding(s)" if broken else "clean: no rule is broken")
-
-
-def _verdict(layer: LayerVerdict) -> str:
-    if layer.verdict == "allowed" and all(reference is None for _, reference, _ in layer.facts):
-        return "free to choose"
-    return VERDICTS[layer.verdict]
 
 
 def _layer(layer: int, verdict: str) -> None:
@@ -204,8 +192,8 @@ def _grid(lines: Sequence[tuple[str, ...]]) -> None:
 
 def _show_problems(subject: Subject, *, as_json: bool) -> None:
     if as_json:
-        summary = {"path": str(subject.path), "broken": True, "problems": list(subject.problems)}
-        print(json.dumps(summary | {"signature": subject.signature}, indent=2))
+        summary = {"path": str(subject.path), "broken": True, "problems": subject.problems}
+        print_json(summary | {"signature": subject.signature})
         return
     _title(f"{subject.path}: incomplete or inconsistent; not judged")
     show_problems(subject.problems)
@@ -232,7 +220,7 @@ def _judgement_json(subject: Subject, judgement: Judgement) -> dict[str, Any]:
             }
             for layer in judgement.layers
         ],
-        "findings": [asdict(finding) for finding in judgement.findings],
+        "findings": judgement.findings,
     }
 
 
@@ -278,24 +266,19 @@ def _comparison_json(
             {
                 "layer": layer,
                 "name": LAYERS[layer],
-                "differences": [asdict(each) for each in comparison.of_layer(layer)],
+                "differences": comparison.of_layer(layer),
             }
             for layer in sorted(LAYERS, reverse=True)
         ],
         "comparable": comparison.comparable,
-        "reasons": list(comparison.reasons),
+        "reasons": comparison.reasons,
     }
 
 
 def _level(name: str | None) -> Level | None:
-    if name is None:
-        return None
-    for level in LEVELS:
-        if level == name:
-            return level
-    raise InputError(
-        f"--level {name}: no such level; {nearest(name, list(LEVELS))}", key="--level", value=name
-    )
+    if name is not None:
+        check_known(name, LEVELS, key="--level")
+    return next((level for level in LEVELS if level == name), None)
 
 
 def _value(value: str | None) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ClassName, WorkloadName
-from ai500.cli.terminal import Terminal, console
-from ai500.config import Config, load
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import Terminal, console, print_json
+from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
-from ai500.data.pack import Packed, pack_folder
-from ai500.data.pack_arrays import pack_arrays
+from ai500.data.pack import Packed, pack_source
+from ai500.data.readers.open_source import Options, open_source
+from ai500.data.readers.protocol import Ignored
 from ai500.data.store import CheckReport, Store, facts_of, summary_of
 from ai500.workloads.class_data import generate_resized, generate_store
 from ai500.workloads.climate.recipe import LEAST_HEIGHT, LEAST_WIDTH
@@ -29,13 +29,26 @@ Workers = Annotated[
 @app.command()
 def pack(
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="SOURCE",
-            help="Folder with a folder of images per class, or a .npy or .npz file.",
+            help="Folder of images, .tar, .npy, .npz, .h5, .parquet, a folder of these, or "
+            "module:factory, which runs that Python code.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the store.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="Array that is an input, NAME or FIELD=NAME; repeatable."),
+    ] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option("--target", help="Array that is a target, NAME or FIELD=NAME; repeatable."),
+    ] = None,
+    ragged: Annotated[
+        list[str] | None,
+        typer.Option("--ragged", help="Field whose samples differ in length; repeatable."),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option("--labels", help="Labels (.npy) of a .npy of images.")
     ] = None,
@@ -43,36 +56,39 @@ def pack(
     validation: Annotated[
         float, typer.Option("--validation", help="Validation share, if there is no split.")
     ] = 0.1,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the choice of validation samples.")
+    ] = 0,
+    validation_list: Annotated[
+        Path | None,
+        typer.Option("--validation-list", help="Classes of validation images in no class folder."),
+    ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack images into a store that training reads without decoding.
+    """Pack samples into a store that training reads without decoding.
 
     After an interruption the same command continues.
 
     Example: ai500 data pack photos --out stores/photos
     """
+    options = Options(
+        size=size, validation_fraction=validation, seed=seed, labels=labels,
+        validation_list=validation_list, inputs=tuple(inputs or ()), targets=tuple(targets or ()),
+        ragged=frozenset(ragged or ()),
+    )  # fmt: skip
     with Terminal(quiet=as_json) as terminal:
+        terminal.stage(f"listing {source}")
+        opened = open_source(source, options, out=out)
         terminal.stage(f"packing {source}")
-        if source.suffix in (".npy", ".npz"):
-            packed = pack_arrays(
-                source, out,
-                labels=labels, validation_fraction=validation, workers=workers,
-                progress=terminal.progress,
-            )  # fmt: skip
-        else:
-            packed = pack_folder(
-                source, out,
-                size=size, validation_fraction=validation, workers=workers,
-                progress=terminal.progress,
-            )  # fmt: skip
+        packed = pack_source(opened, out, workers=workers, progress=terminal.progress)
     _print_store(packed.store, packed=packed, as_json=as_json)
 
 
 @app.command()
+@with_options(without=("config", "runs", "data", "scheduler", "settings"))
 def generate(
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
+    selected: ConfigOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: the cache.")
     ] = None,
@@ -96,8 +112,7 @@ def generate(
     """
     if frames is None and (height or width):
         raise InputError("--height and --width need --frames.", key="--frames")
-    flags = {"workload": workload, "problem_class": problem_class}
-    config: Config = load(overrides={k: v for k, v in flags.items() if v is not None})
+    config = load(overrides=selected.overrides())
     with Terminal(quiet=as_json) as terminal:
         terminal.stage("generating the data of the class")
         store = (
@@ -136,21 +151,12 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
     """Print what was checked; problems end the command with the code of a broken rule."""
     count = len(report.problems)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    **report.facts,
-                    "problem_count": count,
-                    "problems": [
-                        {"file": each.file, "frame": None if each.frame < 0 else each.frame,
-                         "text": each.text}
-                        for each in report.problems[:PROBLEMS_SHOWN]
-                    ],
-                    "notes": list(report.notes),
-                },
-                indent=2,
-            )
-        )  # fmt: skip
+        problems = [
+            {"file": each.file, "frame": None if each.frame < 0 else each.frame, "text": each.text}
+            for each in report.problems[:PROBLEMS_SHOWN]
+        ]
+        found = {"problem_count": count, "problems": problems, "notes": report.notes}
+        print_json({**report.facts, **found})
     else:
         for line in (*report.summary, *(f"note: {note}" for note in report.notes)):
             console.print(line, soft_wrap=True)
@@ -165,14 +171,22 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
 
 
 def _print_store(store: Store, *, packed: Packed | None, as_json: bool) -> None:
+    unreadable = packed.unreadable if packed else 0
+    ignored = packed.ignored if packed else Ignored()
     if as_json:
-        unreadable, ignored = (packed.unreadable, packed.ignored) if packed else (0, 0)
-        facts = {**facts_of(store), "unreadable": unreadable, "ignored": ignored}
-        print(json.dumps(facts, indent=2))
+        facts = {
+            **facts_of(store),
+            "unreadable": unreadable,
+            "ignored": ignored.count,
+            "ignored_examples": ignored.examples,
+        }
+        print_json(facts)
         return
     for line in summary_of(store):
-        console.print(line, soft_wrap=True)
-    if packed and packed.unreadable:
-        console.print(f"{packed.unreadable} unreadable images left out: see unreadable.json")
-    if packed and packed.ignored:
-        console.print(f"{packed.ignored} files without an image suffix ignored")
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if unreadable:
+        console.print(f"{unreadable} unreadable samples left out: see unreadable.json")
+    if ignored.count:
+        more = ", …" if ignored.count > len(ignored.examples) else ""
+        names = ", ".join(ignored.examples) + more
+        console.print(f"{ignored.count} ignored: {names}", soft_wrap=True, markup=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,18 +10,19 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ai500.cli.terminal import console
+from ai500.cli.options import AsJson
+from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.core.units import human_bytes, human_si
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
-from ai500.operations.graph import Trace, with_loss
+from ai500.operations.graph import with_loss
 from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
 from ai500.workloads.named_models import IMAGENET_INPUT, Countable, countable, imported_torch
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8")
 
@@ -61,7 +61,7 @@ def flops(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail on operators that no rule counts.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count the operations of a training step, without running it.
 
@@ -72,20 +72,25 @@ def flops(
     sample = _sample_shape(input_shape, chosen)
     example = _example((batch, *sample), dtype or chosen.input_dtype)
     built = chosen.model()
-    traced = _traced(chosen, built, example, regions=regions)
+    from ai500.operations.torch_trace import trace, trace_backward
+
+    traced = trace(built, example, regions=regions)
+    if chosen.loss:
+        traced = with_loss(traced, chosen.loss)
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}
     count = counts[convention]
     exact = None
     if exact_backward:
-        exact = _traced_backward(built, example, convention=convention, regions=regions)
+        exact = count_trace(trace_backward(built, example, regions=regions), convention=convention)
     if strict and count.unknown:
         raise RuleError(f"--strict: {_unknown(count)}", key="--strict")
     if as_json:
         data = {"model": chosen.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}
-        data |= {"conventions": _json_of_all(counts)} if compare else {}
+        if compare:
+            data["conventions"] = {name: part.as_json() for name, part in counts.items()}
         data |= _json_of_backward(exact) if exact else {}
-        print(json.dumps(data, indent=2))
+        print_json(data)
         return
     tables: list[Table | Tree] = [_compare_table(counts) if compare else _kind_table(count)]
     if tree:
@@ -125,28 +130,10 @@ def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
 
 
 def _example(shape: tuple[int, ...], dtype: str) -> Tensor:
-    if dtype not in DTYPES:
-        raise InputError(
-            f"--dtype {dtype!r}: {nearest(dtype, list(DTYPES))}", key="--dtype", value=dtype
-        )
+    check_known(dtype, DTYPES, key="--dtype")
     torch = imported_torch()
     example: Tensor = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
     return example
-
-
-def _traced(chosen: Countable, model: nn.Module, example: Tensor, *, regions: int | None) -> Trace:
-    from ai500.operations.torch_trace import trace
-
-    traced = trace(model, example, regions=regions)
-    return with_loss(traced, chosen.loss) if chosen.loss else traced
-
-
-def _traced_backward(
-    model: nn.Module, example: Tensor, *, convention: str, regions: int | None
-) -> OperationCount:
-    from ai500.operations.torch_trace import trace_backward
-
-    return count_trace(trace_backward(model, example, regions=regions), convention=convention)
 
 
 def _has_published(model: Countable, count: OperationCount, sample: tuple[int, ...]) -> bool:
@@ -155,10 +142,6 @@ def _has_published(model: Countable, count: OperationCount, sample: tuple[int, .
         and sample == IMAGENET_INPUT
         and (count.convention, count.batch) == ("aiperf", 1)
     )
-
-
-def _json_of_all(counts: dict[str, OperationCount]) -> dict[str, Any]:
-    return {name: count.as_json() for name, count in counts.items()}
 
 
 def _json_of_backward(exact: OperationCount) -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -13,34 +17,6 @@ from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import InputError
 
-ConfigPath = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="Configuration file. Default: ./ai500.toml, if it exists."),
-]
-WorkloadName = Annotated[
-    str | None,
-    typer.Option("--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."),
-]
-ClassName = Annotated[
-    str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
-]
-Runs = Annotated[
-    str | None,
-    typer.Option("--runs", help="Number of trials, or 'valid': the minimum of the class."),
-]
-DataPath = Annotated[
-    Path | None,
-    typer.Option("--data", help="Store made by `ai500 data pack`, or folder of climate data."),
-]
-SchedulerName = Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override a key of the configuration, e.g. ensemble.size=8.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/my-run.")]
 TrustedKeys = Annotated[
@@ -51,30 +27,99 @@ TrustedKeys = Annotated[
 ]
 
 
-def load_config(
-    path: Path | None,
-    *,
-    workload: str | None = None,
-    problem_class: str | None = None,
-    runs: str | None = None,
-    data: Path | None = None,
-    scheduler: str | None = None,
-    settings: list[str] | None = None,
-) -> Config:
-    """Load the file; --set overrides it, and dedicated options override --set."""
-    overrides: dict[str, Any] = dict(
-        configuration.parse_assignment(text) for text in settings or []
-    )
-    flags = {
-        "workload": workload,
-        "problem_class": problem_class,
-        "run.trials": None if runs is None else _trials(runs),
-        "data.path": None if data is None else str(data),
-        "scheduler.kind": scheduler,
-    }
-    overrides |= {key: value for key, value in flags.items() if value is not None}
-    default = Path("ai500.toml")
-    return configuration.load(path or (default if default.exists() else None), overrides=overrides)
+@dataclass(frozen=True)
+class ConfigOptions:
+    """The options that select a configuration, with their values; None: not given."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="Configuration file. Default: ./ai500.toml, if it exists."
+        ),
+    ] = None
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."
+        ),
+    ] = None
+    problem_class: Annotated[
+        str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
+    ] = None
+    runs: Annotated[
+        str | None,
+        typer.Option("--runs", help="Number of trials, or 'valid': the minimum of the class."),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Store made by `ai500 data pack`, or folder of climate data."),
+    ] = None
+    scheduler: Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the configuration, e.g. ensemble.size=8.",
+        ),
+    ] = None
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the overridden keys: those of --set, and of dedicated options over them."""
+        flags = {
+            "workload": self.workload,
+            "problem_class": self.problem_class,
+            "run.trials": None if self.runs is None else _trials(self.runs),
+            "data.path": None if self.data is None else str(self.data),
+            "scheduler.kind": self.scheduler,
+        }
+        return dict(map(configuration.parse_assignment, self.settings or [])) | {
+            key: value for key, value in flags.items() if value is not None
+        }
+
+    def load(self) -> Config:
+        """Load the file and override its keys."""
+        default = Path("ai500.toml")
+        path = self.config or (default if default.exists() else None)
+        return configuration.load(path, overrides=self.overrides())
+
+
+Command = Callable[..., None]
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+
+
+def with_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Expand parameters of a command that are dataclasses, such as ConfigOptions, to options."""
+
+    def decorate(command: Command) -> Command:
+        parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Any, list[str]]] = {}
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if not is_dataclass(kind := parameter.annotation):
+                parameters.append(parameter.replace(kind=KEYWORD_ONLY))
+                continue
+            hints = get_type_hints(kind, include_extras=True)
+            offered = [field for field in fields(kind) if field.name not in without]
+            groups[parameter.name] = kind, [field.name for field in offered]
+            parameters += [
+                inspect.Parameter(
+                    field.name, KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+                )
+                for field in offered
+            ]
+
+        @functools.wraps(command)
+        def expanded(**options: Any) -> None:
+            for name, (kind, names) in groups.items():
+                options[name] = kind(**{key: options.pop(key) for key in names})
+            command(**options)
+
+        # Typer reads a command's options from its signature and annotations.
+        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        expanded.__annotations__ = {part.name: part.annotation for part in parameters}
+        return expanded
+
+    return decorate
 
 
 def _trials(text: str) -> int | str:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ai500 import config as configuration
-from ai500.cli.options import (
-    AsJson,
-    ClassName,
-    ConfigPath,
-    DataPath,
-    Runs,
-    SchedulerName,
-    Settings,
-    WorkloadName,
-    load_config,
-)
-from ai500.cli.terminal import console, rows
+from ai500.automl.program import SEARCH
+from ai500.bagging.program import ENSEMBLE
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import console, print_json, rows
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
@@ -28,8 +19,12 @@ from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.jobs.trial_jobs import preview
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
-from ai500.records import Cluster, Plan
+from ai500.pipeline.programs import program_of
+from ai500.records import Cluster, MemberMapping, Plan, Search
 from ai500.records.run_folder import RunFolder
+
+MEMBERS_SHOWN = 16
+NODES_SHOWN = 8
 
 
 def init(
@@ -50,36 +45,20 @@ def init(
     print(f"wrote {path}; `ai500 plan` shows its effect on this machine")
 
 
-def plan(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    runs: Runs = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
-    as_json: AsJson = False,
-) -> None:
+@with_options()
+def plan(selected: ConfigOptions, as_json: AsJson = False) -> None:
     """Show the plan of a run: members, mapping, operations, time.
 
     Starts nothing and needs no torch.
 
     Example: ai500 plan --class full --set system.nodes=8
     """
-    resolved = load_config(
-        config,
-        workload=workload,
-        problem_class=problem_class,
-        runs=runs,
-        data=data,
-        scheduler=scheduler,
-        settings=settings,
-    )
-    _, made = pipeline.make_plan(resolved)
+    config = selected.load()
+    _, made = pipeline.survey_and_plan(config)
     folder = RunFolder(Path("runs") / "RUN")
-    scripts = preview(folder, resolved, made)
+    scripts = preview(folder, config, made)
     if as_json:
-        print(json.dumps({**schema.encode(made), "scripts": dict(scripts)}, indent=2))
+        print_json({**schema.encode(made), "scripts": dict(scripts)})
         return
     show_plan(made)
     for name, text in scripts:
@@ -88,14 +67,21 @@ def plan(
 
 
 def _steps(plan: Plan) -> tuple[str, str]:
+    epochs = plan.hyperparameters.epochs
+    return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps per member"
+
+
+def _search(plan: Plan) -> tuple[str, str]:
     epochs, search = plan.hyperparameters.epochs, plan.search
-    if search is None:
-        return "steps", f"{epochs} epochs of {plan.steps_per_epoch} steps per member"
+    assert isinstance(search, Search)
     return "search", (
         f"{search.minutes:g} min per member: models of at most {epochs} epochs, TPE from round "
         f"{search.warmup_rounds + 1}, at most {search.max_growth:g} times the initial model's "
         "operations"
     )
+
+
+WORK = {ENSEMBLE.name: _steps, SEARCH.name: _search}
 
 
 def _operations(plan: Plan) -> str:
@@ -130,30 +116,25 @@ def show_plan(plan: Plan) -> None:
             *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
             *(_script(plan) if plan.framework.kind == "script" else _training(plan)),
-            _steps(plan),
+            WORK[program_of(plan).name](plan),
             ("operations", _operations(plan)),
             ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
             ("trials", str(plan.trials)),
             ("time", plan.estimate_basis if seconds is None else _time(plan, seconds)),
         ],
     )
-    shown = plan.mapping[:16]
-    rows(
-        "Job → node mapping",
-        [
-            (
-                f"member {place.member}",
-                f"wave {place.wave + 1}: "
-                + ", ".join(f"{s.node} slots {','.join(map(str, s.slots))}" for s in place.shares),
-            )
-            for place in shown
-        ],
-    )
-    if len(plan.mapping) > len(shown):
-        console.print(f"  … and {len(plan.mapping) - len(shown)} more (--json shows all)")
-    staged = list(plan.bytes_per_node.items())
+    places = [(f"member {place.member}", _place(place)) for place in plan.mapping]
+    rows("Job → node mapping", places, most=MEMBERS_SHOWN)
     text = "to the node's scratch" if plan.stage else "not staged: read from the shared store"
-    rows("Data per node", [(name, f"{human_bytes(size)} {text}") for name, size in staged[:8]])
+    sizes = plan.bytes_per_node.items()
+    rows(
+        "Data per node", [(n, f"{human_bytes(size)} {text}") for n, size in sizes], most=NODES_SHOWN
+    )
+
+
+def _place(place: MemberMapping) -> str:
+    shares = [f"{share.node} slots {','.join(map(str, share.slots))}" for share in place.shares]
+    return f"wave {place.wave + 1}: {', '.join(shares)}"
 
 
 def _custom_class(plan: Plan) -> list[tuple[str, str]]:

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import (
-    AsJson,
-    ClassName,
-    ConfigPath,
-    DataPath,
-    Settings,
-    WorkloadName,
-    load_config,
-)
-from ai500.cli.terminal import Terminal, console, rows
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.config import Config
-from ai500.core import schema
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.interrupts import as_interrupt
-from ai500.pipeline.reporting import write_report
+from ai500.core.schema import check_known
+from ai500.pipeline.scoring import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
-from ai500.profile.labels import STAGES, flops, milliseconds, number
+from ai500.profile.labels import STAGES, category_cells, milliseconds, number
 from ai500.profile.page import write_page, write_report_section
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.records import precision as precisions
@@ -41,15 +32,14 @@ from ai500.report.formats import percent
 UNKNOWN_SHOWN = 5
 
 
+@with_options(without=("runs", "scheduler"))
 def profile(
     path: Annotated[
         Path | None,
         typer.Argument(metavar="RUN", help="Run folder whose configuration to profile."),
     ] = None,
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    data: DataPath = None,
+    *,
+    selected: ConfigOptions,
     steps: Annotated[int, typer.Option("--steps", help="Training steps to profile.")] = 10,
     precision: Annotated[
         list[str] | None,
@@ -62,7 +52,6 @@ def profile(
         Path | None,
         typer.Option("--out", "-o", help="Folder. Default: RUN/profile, or profiles/<name>."),
     ] = None,
-    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Profile training steps: kernels, communication, a timeline.
@@ -70,30 +59,11 @@ def profile(
     Example: ai500 profile runs/first --precision fp32 --precision mixed-bf16
     """
     for name in precision or []:
-        if name not in precisions.PRECISIONS:
-            known = schema.nearest(name, list(precisions.PRECISIONS))
-            raise InputError(
-                f"--precision {name}: no such precision; {known}", key="--precision", value=name
-            )
-    if path is not None:
-        flags = {"--config": config, "--workload": workload, "--class": problem_class}
-        _reject_with_run(flags)
-    resolved = (
-        load_config(
-            config,
-            workload=workload,
-            problem_class=problem_class,
-            runs=None,
-            data=data,
-            scheduler=None,
-            settings=settings,
-        )
-        if path is None
-        else _config_of(path, data=data, settings=settings)
-    )
+        check_known(name, precisions.PRECISIONS, key="--precision")
+    config = selected.load() if path is None else _config_of(path, selected)
     request = session.Request(
-        config=resolved,
-        out=out or (_own_folder(resolved) if path is None else path / "profile"),
+        config=config,
+        out=out or (_own_folder(config) if path is None else path / "profile"),
         precisions=tuple(dict.fromkeys(precision or [])),
         steps=steps,
         counters=counters,
@@ -110,7 +80,7 @@ def profile(
         if folder.score.exists():
             write_report(folder)
     if as_json:
-        print(json.dumps(schema.encode(record), indent=2))
+        print_json(record)
         return
     show_profile(record)
     console.print(f"page {request.page.resolve()}", soft_wrap=True, markup=False)
@@ -118,7 +88,13 @@ def profile(
     console.print("  open it in the Perfetto UI (Open trace file)")
 
 
-def _reject_with_run(flags: dict[str, Any]) -> None:
+def _config_of(path: Path, selected: ConfigOptions) -> Config:
+    """Load the configuration of a run, finished or not, with overrides."""
+    flags = {
+        "--config": selected.config,
+        "--workload": selected.workload,
+        "--class": selected.problem_class,
+    }
     for flag, value in flags.items():
         if value is not None:
             raise InputError(
@@ -127,10 +103,6 @@ def _reject_with_run(flags: dict[str, Any]) -> None:
                 value=value,
                 remedy="Remove one; --set changes keys of the run's configuration.",
             )
-
-
-def _config_of(path: Path, *, data: Path | None, settings: list[str] | None) -> Config:
-    """Load the configuration of a run, finished or not, with overrides."""
     run = RunFolder.open(path)
     if (owner := run.owner()) is not None:
         raise RunFolderError(
@@ -139,10 +111,7 @@ def _config_of(path: Path, *, data: Path | None, settings: list[str] | None) -> 
             value=owner,
             remedy=f"Wait for it, or end it with `ai500 cancel {path}`.",
         )
-    overrides: dict[str, Any] = dict(map(configuration.parse_assignment, settings or []))
-    if data is not None:
-        overrides["data.path"] = str(data)
-    return configuration.load(run.config, overrides=overrides)
+    return configuration.load(run.config, overrides=selected.overrides())
 
 
 def _own_folder(config: Config) -> Path:
@@ -208,9 +177,10 @@ def _speed(result: PrecisionProfile) -> str:
     )
 
 
-def _table() -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("", no_wrap=True)
+def _table(*columns: str) -> Table:
+    table = Table("", show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
@@ -224,33 +194,22 @@ def _grouped(
 
 def _category_table(precisions: Sequence[PrecisionProfile], *, counted: bool) -> Table:
     """Tabulate share of kernel time and attained rates by category (V2 Fig. 10)."""
-    table = _table()
-    for result in precisions:
-        for column in (result.precision, "ms", "FLOPS", *(("IPC", "DRAM") if counted else ())):
-            table.add_column(column, justify="right", no_wrap=True)
-    for index, category in enumerate(CATEGORIES):
-        cells: list[str] = []
-        for part in (result.categories[index] for result in precisions):
-            cells += [percent(part.share), milliseconds(part.seconds_per_step), flops(part.flops)]
-            if counted:
-                ipc, dram = part.instructions_per_cycle, part.dram_utilization
-                cells.append("–" if ipc is None else f"{ipc:.2f}")
-                cells.append("–" if dram is None else percent(dram))
-        table.add_row(category, *cells)
-    unknown: list[str] = []
-    for result in precisions:
-        seconds = result.unknown_share * result.kernel_seconds_per_step
-        unknown += [percent(result.unknown_share), milliseconds(seconds), "–"]
-        unknown += ["–", "–"] if counted else []
-    table.add_row("unknown", *unknown)
+    shown = 5 if counted else 3
+    names = [
+        name
+        for result in precisions
+        for name in (result.precision, "ms", "FLOPS", "IPC", "DRAM")[:shown]
+    ]
+    table = _table(*names)
+    cells = zip(*map(category_cells, precisions), strict=True)
+    for category, parts in zip((*CATEGORIES, "unknown"), cells, strict=True):
+        table.add_row(category, *(cell for part in parts for cell in part[:shown]))
     return table
 
 
 def _communication_table(measured: Sequence[PrecisionProfile]) -> Table:
     """Tabulate the stages of communication, as means over the ranks (V2 Table 12)."""
-    table = _table()
-    for result in measured:
-        table.add_column(result.precision, justify="right", no_wrap=True)
+    table = _table(*(result.precision for result in measured))
     means = [result.communication.mean for result in measured if result.communication is not None]
     for stage, name in STAGES.items():
         table.add_row(name, *(milliseconds(getattr(mean, stage)) for mean in means))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ai500.cli.options import AsJson, TrustedKeys
-from ai500.cli.terminal import Terminal, console, rows
+from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.core.errors import InputError
+from ai500.core.schema import encode
 from ai500.core.units import human_seconds, human_si
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import list_name
@@ -56,7 +56,7 @@ def rank(
         judged = read_submissions(folder, paths, trusted_keys=trusted_keys)
         built = build(_with_progress(judged, len(paths), terminal), out, title=title)
     if as_json:
-        print(json.dumps(_plain(built, out), indent=2))
+        print_json(_plain(built, out))
     else:
         _show(built, out)
 
@@ -70,41 +70,25 @@ def _with_progress(
 
 
 def _plain(built: Built, out: Path) -> dict[str, object]:
-    places = [
-        {
-            "rank": built.standings[entry.id].rank,
-            "id": entry.id,
-            "workload": entry.workload,
-            "problem_class": entry.problem_class,
-            "level": entry.level,
-            "system": entry.system,
-            "organization": entry.organization,
-            "edition": entry.edition,
-            "vflops": entry.vflops,
-            "time_to_quality_seconds": entry.time_to_quality_seconds,
-        }
-        for entry in built.entries
-    ]
-    rejected = [{"file": each.file, "reasons": list(each.reasons)} for each in built.rejected]
     return {
         "site": str((out / "index.html").resolve()),
         "files_written": built.written,
         "files_removed": built.removed,
-        "entries": places,
-        "rejected": rejected,
+        "entries": [
+            {"rank": built.standings[entry.id].rank, **encode(entry)} for entry in built.entries
+        ],
+        "rejected": [{"file": each.file, "reasons": each.reasons} for each in built.rejected],
     }
 
 
 def _show(built: Built, out: Path) -> None:
     for key, members in by_list(built.entries).items():
         best = [entry for entry in members if built.standings[entry.id].rank is not None]
-        lines = [(f"{built.standings[entry.id].rank}", _line(entry)) for entry in best[:SHOWN]]
-        more = len(best) - SHOWN
-        rows(list_name(key), [*lines, *([("…", f"{more:,} more")] if more > 0 else [])])
+        places = [(f"{built.standings[entry.id].rank}", _line(entry)) for entry in best]
+        rows(list_name(key), places, most=SHOWN)
     if built.rejected:
-        refused = [(each.file, _reasons(each)) for each in built.rejected[:SHOWN]]
-        more = len(built.rejected) - SHOWN
-        rows("Not ranked", [*refused, *([("…", f"{more:,} more")] if more > 0 else [])])
+        refused = [(each.file, _reasons(each)) for each in built.rejected]
+        rows("Not ranked", refused, most=SHOWN)
     console.print(
         f"{built.written:,} files written, {built.removed:,} removed; open "
         f"{(out / 'index.html').resolve()}",
@@ -121,5 +105,5 @@ def _reasons(rejected: Rejected) -> str:
 def _line(entry: Entry) -> str:
     return (
         f"{human_si(entry.vflops)}FLOPS  {human_seconds(entry.time_to_quality_seconds)}  "
-        f"{entry.system}, {entry.organization} ({entry.edition})"
+        f"{entry.full_name} ({entry.edition})"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import signal
@@ -12,17 +11,16 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
-from ai500.cli.terminal import Terminal, console, rows
-from ai500.core import schema
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
-from ai500.core.schema import nearest
-from ai500.pipeline.reporting import write_report
+from ai500.core.schema import check_known
+from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.charts.roofline import standalone
+from ai500.report.page import standalone_svg
 from ai500.report.section import Table
 from ai500.roofline import measure, place_run
 from ai500.roofline import page as pages
@@ -35,6 +33,7 @@ SECONDS, QUICK_SECONDS = 60.0, 8.0
 SCHEDULERS = ("local", "slurm")
 
 
+@with_options(without=("workload", "problem_class", "runs", "data"))
 def roofline(
     out: Annotated[
         Path | None,
@@ -65,9 +64,8 @@ def roofline(
     ranks: Annotated[
         int | None, typer.Option("--ranks", min=1, help="Processes to measure links; 1: none.")
     ] = None,
-    scheduler: SchedulerName = None,
-    config: ConfigPath = None,
-    settings: Settings = None,
+    *,
+    selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Measure the roofline of this system, or place a run under it.
@@ -80,16 +78,12 @@ def roofline(
         _place(run, ceilings, as_json=as_json)
         return
     if show is not None:
-        record = place_run.read_record(show)
-        _print(record, show, as_json=as_json)
+        _print(place_run.read_record(show), show, as_json=as_json)
         return
     precisions = measure.check_precisions(precision or [])
-    if scheduler is not None and scheduler not in SCHEDULERS:
-        raise InputError(
-            f"--scheduler {scheduler!r}: {nearest(scheduler, list(SCHEDULERS))}",
-            key="--scheduler",
-            value=scheduler,
-        )
+    scheduler = selected.scheduler
+    if scheduler is not None:
+        check_known(scheduler, SCHEDULERS, key="--scheduler")
     if scheduler == "slurm" and (device is not None or ranks is not None):
         raise InputError(
             "--device and --ranks apply to this node, not to --scheduler slurm.",
@@ -101,10 +95,9 @@ def roofline(
     signal.signal(signal.SIGTERM, as_interrupt)
     with Terminal(quiet=as_json) as terminal:
         if scheduler == "slurm":
-            resolved = load_config(config, workload=None, problem_class=None, runs=None, data=None,
-                                   scheduler=scheduler, settings=settings)  # fmt: skip
+            config = selected.load()
             record = measure.measure_cluster(
-                path, config=resolved, precisions=precisions, seconds=budget, observer=terminal
+                path, config=config, precisions=precisions, seconds=budget, observer=terminal
             )
         else:
             record = measure.measure_node(
@@ -124,7 +117,7 @@ def _default_path(scheduler: str | None) -> Path:
 
 def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(schema.encode(record), indent=2))
+        print_json(record)
         return
     title = f"Roofline of {record.device_name}"
     if record.device == "cpu":
@@ -141,7 +134,7 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
             [(pages.kernel_name(name), reason) for name, reason in record.unavailable],
         )
     _show("Memory and links", pages.links_table(record), (1, 2, 3))
-    write_text(path.with_suffix(".svg"), standalone(record_chart(record).svg(title)))
+    write_text(path.with_suffix(".svg"), standalone_svg(record_chart(record).svg(title)))
     pages.write_page(path.with_suffix(".html"), record, None)
     for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):
         console.print(str(file), soft_wrap=True)
@@ -166,7 +159,7 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     pages.write_report_section(folder)
     write_report(folder)
     if as_json:
-        print(json.dumps(schema.encode(placement), indent=2))
+        print_json(placement)
         return
     console.print(f"{run} under {file}", soft_wrap=True, markup=False)
     for warning in placement.warnings:
@@ -179,10 +172,8 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
 
 
 def _show_point(placement: RunPlacement, point: Placed) -> None:
-    table = pages.placement_table(placement)
-    column = 1 + placement.placed.index(point)
-    pairs = [(row[0], row[column]) for row in table.rows]
-    rows(f"{point.subject.capitalize()}, {point.model} model", pairs)
+    figures = pages.point_figures(placement, point)
+    rows(f"{point.subject.capitalize()}, {point.model} model", list(figures.items()))
     console.print(pages.sentence(point), markup=False)
     rows("What would help", [("", advice.text) for advice in point.advice])
     chosen = best(point.advice)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import signal
 import socket
@@ -15,30 +13,19 @@ from typing import Annotated
 import typer
 
 from ai500.bagging.member_views import Collector, MemberView
-from ai500.cli.options import (
-    AsJson,
-    ClassName,
-    ConfigPath,
-    DataPath,
-    RunPath,
-    Runs,
-    SchedulerName,
-    Settings,
-    WorkloadName,
-    load_config,
-)
+from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.score_view import show_score
-from ai500.cli.terminal import Terminal, console, members_table
-from ai500.core import schema
+from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
 from ai500.core.atomic import write_text
-from ai500.core.errors import AI500Error, Disconnected, InputError
-from ai500.core.interrupts import as_interrupt
+from ai500.core.errors import AI500Error, InputError
+from ai500.core.interrupts import as_disconnection, as_interrupt
+from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.profile import page as profile_page
 from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
@@ -51,17 +38,12 @@ Detach = Annotated[
 ]
 
 
+@with_options()
 def run(
-    config: ConfigPath = None,
-    workload: WorkloadName = None,
-    problem_class: ClassName = None,
-    runs: Runs = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
+    selected: ConfigOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run folder. Default: runs/<name>.")
     ] = None,
-    settings: Settings = None,
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,18 +53,10 @@ def run(
 
     Example: ai500 run --class smoke --out runs/my-run
     """
-    resolved = load_config(
-        config,
-        workload=workload,
-        problem_class=problem_class,
-        runs=runs,
-        data=data,
-        scheduler=scheduler,
-        settings=settings,
-    )
+    config = selected.load()
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = f"{resolved.workload}-{resolved.problem_class}-{stamp}"
-    folder = pipeline.prepare(resolved, out or Path("runs") / name)
+    name = f"{config.workload}-{config.problem_class}-{stamp}"
+    folder = pipeline.prepare(config, out or Path("runs") / name)
     _execute(folder, as_json=as_json, detach=detach)
 
 
@@ -100,7 +74,7 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
     # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
-    signal.signal(signal.SIGHUP, _as_disconnection)
+    signal.signal(signal.SIGHUP, as_disconnection)
     with Terminal(quiet=as_json) as terminal:
         if not as_json:
             console.print(f"run folder {folder.path}", soft_wrap=True)
@@ -108,13 +82,9 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     _print_score(folder, result, as_json=as_json)
 
 
-def _as_disconnection(number: int, frame: object) -> None:
-    raise Disconnected
-
-
 def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(schema.encode(result), indent=2))
+        print_json(result)
         return
     show_score(result, run_folder.read_all(Finding, folder.findings))
     if folder.report.exists():
@@ -141,9 +111,9 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
             "controller": owner,
             "trial": number,
             "trials": plan.trials,
-            "members": [dataclasses.asdict(v) | {"seconds_left": v.seconds_left} for v in views],
+            "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
         }
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
         return
     console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
     if number:
@@ -166,7 +136,7 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         folder,
         trial=number,
         members=list(views),
-        read_details=program_of(plan).details_reader(trial),
+        read_details=program_of(plan).details_reader(folder, number),
     ).show_all(views)
     jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
     for job in jobs:
@@ -203,7 +173,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     if number and load_scheduler(plan.scheduler).outlives_controller:
         was_running |= trial_jobs.cancel_orphaned_jobs(folder, number) > 0
     if as_json:
-        print(json.dumps({"run": str(path), "was_running": was_running}))
+        print_json({"run": str(path), "was_running": was_running})
     elif was_running:
         print(f"cancelled; to continue: ai500 resume {path}")
     else:
@@ -265,5 +235,4 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     profile_page.write_report_section(folder)
     roofline_page.write_report_section(folder)
     write_report(folder)
-    report_path = str(folder.report.resolve())
-    print(json.dumps({"report": report_path}) if as_json else report_path)
+    print_report_path(folder.report, as_json=as_json)

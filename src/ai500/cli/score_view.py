@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ai500.automl.program import SEARCH
 from ai500.automl.sections import all_operations
+from ai500.bagging.program import ENSEMBLE
 from ai500.cli.terminal import rows
 from ai500.core.units import human_seconds, human_si
+from ai500.pipeline.programs import program_of
 from ai500.records import Score, SearchScore
 from ai500.records.findings import Finding
 from ai500.report.formats import flop, flops, quality
@@ -14,83 +17,70 @@ from ai500.report.formats import flop, flops, quality
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
     """Print the score: the official figure first, then its parts."""
-    if score.search is not None:
-        rows(*_search_rows(score, score.search, power=_power(score), skew=_skew(score)))
-        show_findings(findings)
-        return
-    target, required = score.time_to_target_seconds, f"target {score.target_quality:g}"
-    rows(
-        f"Score: {score.workload}, {_class(score)}, {len(score.trials)} trial(s)"
-        + ("" if score.complete else "  — INCOMPLETE: a member failed"),
-        [
-            ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
-            ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
-            ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
-            (
-                "quality",
-                f"{quality(score.ensemble_quality)} ensemble, {required}",
-            ),
-            (
-                "",
-                f"{score.members_mean_quality:.4f} members' mean, out of bag "
-                + quality(score.out_of_bag_quality),
-            ),
-            ("power", _power(score)),
-            ("time to quality", human_seconds(score.time_to_quality_seconds)),
-            (
-                "time to target",
-                ("not reached" if target is None else human_seconds(target))
-                + ", by the members' mean",
-            ),
-            *([("trials", _trials(score))] if len(score.trials) > 1 else []),
-            ("operations", f"{flop(score.operations)}, APC {flop(score.apc)}"),
-            (
-                "members' sum",
-                f"{flops(score.members_flops_sum)} of the members' own rates; "
-                f"{human_seconds(score.idle_seconds)} without training",
-            ),
-            ("start skew", _skew(score)),
-            (
-                "ensemble",
-                f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
-                f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
-            ),
-        ],
+    program = program_of(score)
+    title = f"Score: {score.workload}, {_class(score)}, {len(score.trials)} trial(s)"
+    if not score.complete:
+        title += f"  — INCOMPLETE: a {program.member_noun} failed"
+    size = (
+        f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
+        f"Sys_scale = {score.system_scale}, {score.waves} wave(s)"
     )
-    show_findings(findings)
-
-
-def show_findings(findings: Sequence[Finding]) -> None:
-    """Print the findings, if there are any."""
+    common = [
+        ("power", _power(score)),
+        ("start skew", _skew(score)),
+        (f"{program.member_noun}s", size),
+    ]
+    rows(title, [*FIGURES[program.name](score), *common])
     if findings:
-        pairs = [
-            (finding.severity, f"{finding.message} ({finding.source})") for finding in findings
-        ]
-        rows("Findings", pairs)
+        rows("Findings", [(finding.severity, finding.cited) for finding in findings])
 
 
-def _search_rows(
-    score: Score, search: SearchScore, *, power: str, skew: str
-) -> tuple[str, list[tuple[str, str]]]:
-    """Build title and rows of a search: the final score first, then its parts."""
-    initial, target = search.initial_error, score.time_to_target_seconds
-    initial_error = "not measured" if initial is None else f"{initial:.4f}"
-    operations = all_operations(score)
+def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
+    target = score.time_to_target_seconds
+    reached = "not reached" if target is None else human_seconds(target)
+    return [
+        ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
+        ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
+        ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
+        ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
+        (
+            "",
+            f"{score.members_mean_quality:.4f} members' mean, out of bag "
+            f"{quality(score.out_of_bag_quality)}",
+        ),
+        ("time to quality", human_seconds(score.time_to_quality_seconds)),
+        ("time to target", f"{reached}, by the members' mean"),
+        *([("trials", _trials(score))] if len(score.trials) > 1 else []),
+        ("operations", f"{flop(score.operations)}, APC {flop(score.apc)}"),
+        (
+            "members' sum",
+            f"{flops(score.members_flops_sum)} of the members' own rates; "
+            f"{human_seconds(score.idle_seconds)} without training",
+        ),
+    ]
+
+
+def _search_figures(score: Score) -> list[tuple[str, str]]:
+    search, target = score.search, score.time_to_target_seconds
+    assert isinstance(search, SearchScore)
     reached = "not reached"
     if target is not None and search.operations_to_target is not None:
-        reached = f"{human_seconds(target)}, {human_si(search.operations_to_target)}FLOP"
-    title = f"Score: {score.workload}, class {score.problem_class}, {len(score.trials)} trial(s)"
-    if not score.complete:
-        title += "  — INCOMPLETE: a worker failed"
-    return title, [
+        reached = f"{human_seconds(target)}, {flop(search.operations_to_target)}"
+    return [
         (
             "FLOPS",
             f"{flops(score.flops)} (highest since the first batch, at "
             f"{human_seconds(search.at_seconds)}; counted by {score.convention})",
         ),
-        ("regulated", f"{human_si(search.regulated_score)}FLOPS (−ln(error) × FLOPS)"),
-        ("error", f"{score.ensemble_quality:.4f} best, at most {score.target_quality:g} is valid"),
-        ("", f"{initial_error} of the initial model; best model {search.best_model}"),
+        ("regulated", f"{flops(search.regulated_score)} (−ln(error) × FLOPS)"),
+        (
+            "error",
+            f"{quality(score.ensemble_quality)} best, at most {score.target_quality:g} is valid",
+        ),
+        (
+            "",
+            f"{quality(search.initial_error)} of the initial model; best model {search.best_model}",
+        ),
         (f"time to {score.target_quality:g}", reached),
         (
             "tried",
@@ -103,15 +93,12 @@ def _search_rows(
             f"{100 * search.without_work:.2f} % without work in all",
         ),
         ("searched", human_seconds(score.seconds)),
-        ("operations", f"{human_si(operations)}FLOP of training and validation"),
-        ("power", power),
-        ("start skew", skew),
-        (
-            "workers",
-            f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
-            f"Sys_scale = {score.system_scale}, {score.waves} wave(s)",
-        ),
+        ("operations", f"{flop(all_operations(score))} of training and validation"),
     ]
+
+
+FIGURES = {ENSEMBLE.name: _ensemble_figures, SEARCH.name: _search_figures}
+"""Program → function that lists its figures."""
 
 
 def _class(score: Score) -> str:

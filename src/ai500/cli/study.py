@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ai500.cli.options import (
-    AsJson,
-    ClassName,
-    ConfigPath,
-    DataPath,
-    Runs,
-    SchedulerName,
-    Settings,
-    WorkloadName,
-    load_config,
-)
-from ai500.cli.terminal import Terminal, console, rows
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import Terminal, console, print_json, print_report_path, rows
 from ai500.config import Config
 from ai500.core import schema
-from ai500.core.errors import Disconnected, InputError
-from ai500.core.interrupts import as_interrupt
+from ai500.core.errors import InputError
+from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.units import human_seconds, human_si
 from ai500.report.formats import flops
 from ai500.study.definition import Study, StudyOptions
@@ -41,108 +30,96 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Folder. Default: runs/study-<study>-<workload>-<class>."),
-]
-Points = Annotated[str | None, typer.Option("--points", help="Only these points, e.g. m1,m2.")]
-Reuse = Annotated[
-    list[Path] | None,
-    typer.Option("--reuse", help="Folder with finished runs to reuse, besides runs/."),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show number of runs, time and energy; run nothing.")
-]
-MaxMembers = Annotated[
-    int | None, typer.Option("--max-members", help="Largest ensemble, in members.", min=1)
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option(
-        "--seeds", help="Number of seeds. Default: the minimum trials of the class.", min=1
-    ),
-]
-CONFIGURING: dict[str, Any] = {
-    "config": ConfigPath, "workload": WorkloadName, "problem_class": ClassName, "data": DataPath,
-    "scheduler": SchedulerName, "settings": Settings,
-}  # fmt: skip
-CONDUCTING: dict[str, Any] = {
-    "points": Points, "out": Out, "reuse": Reuse, "dry_run": DryRun, "as_json": AsJson,
-}  # fmt: skip
-COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
-    "scaling": (
-        {"runs": Runs, "max_members": MaxMembers},
-        """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
-
-        V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
-
-        Example: ai500 study scaling --class smoke --max-members 4 --dry-run""",
-    ),
-    "tradeoff": (
-        {"runs": Runs},
-        """Compare speed and quality of every (M, P_degree).
-
-        V3 Fig. 7: all pairs that fill the system.
-
-        Example: ai500 study tradeoff --class smoke""",
-    ),
-    "optimizations": (
-        {"runs": Runs},
-        """Compare precisions, compression and learning rates.
-
-        V3 Fig. 8, V2 Figs. 4 and 7.
-
-        Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both""",
-    ),
-    "data-parallel": (
-        {"runs": Runs, "max_members": MaxMembers},
-        """Compare the ensemble's scaling with one large model's.
-
-        V3 Fig. 9: one model over all accelerators, by data parallelism.
-
-        Example: ai500 study data-parallel --class smoke""",
-    ),
-    "repeatability": (
-        {"seeds": Seeds},
-        """Measure the variation between runs from several seeds.
-
-        V2 Table 2, V3 Fig. 2: an ensemble, or with --workload automl a search.
-
-        Example: ai500 study repeatability --class smoke --seeds 3""",
-    ),
-}
-"""Options that only some studies have, and the help of each study."""
 
 
-def _command(name: str, own: dict[str, Any]) -> Callable[..., None]:
-    """Make the command of a study, with its own options and those of all studies."""
+@dataclass(frozen=True)
+class StudyRequest:
+    """Options of a study besides its configuration."""
 
-    def command(**options: Any) -> None:
-        keys = [key for key in (*CONFIGURING, "runs") if key in options and key != "config"]
-        config = load_config(options["config"], **{key: options[key] for key in keys})
-        choices = {key: options[key] for key in ("max_members", "seeds") if key in options}
-        _study(name, config, StudyOptions(**choices), **{key: options[key] for key in CONDUCTING})
+    max_members: Annotated[
+        int | None, typer.Option("--max-members", help="Largest ensemble, in members.", min=1)
+    ] = None
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", help="Number of seeds. Default: the minimum trials of the class.", min=1
+        ),
+    ] = None
+    points: Annotated[
+        str | None, typer.Option("--points", help="Only these points, e.g. m1,m2.")
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder. Default: runs/study-<study>-<workload>-<class>."),
+    ] = None
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option("--reuse", help="Folder with finished runs to reuse, besides runs/."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show number of runs, time and energy; run nothing.")
+    ] = False
+    as_json: AsJson = False
 
-    kinds = CONFIGURING | own | CONDUCTING
-    # Typer reads a command's options from its signature: this saves five functions with twelve
-    # equal parameters each.
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                key,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=False if kind in (DryRun, AsJson) else None,
-                annotation=kind,
-            )
-            for key, kind in kinds.items()
-        ]
-    )
-    command.__annotations__ = dict(kinds)
-    return command
+
+@app.command()
+@with_options(without=("seeds",))
+def scaling(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
+
+    V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+
+    Example: ai500 study scaling --class smoke --max-members 4 --dry-run
+    """
+    _study("scaling", selected.load(), request)
 
 
-for _name, (_own, _help) in COMMANDS.items():
-    app.command(_name, help=_help)(_command(_name, _own))
+@app.command()
+@with_options(without=("max_members", "seeds"))
+def tradeoff(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Compare speed and quality of every (M, P_degree).
+
+    V3 Fig. 7: all pairs that fill the system.
+
+    Example: ai500 study tradeoff --class smoke
+    """
+    _study("tradeoff", selected.load(), request)
+
+
+@app.command()
+@with_options(without=("max_members", "seeds"))
+def optimizations(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Compare precisions, compression and learning rates.
+
+    V3 Fig. 8, V2 Figs. 4 and 7.
+
+    Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
+    """
+    _study("optimizations", selected.load(), request)
+
+
+@app.command("data-parallel")
+@with_options(without=("seeds",))
+def data_parallel(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Compare the ensemble's scaling with one large model's.
+
+    V3 Fig. 9: one model over all accelerators, by data parallelism.
+
+    Example: ai500 study data-parallel --class smoke
+    """
+    _study("data-parallel", selected.load(), request)
+
+
+@app.command()
+@with_options(without=("runs", "max_members"))
+def repeatability(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Measure the variation between runs from several seeds.
+
+    V2 Table 2, V3 Fig. 2: an ensemble, or with --workload automl a search.
+
+    Example: ai500 study repeatability --class smoke --seeds 3
+    """
+    _study("repeatability", selected.load(), request)
 
 
 @app.command()
@@ -156,53 +133,44 @@ def report(
     """
     folder = StudyFolder.open(path)
     write_results(folder, study_named(folder.read_plan().study))
-    report_path = str(folder.report.resolve())
-    print(json.dumps({"report": report_path}) if as_json else report_path)
+    print_report_path(folder.report, as_json=as_json)
 
 
-def _study(
-    name: str,
-    config: Config,
-    choices: StudyOptions,
-    *,
-    points: str | None,
-    out: Path | None,
-    reuse: list[Path] | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _study(name: str, config: Config, request: StudyRequest) -> None:
     """Plan the study, print the plan, and carry it out unless it is a dry run."""
-    study = STUDIES[name]
+    study, as_json = STUDIES[name], request.as_json
     default = Path("runs") / f"study-{name}-{config.workload}-{config.problem_class}"
-    folder = StudyFolder(out or default)
+    folder = StudyFolder(request.out or default)
     check_same_study(folder, study, config)
-    for path in reuse or []:
+    reused = request.reuse or []
+    for path in reused:
         if not path.is_dir():
             raise InputError(f"--reuse {path}: no such folder.", key="--reuse", path=path)
-    only = [name.strip() for name in (points or "").split(",") if name.strip()]
-    if points is not None and not only:
-        raise InputError(
-            "--points names no point.",
-            key="--points",
-            value=points,
-            remedy="Name points (m1,m2), or omit it for all.",
-        )
-    finished = finished_runs([Path("runs"), folder.runs, *(reuse or [])])
-    prepared = prepare(study, config, choices, only=only, folder=folder, finished=finished)
-    if dry_run:
+    options = StudyOptions(request.max_members, request.seeds)
+    only = _point_names(request.points)
+    finished = finished_runs([Path("runs"), folder.runs, *reused])
+    prepared = prepare(study, config, options, only=only, folder=folder, finished=finished)
+    if request.dry_run or not as_json:
         _show_plan(prepared, folder, as_json=as_json)
+    if request.dry_run:
         return
-    if not as_json:
-        _show_plan(prepared, folder, as_json=False)
     signal.signal(signal.SIGTERM, as_interrupt)
-    signal.signal(signal.SIGHUP, _as_disconnection)
+    signal.signal(signal.SIGHUP, as_disconnection)
     with Terminal(quiet=as_json) as terminal:
         result = run_study(folder, prepared, terminal)
     _show_result(result, study, folder, as_json=as_json)
 
 
-def _as_disconnection(number: int, frame: object) -> None:
-    raise Disconnected
+def _point_names(text: str | None) -> list[str]:
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if text is not None and not names:
+        raise InputError(
+            "--points names no point.",
+            key="--points",
+            value=text,
+            remedy="Name points (m1,m2), or omit it for all.",
+        )
+    return names
 
 
 def _show_plan(prepared: PreparedStudy, folder: StudyFolder, *, as_json: bool) -> None:
@@ -214,11 +182,11 @@ def _show_plan(prepared: PreparedStudy, folder: StudyFolder, *, as_json: bool) -
             **schema.encode(prepared.plan),
             "folder": str(folder.path),
             "runs": len(waiting),
-            "estimates": {n: schema.encode(e) for n, e in prepared.estimates.items()},
+            "estimates": prepared.estimates,
             "seconds": _sum([cost.seconds for cost in costs]),
             "joules": _sum([cost.joules for cost in costs]),
         }
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
         return
     study, plan = prepared.study, prepared.plan
     lines = []
@@ -265,7 +233,7 @@ def _total(known: list[float | None], written: Callable[[float], str]) -> str:
 
 def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(schema.encode(result), indent=2))
+        print_json(result)
         return
     rows(
         f"{study.title} ({study.source})",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, DataPath, RunPath, SchedulerName, Settings, TrustedKeys
-from ai500.cli.terminal import Terminal, console, rows, show_problems
+from ai500.cli.options import AsJson, ConfigOptions, RunPath, TrustedKeys, with_options
+from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
 from ai500.config import Config
 from ai500.core import schema
 from ai500.core.errors import InputError, RunCancelledError, RunFolderError
@@ -96,7 +95,7 @@ def submit(
     )
     info = packing.submit(RunFolder.open(path), out, options=options, key=key)
     if as_json:
-        print(json.dumps({"submission": str(out), "info": schema.encode(info)}, indent=2))
+        print_json({"submission": str(out), "info": info})
         return
     size = human_bytes(out.stat().st_size)
     console.print(f"wrote {out} ({size}, edition {info.edition})", soft_wrap=True, markup=False)
@@ -111,16 +110,12 @@ def submit(
 def _notes(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"--notes {path}: cannot be read: {error.strerror}.", key="--notes", path=path
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"--notes {path}: not a text in UTF-8.", key="--notes", path=path
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text in UTF-8"
+        raise InputError(f"--notes {path}: {reason}.", key="--notes", path=path) from error
 
 
+@with_options(without=("config", "workload", "problem_class", "runs"))
 def verify(
     path: SubmissionPath,
     trusted_keys: TrustedKeys = None,
@@ -141,9 +136,8 @@ def verify(
         Path | None,
         typer.Option("--config", "-c", help="[scheduler], [slurm], [data] … of this system."),
     ] = None,
-    data: DataPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
+    *,
+    selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a submission's score from its raw events.
@@ -156,7 +150,7 @@ def verify(
         raise InputError(
             "--rerun needs --out FOLDER for the new run, and --out needs --rerun.", key="--out"
         )
-    if not rerun and (runs or config or data or scheduler or settings):
+    if not rerun and (runs or config or selected.overrides()):
         raise InputError(
             "--runs, --config, --data, --scheduler and --set need --rerun.", key="--rerun"
         )
@@ -164,7 +158,7 @@ def verify(
     with open_submission(path, trusted_keys=trusted_keys) as submission:
         submission.require_submission()
         result = recompute(submission)
-        summary: dict[str, Any] = {
+        summary = {
             "submission": str(path),
             "confirmed": result.confirmed,
             "signature": submission.signature,
@@ -174,27 +168,19 @@ def verify(
             _show_verification(submission, result)
         good = result.confirmed
         if out is not None and result.score is not None and good:
-            overrides = _overrides(data=data, scheduler=scheduler, settings=settings)
+            overrides = selected.overrides()
             with contradictions_as_errors(path.name):
                 repetition = rerun_config(submission, local=config, runs=runs, overrides=overrides)
             repeated = _repeat(repetition, out, quiet=as_json)
             judged = _judge(submission, result.score, repeated, RunFolder(out), margin=margin)
-            summary["replication"] = schema.encode(judged)
+            summary["replication"] = judged
             if not as_json:
                 _show_replication(judged, out)
             good = judged.verdict == "replicated"
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
     if not good:
         raise typer.Exit(1)
-
-
-def _overrides(
-    *, data: Path | None, scheduler: str | None, settings: list[str] | None
-) -> dict[str, Any]:
-    overrides = dict(configuration.parse_assignment(text) for text in settings or [])
-    flags = {"data.path": None if data is None else str(data), "scheduler.kind": scheduler}
-    return overrides | {key: value for key, value in flags.items() if value is not None}
 
 
 def _repeat(config: Config, out: Path, *, quiet: bool) -> Score:
@@ -236,9 +222,9 @@ def _judge(
 def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
     """Yield the violations of the rerun, except its number of trials, which --runs sets."""
     _, judgement = scoring.judge_run(rerun, level=level)
-    for finding in judgement.findings:
-        if finding.severity == "violation" and finding.rule != "enough trials":
-            yield f"{finding.message} ({finding.source})"
+    for finding in judgement.violations:
+        if finding.rule != "enough trials":
+            yield finding.cited
 
 
 def _show_verification(submission: Submission, result: Verification) -> None:
@@ -274,9 +260,9 @@ def _show_replication(judged: Replication, out: Path) -> None:
     console.print(f"{judged.verdict}; all raw figures: {out / 'replication.json'}", soft_wrap=True)
 
 
-def _comparison_rows(comparison: Comparison) -> list[tuple[str, str]]:
+def _comparison_rows(figure: Comparison) -> list[tuple[str, str]]:
     def shown(value: float) -> str:
-        return f"{human_si(value)}FLOPS" if comparison.figure == "VFLOPS" else f"{value:.4f}"
+        return f"{human_si(value)}FLOPS" if figure.figure == "VFLOPS" else f"{value:.4f}"
 
     def described(values: tuple[float, ...], mean: float | None, spread: float | None) -> str:
         if mean is None:
@@ -286,22 +272,14 @@ def _comparison_rows(comparison: Comparison) -> list[tuple[str, str]]:
         return f"mean {shown(mean)}, variation {variation} (trials: {raw})"
 
     pairs = [
-        (
-            "claimed",
-            described(comparison.claimed, comparison.claimed_mean, comparison.claimed_variation),
-        ),
-        (
-            "repeated",
-            described(comparison.repeated, comparison.repeated_mean, comparison.repeated_variation),
-        ),
+        ("claimed", described(figure.claimed, figure.claimed_mean, figure.claimed_variation)),
+        ("repeated", described(figure.repeated, figure.repeated_mean, figure.repeated_variation)),
     ]
-    if comparison.difference is not None:
-        interval = comparison.interval
-        bounds = "" if interval is None else f", 90 % {interval[0]:+.2%} to {interval[1]:+.2%}"
-        pairs.append(
-            (
-                "difference",
-                f"{comparison.difference:+.2%}{bounds}; margin ± {comparison.margin:.2%}",
-            )
+    if figure.difference is not None:
+        bounds = (
+            "" if figure.interval is None else ", 90 % {:+.2%} to {:+.2%}".format(*figure.interval)
         )
-    return [*pairs, ("reason", comparison.reason)]
+        pairs.append(
+            ("difference", f"{figure.difference:+.2%}{bounds}; margin ± {figure.margin:.2%}")
+        )
+    return [*pairs, ("reason", figure.reason)]

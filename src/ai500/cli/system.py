@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,8 @@ import typer
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, ConfigPath, SchedulerName, Settings, load_config
-from ai500.cli.terminal import console, rows, shown
+from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.terminal import console, print_json, rows, shown
 from ai500.core import schema
 from ai500.core.atomic import write_json
 from ai500.core.errors import EnvironmentLacksError
@@ -24,13 +23,13 @@ from ai500.jobs.schedulers import load_scheduler
 from ai500.records.run_folder import RunFolder
 
 
+@with_options(without=("workload", "problem_class", "runs", "data"))
 def system(
     run: Annotated[
         Path | None, typer.Argument(help="Run folder: describe the nodes that trained.")
     ] = None,
-    config: ConfigPath = None,
-    scheduler: SchedulerName = None,
-    settings: Settings = None,
+    *,
+    selected: ConfigOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Also write the description as JSON.")
     ] = None,
@@ -45,15 +44,15 @@ def system(
     if run is not None:
         nodes, notes = _of_run(run)
     else:
-        resolved = load_config(config, scheduler=scheduler, settings=settings)
-        notes = resolved.system.notes
-        survey = load_scheduler(resolved.scheduler.kind).survey(resolved)
-        nodes = [local_node.describe()] if survey is None else cluster.describe(resolved, survey)
+        config = selected.load()
+        notes = config.system.notes
+        survey = load_scheduler(config.scheduler.kind).survey(config)
+        nodes = [local_node.describe()] if survey is None else cluster.describe(config, survey)
     description = {"notes": notes, "nodes": [schema.encode(node) for node in nodes]}
     if out is not None:
         write_json(out, description)
     if as_json:
-        print(json.dumps(description, indent=2))
+        print_json(description)
         return
     show(nodes, notes)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from ai500.automl.progress import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_completion
+from ai500.core import schema
 from ai500.core.units import human_seconds, human_si
 
 console = Console(highlight=False, soft_wrap=False)
@@ -29,12 +31,17 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
-def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """Print a titled list of names and values."""
+def rows(title: str, pairs: Sequence[tuple[str, str]], *, most: int | None = None) -> None:
+    """Print a titled list of names and values, or the first `most` of them."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in pairs:
+    more = (
+        [("…", f"{len(pairs) - most:,} more; --json lists all")]
+        if most and len(pairs) > most
+        else []
+    )
+    for name, value in [*pairs[:most], *more]:
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
     if console.is_terminal:
@@ -46,11 +53,20 @@ def rows(title: str, pairs: Sequence[tuple[str, str]]) -> None:
         console.out(line.rstrip(), highlight=False)  # no padding in a log file
 
 
+def print_json(value: object) -> None:
+    """Print a record, or plain data with records in it, as JSON."""
+    print(json.dumps(schema.encode(value), indent=2))
+
+
+def print_report_path(report: Path, *, as_json: bool) -> None:
+    """Print where a report is."""
+    path = str(report.resolve())
+    print(json.dumps({"report": path}) if as_json else path)
+
+
 def show_problems(problems: Sequence[str]) -> None:
     """Print the first problems of a file."""
-    rows("Problems", [("", text) for text in problems[:PROBLEMS_SHOWN]])
-    if (more := len(problems) - PROBLEMS_SHOWN) > 0:
-        console.print(f"  … and {more} more; --json lists all")
+    rows("Problems", [("", text) for text in problems], most=PROBLEMS_SHOWN)
 
 
 class Terminal:
@@ -71,12 +87,7 @@ class Terminal:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
         if kind is KeyboardInterrupt:
@@ -94,8 +105,14 @@ class Terminal:
             console.print(Text(f"· {text}"))
 
     def progress(self, done: int, total: int) -> None:
-        """Draw a bar; in a log file print a line per quarter of a long stage."""
-        if self._quiet or total <= 0:
+        """Draw a bar; in a log file print a line per quarter of a long stage.
+
+        A total of 0 is not known: the number done is shown.
+        """
+        if self._quiet:
+            return
+        if total <= 0:
+            self._count(done)
             return
         if self._live is not None:
             if self._bar is None:
@@ -111,6 +128,15 @@ class Terminal:
             if quarter > self._last_percent:
                 self._last_percent = quarter
                 console.print(f"  {25 * quarter} %")
+
+    def _count(self, done: int) -> None:
+        """Show how much is done of an unknown total; in a log file every half minute."""
+        if self._live is not None:
+            self._live.update(Text(f"  {done:,}" if done else ""))
+        elif (minutes := int(2 * (time.monotonic() - self._stage_began) / 60)) > self._last_percent:
+            if minutes:
+                console.print(f"  {done:,}")
+            self._last_percent = minutes
 
     def members(self, views: Sequence[MemberView]) -> None:
         """Draw the members as a table; in a log file print a line per finished epoch."""
@@ -134,19 +160,31 @@ def _line(view: MemberView) -> str:
     """Format a member within 80 columns; `ai500 status` also shows its throughput."""
     worker = worker_view(view)
     if worker is not None:
-        return _worker_line(view, worker)
-    parts = [f"member {view.member}", view.state]
-    if view.state == "pending" and view.reason:
-        parts.append(f"({view.reason})")
-    if view.epochs:
-        parts.append(f"epoch {view.epoch}/{view.epochs}")
-    if view.loss is not None:
-        parts.append(f"loss {view.loss:.3f}")
-    if view.quality is not None:
-        parts.append(f"quality {view.quality:.4f}")
-    if view.seconds_left is not None:
-        parts.append(f"{human_seconds(view.seconds_left)} left")
+        # Printed when the worker starts a model.
+        parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
+        figures = {
+            "best error {}": _figure(worker.best_error, ".4f"),
+            "{}FLOPS": "" if worker.flops is None else human_si(worker.flops),
+        }
+    else:
+        waits = view.state == "pending" and view.reason
+        parts = [f"member {view.member}", view.state, *([f"({view.reason})"] if waits else [])]
+        figures = {
+            "epoch {}": f"{view.epoch}/{view.epochs}" if view.epochs else "",
+            "loss {}": _figure(view.loss, ".3f"),
+            "quality {}": _figure(view.quality, ".4f"),
+        }
+    figures["{} left"] = _seconds(view.seconds_left)
+    parts += [text.format(figure) for text, figure in figures.items() if figure]
     return "  ".join(parts)
+
+
+def _figure(value: float | None, digits: str) -> str:
+    return "" if value is None else format(value, digits)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else human_seconds(value)
 
 
 def _active(views: Sequence[MemberView]) -> list[MemberView]:
@@ -157,64 +195,49 @@ def _active(views: Sequence[MemberView]) -> list[MemberView]:
 
 
 def members_table(views: Sequence[MemberView]) -> RenderableType:
-    """Tabulate each member's state, epoch, loss, quality, images/s and time left."""
-    if any(worker_view(view) is not None for view in views):
-        return _workers_table(_active(views), of=views)
+    """Tabulate the state and progress of each member, or of each worker of a search."""
+    searching = any(worker_view(view) is not None for view in views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("member", justify="right")
+    table.add_column("worker" if searching else "member", justify="right")
     table.add_column("state")
-    for name in ("epoch", "loss", "quality", "images/s", "left"):
+    cells = [_worker_cells(view) if searching else _member_cells(view) for view in _active(views)]
+    for name in cells[0] if cells else ():
         table.add_column(name, justify="right")
-    for view in _active(views):
-        table.add_row(
-            str(view.member),
-            view.state,
-            f"{view.epochs_done:.1f}/{view.epochs}" if view.epochs else "",
-            "" if view.loss is None else f"{view.loss:.3f}",
-            "" if view.quality is None else f"{view.quality:.4f}",
-            "" if view.images_per_second is None else f"{view.images_per_second:.0f}",
-            "" if view.seconds_left is None else human_seconds(view.seconds_left),
-        )
+    for view, row in zip(_active(views), cells, strict=True):
+        table.add_row(str(view.member), view.state, *row.values())
+    totals = _search_totals(views) if searching else _member_totals(views)
+    return Group(table, Text(totals, style="dim"))
+
+
+def _member_cells(view: MemberView) -> dict[str, str]:
+    return {
+        "epoch": f"{view.epochs_done:.1f}/{view.epochs}" if view.epochs else "",
+        "loss": _figure(view.loss, ".3f"),
+        "quality": _figure(view.quality, ".4f"),
+        "images/s": _figure(view.images_per_second, ".0f"),
+        "left": _seconds(view.seconds_left),
+    }
+
+
+def _worker_cells(view: MemberView) -> dict[str, str]:
+    worker = worker_view(view) or WorkerView()
+    return {
+        "round": str(worker.round or ""),
+        "model": worker.model,
+        "epoch": f"{worker.epoch}/{worker.epochs}" if worker.epochs else "",
+        "best error": _figure(worker.best_error, ".4f"),
+        "FLOPS": "" if worker.flops is None else human_si(worker.flops).strip(),
+        "left": _seconds(view.seconds_left),
+    }
+
+
+def _member_totals(views: Sequence[MemberView]) -> str:
     done = sum(view.state == "done" for view in views)
     reasons = {view.reason for view in views if view.state == "pending" and view.reason}
     waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
     left = seconds_to_completion(views)
     when = "" if left is None else f", about {human_seconds(left)} left"
-    return Group(table, Text(f"{done} of {len(views)} members done{when}{waiting}", style="dim"))
-
-
-def _worker_line(view: MemberView, worker: WorkerView) -> str:
-    """Format a search worker for a log file, printed when it starts a model."""
-    parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
-    if worker.best_error is not None:
-        parts.append(f"best error {worker.best_error:.4f}")
-    if worker.flops is not None:
-        parts.append(f"{human_si(worker.flops)}FLOPS")
-    if view.seconds_left is not None:
-        parts.append(f"{human_seconds(view.seconds_left)} left")
-    return "  ".join(parts)
-
-
-def _workers_table(shown: Sequence[MemberView], *, of: Sequence[MemberView]) -> RenderableType:
-    """Tabulate each worker's state, round, model, epoch, best error, FLOPS and time left."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("worker", justify="right")
-    table.add_column("state")
-    for name in ("round", "model", "epoch", "best error", "FLOPS", "left"):
-        table.add_column(name, justify="right")
-    for view in shown:
-        worker = worker_view(view) or WorkerView()
-        table.add_row(
-            str(view.member),
-            view.state,
-            str(worker.round or ""),
-            worker.model,
-            f"{worker.epoch}/{worker.epochs}" if worker.epochs else "",
-            "" if worker.best_error is None else f"{worker.best_error:.4f}",
-            "" if worker.flops is None else human_si(worker.flops).strip(),
-            "" if view.seconds_left is None else human_seconds(view.seconds_left),
-        )
-    return Group(table, Text(_search_totals(of), style="dim"))
+    return f"{done} of {len(views)} members done{when}{waiting}"
 
 
 def _search_totals(views: Sequence[MemberView]) -> str:

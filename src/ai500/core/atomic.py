@@ -8,7 +8,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,16 @@ def explaining_write_errors(path: Path) -> Iterator[None]:
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write `path` atomically and durably; on an error the old file stays."""
+    write_parts(path, [data])
+
+
+def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write `path` part by part, atomically and durably; on an error the old file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -92,10 +97,19 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 def replace_json(path: Path, value: object) -> None:
     """Replace `path` atomically but not durably: for files that are soon overwritten."""
+    replace_bytes(path, json.dumps(value, allow_nan=False).encode())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Replace `path` atomically but not durably: for files that can be made again."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining_write_errors(path):
-        temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def sync_folder(folder: Path) -> None:

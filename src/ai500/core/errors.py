@@ -83,6 +83,12 @@ class ConfigError(InputError):
     """A key of the configuration, or a combination of keys."""
 
 
+def setting_error(key: str, value: object, problem: str, remedy: str = "") -> ConfigError:
+    """Build the error about one setting: `key = value: problem remedy`."""
+    shown = list(value) if isinstance(value, tuple) else value
+    return ConfigError(f"{key} = {shown!r}: {problem}", key=key, value=value, remedy=remedy)
+
+
 class DataError(InputError):
     """Data that is missing, corrupt or too small."""
 

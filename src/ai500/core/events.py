@@ -108,13 +108,17 @@ class Follower:
 
     def new(self) -> list[Event]:
         """Return the complete events that were not returned before."""
+        lines = (line.decode("utf-8", errors="replace") for line in self.new_lines())
+        return [event for line in lines if (event := parse(line)) is not None]
+
+    def new_lines(self) -> list[bytes]:
+        """Return the complete lines that were not returned before, whatever they hold."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
             return []
-        complete = data[: data.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        lines = complete.decode("utf-8", errors="replace").splitlines()
-        return [event for line in lines if (event := parse(line)) is not None]
+        *lines, torn = data.split(b"\n")
+        self._offset += len(data) - len(torn)
+        return lines

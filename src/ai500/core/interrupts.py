@@ -6,10 +6,17 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
+from ai500.core.errors import Disconnected
+
 
 def as_interrupt(number: int, frame: object) -> None:
     """Handle a signal as Ctrl-C."""
     raise KeyboardInterrupt
+
+
+def as_disconnection(number: int, frame: object) -> None:
+    """Handle a signal as the end of the terminal."""
+    raise Disconnected
 
 
 @contextlib.contextmanager

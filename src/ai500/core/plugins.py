@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError, setting_error
 from ai500.core.schema import nearest
 
 Kind = Literal[
@@ -126,12 +126,7 @@ def names(kind: Kind) -> list[str]:
 def check(kind: Kind, name: str, *, key: str) -> None:
     """Raise a ConfigError about `key` unless there is a plugin `name`."""
     if name not in _table(kind):
-        raise ConfigError(
-            f"{key} = {name!r}: no such {kind};",
-            key=key,
-            value=name,
-            remedy=nearest(name, names(kind)),
-        )
+        raise setting_error(key, name, f"no such {kind};", nearest(name, names(kind)))
 
 
 def load(kind: Kind, name: str, *, key: str | None = None) -> Any:

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -49,6 +49,15 @@ def nearest(word: str, known: list[str]) -> str:
     containing = [name for name in known if word in name.split("-")]  # bf16: mixed-bf16
     matches = containing or difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"did you mean {matches[0]!r}?" if matches else "known: " + ", ".join(sorted(known))
+
+
+def check_known(name: str, known: Iterable[str], *, key: str) -> None:
+    """Raise InputError if the value of an option is not one of the known names."""
+    names = list(known)
+    if name not in names:
+        raise InputError(
+            f"{key} {name}: no such value; {nearest(name, names)}", key=key, value=name
+        )
 
 
 def decode(kind: type[T], value: object, *, at: str = "") -> T:

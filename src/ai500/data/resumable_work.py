@@ -59,15 +59,19 @@ class Journal:
     done: dict[Chunk, Holes] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path, *, chunks: Iterable[Chunk]) -> Journal:
-        """Read which of `chunks` an earlier job finished; a torn last line is cut off."""
+    def open(cls, path: Path, *, chunks: Iterable[Chunk] | None = None) -> Journal:
+        """Read which chunks an earlier job finished; a torn last line is cut off.
+
+        Chunks that are not among `chunks` are forgotten; None: any chunk counts.
+        """
         journal = cls(path)
-        known = set(chunks)
+        known = None if chunks is None else set(chunks)
         lines = path.read_text().splitlines() if path.exists() else []
         for line in lines:
             with contextlib.suppress(ValueError, TypeError):
                 split, first, last, holes = json.loads(line)
-                if (chunk := Chunk(split, first, last)) in known:
+                chunk = Chunk(split, first, last)
+                if known is None or chunk in known:
                     journal.done[chunk] = [(row, why) for row, why in holes]
         atomic.write_text(path, "".join(_line(*entry) for entry in journal.done.items()))
         return journal

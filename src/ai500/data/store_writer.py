@@ -80,11 +80,16 @@ class Plan:
     def store_bytes(self) -> int:
         return sum(self.counts.values()) * self.row_bytes
 
-    def chunks(self) -> Iterator[Chunk]:
+    @property
+    def rows_per_chunk(self) -> int:
+        """Number of samples that are written at once."""
         most = RAGGED_CHUNK_ROWS if self.ragged else CHUNK_ROWS
-        rows = max(1, min(most, CHUNK_BYTES // self.row_bytes))
+        return max(1, min(most, CHUNK_BYTES // self.row_bytes))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks of all splits."""
         for split, count in self.counts.items():
-            yield from cut(split, count, rows_per_chunk=rows)
+            yield from cut(split, count, rows_per_chunk=self.rows_per_chunk)
 
 
 def require_free_bytes(needed_bytes: int, *, folder: Path, purpose: str) -> None:
@@ -168,6 +173,13 @@ class StoreWriter:
     def part(self, chunk: Chunk) -> Path:
         """Return the file of a chunk that is not appended yet."""
         return self.path / f"building.{chunk.split}.{chunk.first}.npz"
+
+    def written_digests(self, chunk: Chunk) -> Digests:
+        """Read the digests of a chunk that is written and has no holes."""
+        if self.plan.ragged and self.part(chunk).exists():
+            return _read_part(self.part(chunk))[DIGESTS]
+        column = self.split(chunk.split, chunk.last).digest_column
+        return column.read(np.arange(chunk.first, chunk.last, dtype=np.int64))
 
     def split(self, name: str, count: int, *, rows: dict[str, int] | None = None) -> PackedSplit:
         """Return a split of so many samples, and so many rows of ragged fields."""

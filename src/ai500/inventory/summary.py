@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ai500.core.schema import encode
 from ai500.core.units import human_bytes, human_si
@@ -15,6 +15,7 @@ _NODE_SPECIFIC = ("hostname", "before", "after", "software.scheduler")
 _ROUNDED = ("memory_bytes", "bytes")  # the memory reserved by firmware differs between nodes
 
 Row = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,11 @@ def _sum(values: Sequence[int | None], shown: Any) -> str:
 def sections(node: NodeDescription) -> list[tuple[str, list[Row]]]:
     """Return the tables of a node, by section."""
     software = node.software
+    interfaces = list(map(_interface, node.interfaces)) or [("network", NOT_FOUND)]
+    environment = list(software.environment.items())
     return [
         ("hardware", [*_hardware(node), *map(_accelerator, node.accelerators)]),
-        ("storage and network", [*_disks(node), *_interfaces(node)]),
+        ("storage and network", [*_disks(node), *interfaces]),
         (
             "software",
             [
@@ -114,18 +117,16 @@ def sections(node: NodeDescription) -> list[tuple[str, list[Row]]]:
                 *software.scheduler.items(),
             ],
         ),
-        ("environment that changes results", _environment(software.environment)),
+        ("environment that changes results", environment or [("variables", "none set")]),
         ("clocks and throttling", _states(node)),
     ]
 
 
 def _hardware(node: NodeDescription) -> list[Row]:
     processors = node.processors
-    hertz = processors.highest_hertz
     caches = ", ".join(f"{level} {human_bytes(size)}" for level, size in processors.caches.items())
     numa_nodes = "; ".join(
-        f"{numa.number}: CPUs {numa.processors}, "
-        + (NOT_FOUND if numa.memory_bytes is None else human_bytes(numa.memory_bytes))
+        f"{numa.number}: CPUs {numa.processors}, " + shown(numa.memory_bytes, human_bytes)
         for numa in processors.numa
     )
     return [
@@ -135,11 +136,11 @@ def _hardware(node: NodeDescription) -> list[Row]:
         ("sockets", shown(processors.sockets)),
         ("cores", shown(processors.cores)),
         ("logical processors", shown(processors.threads)),
-        ("highest clock", NOT_FOUND if hertz is None else f"{human_si(hertz)}Hz"),
+        ("highest clock", shown(processors.highest_hertz, human_hertz)),
         ("caches", caches or NOT_FOUND),
         ("NUMA nodes", numa_nodes or NOT_FOUND),
         ("vector instructions", " ".join(processors.instructions) or NOT_FOUND),
-        ("memory", NOT_FOUND if node.memory_bytes is None else human_bytes(node.memory_bytes)),
+        ("memory", shown(node.memory_bytes, human_bytes)),
         *((f"links {i}" if i else "links", line) for i, line in enumerate(node.accelerator_links)),
         *([] if node.accelerators else [("accelerators", NOT_FOUND)]),
     ]
@@ -150,7 +151,7 @@ def _accelerator(device: Accelerator) -> Row:
     if device.memory_bytes is not None:
         parts.append(human_bytes(device.memory_bytes))
     if device.highest_clock_hertz is not None:
-        parts.append(f"up to {human_si(device.highest_clock_hertz)}Hz")
+        parts.append(f"up to {human_hertz(device.highest_clock_hertz)}")
     if device.power_limit_watts is not None:
         parts.append(f"limit {device.power_limit_watts:g} W")
     parts += [part for part in (device.bus, device.driver and f"driver {device.driver}") if part]
@@ -163,16 +164,11 @@ def _disks(node: NodeDescription) -> list[Row]:
     return [
         (
             f"disk {disk.name}",
-            f"{disk.model or 'model not found'}, "
-            + (NOT_FOUND if disk.bytes is None else human_bytes(disk.bytes))
-            + f", {kinds[disk.rotational]}",
+            f"{disk.model or 'model not found'}, {shown(disk.bytes, human_bytes)}, "
+            f"{kinds[disk.rotational]}",
         )
         for disk in node.disks
     ] or [("disks", NOT_FOUND)]
-
-
-def _interfaces(node: NodeDescription) -> list[Row]:
-    return list(map(_interface, node.interfaces)) or [("network", NOT_FOUND)]
 
 
 def _interface(interface: Interface) -> Row:
@@ -186,10 +182,6 @@ def _interface(interface: Interface) -> Row:
     return interface.name, ", ".join(parts)
 
 
-def _environment(variables: Mapping[str, str]) -> list[Row]:
-    return list(variables.items()) or [("variables", "none set")]
-
-
 def _states(node: NodeDescription) -> list[Row]:
     """Return the state before and after a run, or the one state of a node without a run."""
     if node.after is None:
@@ -199,28 +191,30 @@ def _states(node: NodeDescription) -> list[Row]:
 
 def state_rows(when: str, state: State) -> list[Row]:
     """Return clocks and throttling at one moment; `when` is `before` or `after`."""
-    clock = state.processor_hertz
+    clocks = state.processor_hertz
+    throttled = shown(state.processor_throttled, "{:,} times since the node started".format)
     rows = [
-        (f"load {when}", NOT_FOUND if state.load is None else f"{state.load:g}"),
+        (f"load {when}", shown(state.load, "{:g}".format)),
         (f"governor {when}", ", ".join(state.governors) or NOT_FOUND),
         (
             f"CPU clocks {when}",
-            NOT_FOUND if clock is None else f"{human_si(clock[0])}Hz to {human_si(clock[1])}Hz",
+            NOT_FOUND if clocks is None else " to ".join(map(human_hertz, clocks)),
         ),
-        (f"CPU throttled {when}", _times(state.processor_throttled)),
+        (f"CPU throttled {when}", throttled),
     ]
     for device in state.accelerators:
-        hertz = NOT_FOUND if device.clock_hertz is None else f"{human_si(device.clock_hertz)}Hz"
+        hertz = shown(device.clock_hertz, human_hertz)
         heat = "" if device.celsius is None else f", {device.celsius:g} °C"
         slowed = f", slowed by {', '.join(device.throttled_by)}" if device.throttled_by else ""
         rows.append((f"accelerator {device.index} {when}", f"{hertz}{heat}{slowed}"))
     return rows
 
 
-def _times(count: int | None) -> str:
-    return NOT_FOUND if count is None else f"{count:,} times since the node started"
+def human_hertz(hertz: float) -> str:
+    """Format a frequency with a decimal prefix."""
+    return f"{human_si(hertz)}Hz"
 
 
-def shown(value: object) -> str:
+def shown(value: T | None, text: Callable[[T], str] = str) -> str:
     """Format a value; None is "not found"."""
-    return NOT_FOUND if value is None else str(value)
+    return NOT_FOUND if value is None else text(value)

@@ -14,12 +14,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ai500.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ai500.config import ContainerConfig
+from ai500.core.errors import ConfigError, setting_error
 
 DEVICE_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -63,30 +60,6 @@ class Container:
     accelerator_flags: tuple[str, ...] | None = None
     """Flags that pass accelerators to the container; None: the launcher's, for NVIDIA GPUs."""
 
-    @classmethod
-    def of(
-        cls,
-        config: ContainerConfig,
-        *,
-        folders: Sequence[str],
-        accelerators: bool,
-        environment: Sequence[str],
-        working_directory: str,
-    ) -> Container | None:
-        """Add the run's folders and variables to the configured container; None without one."""
-        if not config.image:
-            return None
-        return cls(
-            image=config.image,
-            mounts=(*folders, *config.mounts),
-            accelerators=accelerators,
-            environment=tuple(dict.fromkeys((*environment, *config.environment))),
-            working_directory=working_directory,
-            flags=config.flags,
-            runtime=config.runtime,
-            accelerator_flags=config.accelerator_flags,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Wrap:
@@ -108,17 +81,18 @@ class Mount:
     target: str
     read_only: bool
 
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+
 
 def bare(container: Container | None) -> Launcher:
     """Run the command without a container."""
     if container is not None:
-        raise ConfigError(
-            f"container.image = {container.image!r}, but scheduler.launcher = 'bare' starts no "
-            "container.",
-            key="container.image",
-            value=container.image,
-            remedy="Set scheduler.launcher to apptainer, podman, docker or pyxis, or remove "
-            "container.image.",
+        raise setting_error(
+            "container.image",
+            container.image,
+            "scheduler.launcher = 'bare' starts no container.",
+            "Set scheduler.launcher to apptainer, podman, docker or pyxis, or remove the image.",
         )
     return Wrap()
 
@@ -132,7 +106,7 @@ def apptainer(container: Container | None) -> Launcher:
     """
     container = _checked(container, "apptainer")
     binds = [
-        f"--bind={mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+        f"--bind={mount}"
         # Apptainer splits at commas and carets and trims; newer versions unescape.
         for mount in _mounts(container, "apptainer", refused=r"[,^\\]|^\s|\s$")
     ]
@@ -176,18 +150,14 @@ def pyxis(container: Container | None) -> Launcher:
     """Run in pyxis and enroot: Slurm starts the container, the command stays unchanged."""
     container = _checked(container, "pyxis")
     if container.runtime:
-        raise ConfigError(
-            "container.runtime is set, but with scheduler.launcher = 'pyxis' Slurm starts the "
-            "container.",
-            key="container.runtime",
-            value=container.runtime,
-            remedy="Remove it, and write flags of srun into container.flags.",
+        raise setting_error(
+            "container.runtime",
+            container.runtime,
+            "with scheduler.launcher = 'pyxis' Slurm starts the container.",
+            "Remove it, and write flags of srun into container.flags.",
         )
     # pyxis separates mounts by commas and writes them into a bash script, in double quotes.
-    mounts = [
-        f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
-        for mount in _mounts(container, "pyxis", refused=r"[,\s\"$`\\]")
-    ]
+    mounts = [str(m) for m in _mounts(container, "pyxis", refused=r"[,\s\"$`\\]")]
     # A variable of the image overrides the job's unless it is listed here.
     names = (f"--container-env={','.join(container.environment)}",) if container.environment else ()
     return Wrap(
@@ -250,11 +220,11 @@ def _checked(container: Container | None, launcher: str) -> Container:
         )
     for name in container.environment:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ConfigError(
-                f"container.environment: {name!r} is not the name of a variable.",
-                key="container.environment",
-                value=name,
-                remedy="List names only; set values where the job runs (slurm.setup on a cluster).",
+            raise setting_error(
+                "container.environment",
+                name,
+                "not the name of a variable.",
+                "List names only; set values where the job runs (slurm.setup on a cluster).",
             )
     if not container.working_directory.startswith("/"):
         raise ConfigError(
@@ -277,12 +247,8 @@ def _mounts(container: Container, launcher: str, *, refused: str) -> list[Mount]
         mount = _mount(text)
         for path in (mount.source, mount.target):
             if match := re.search(refused, path):
-                raise ConfigError(
-                    f"{launcher} cannot mount {path!r}: its notation cannot express {match[0]!r}.",
-                    key="container.mounts",
-                    value=path,
-                    remedy="Rename the folder.",
-                )
+                problem = f"the mounts of {launcher} cannot express {match[0]!r}."
+                raise setting_error("container.mounts", path, problem, "Rename the folder.")
         mounts[mount.target] = mount
     return [mounts[target] for target in sorted(mounts)]
 
@@ -291,11 +257,11 @@ def _mount(text: str) -> Mount:
     places = text.split(":")
     mode = places.pop() if len(places) > 1 and places[-1] in ("ro", "rw") else "rw"
     if len(places) > 2 or not all(place.startswith("/") for place in places):
-        raise ConfigError(
-            f"container.mounts: {text!r} is not '/folder', '/host:/container' or either with "
-            "':ro'. Paths must be absolute and contain no colon.",
-            key="container.mounts",
-            value=text,
+        raise setting_error(
+            "container.mounts",
+            text,
+            "not '/folder', '/host:/container' or either with ':ro'.",
+            "Write absolute paths without a colon.",
         )
     source, target = (str(PurePosixPath(place)) for place in (places[0], places[-1]))
     return Mount(source, target, read_only=mode == "ro")

@@ -12,7 +12,7 @@ from pathlib import Path
 from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core import plugins
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, setting_error
 from ai500.core.source import PACKAGE
 from ai500.jobs.launchers import Container, Launcher
 from ai500.jobs.schedulers import (
@@ -24,7 +24,7 @@ from ai500.jobs.schedulers import (
     load_scheduler,
 )
 from ai500.parallel import sharing
-from ai500.records import JobRecord, Plan, Share, run_folder
+from ai500.records import JobRecord, NodeSlots, Plan, run_folder
 from ai500.records.run_folder import RunFolder, TrialFolder
 
 CONTAINER_VARIABLES = (
@@ -64,7 +64,7 @@ def job_spec(
     *,
     members: tuple[int, ...],
     attempt: int,
-    shares: tuple[Share, ...],
+    shares: tuple[NodeSlots, ...],
     python: str,
 ) -> JobSpec:
     """Specify the job of one process: the node agent, with its first member in the environment."""
@@ -153,22 +153,34 @@ def _job_name(run: RunFolder, trial: int) -> str:
 
 
 def _launcher(run: RunFolder, config: Config, plan: Plan, *, store: Path | None) -> Launcher:
-    container = Container.of(
-        config.container,
-        folders=_folders(run, config, store=store),
-        accelerators=plan.device != "cpu",
-        environment=CONTAINER_VARIABLES,
-        working_directory=str(run.path.resolve()),
-    )
+    container = job_container(run, config, accelerators=plan.device != "cpu", store=store)
     launcher: Launcher = plugins.load("launcher", plan.launcher)(container)
     return launcher
 
 
+def job_container(
+    run: RunFolder, config: Config, *, accelerators: bool, store: Path | None
+) -> Container | None:
+    """Add the run's folders and variables to the configured container; None without one."""
+    settings = config.container
+    if not settings.image:
+        return None
+    return Container(
+        image=settings.image,
+        mounts=(*_folders(run, config, store=store), *settings.mounts),
+        accelerators=accelerators,
+        environment=tuple(dict.fromkeys((*CONTAINER_VARIABLES, *settings.environment))),
+        working_directory=str(run.path.resolve()),
+        flags=settings.flags,
+        runtime=settings.runtime,
+        accelerator_flags=settings.accelerator_flags,
+    )
+
+
 def _folders(run: RunFolder, config: Config, *, store: Path | None) -> tuple[str, ...]:
-    """List the folders that a job reads and writes: run folder, scratch, store, a script's own."""
+    """List the folders that a job in a container uses: run folder, scratch, store, a script's."""
     folders = [str(run.path.resolve())]
-    in_container = config.scheduler.launcher != "bare" and config.container.image is not None
-    if config.data.stage and in_container:
+    if config.data.stage and config.scheduler.launcher != "bare":
         folders.append(_scratch_to_mount(config))
     if store is not None:
         folders.append(str(store.resolve()))
@@ -189,11 +201,10 @@ def _scratch_to_mount(config: Config) -> str:
         )
     plain, variable, _ = (scratch or tempfile.gettempdir()).partition("$")
     if not plain.strip("/"):
-        raise ConfigError(
-            f"data.scratch = {scratch!r} begins with a variable, and a container needs a folder "
-            "to mount that is known in advance.",
-            key="data.scratch",
-            value=scratch,
-            remedy="Begin it with a folder, as in /local/$SLURM_JOB_ID.",
+        raise setting_error(
+            "data.scratch",
+            scratch,
+            "it begins with a variable; a container mounts a folder that is known in advance.",
+            "Begin it with a folder, as in /local/$SLURM_JOB_ID.",
         )
     return str(Path(plain).parent if variable and not plain.endswith("/") else Path(plain))

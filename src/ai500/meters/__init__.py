@@ -29,18 +29,7 @@ COUNTERS = frozenset(
         "cpu_total_seconds",
     }
 )
-"""Monotonic quantities; only their differences are meaningful."""
-GAUGES = frozenset(
-    {
-        "watts",
-        "utilization",
-        "memory_bytes",
-        "memory_utilization",
-        "temperature_celsius",
-        "clock_hertz",
-    }
-)
-"""Instantaneous quantities; utilizations range from 0 to 1."""
+"""Monotonic quantities; only their differences are meaningful. All others are instantaneous."""
 
 LOOPBACK = "lo"
 """Network device whose traffic stays inside the node."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ai500.meters import Absent, Reading
-from ai500.meters.sources import KernelMeter, number, text
+from ai500.meters.sources import FunctionMeter, number, text
 
 VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 SENSORS = {
@@ -22,7 +22,7 @@ Card = tuple[Path, Path]
 """(device folder, sensor folder)."""
 
 
-def open_meter(root: Path) -> KernelMeter | Absent:
+def open_meter(root: Path) -> FunctionMeter | Absent:
     """Meter the cards of AMD and Intel with a power or energy sensor."""
     cards: dict[str, Card] = {}
     for card in sorted((root / "sys/class/drm").glob("card[0-9]*")):
@@ -34,7 +34,7 @@ def open_meter(root: Path) -> KernelMeter | Absent:
                 cards[device.resolve().name] = (device, sensors)
     if not cards:
         return Absent("no card of AMD or Intel in /sys/class/drm has a power sensor")
-    return KernelMeter(("accelerators",), partial(_read_cards, cards))
+    return FunctionMeter(("accelerators",), partial(_read_cards, cards))
 
 
 def _read_cards(cards: dict[str, Card]) -> list[Reading]:

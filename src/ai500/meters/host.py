@@ -8,29 +8,31 @@ from functools import partial
 from pathlib import Path
 
 from ai500.meters import LOOPBACK, Absent, Reading
-from ai500.meters.sources import KernelMeter, number, text
+from ai500.meters.sources import FunctionMeter, number, text
 
 SECTOR_BYTES = 512  # the kernel's unit in diskstats, whatever the disk's sector size
 WORD_BYTES = 4  # InfiniBand's counters count words
 ARPHRD_INFINIBAND = 32
 
 
-def open_host(root: Path) -> KernelMeter | Absent:
+def open_host(root: Path) -> FunctionMeter | Absent:
     """Meter processor time and memory: /proc/stat, /proc/meminfo."""
     read = partial(_read_host, root / "proc")
-    return KernelMeter((), read) if read() else Absent("no /proc/stat: not Linux")
+    return FunctionMeter((), read) if read() else Absent("no /proc/stat: not Linux")
 
 
-def open_disks(root: Path) -> KernelMeter | Absent:
+def open_disks(root: Path) -> FunctionMeter | Absent:
     """Meter bytes read from and written to whole disks: /proc/diskstats.
 
     Partitions, and volumes made of disks, would count twice.
     """
     read = partial(_read_disks, root)
-    return KernelMeter((), read) if read() else Absent("/proc/diskstats shows no disk of this node")
+    return (
+        FunctionMeter((), read) if read() else Absent("/proc/diskstats shows no disk of this node")
+    )
 
 
-def open_network(root: Path) -> KernelMeter | Absent:
+def open_network(root: Path) -> FunctionMeter | Absent:
     """Meter bytes over network interfaces and ports: /proc/net/dev, InfiniBand's and RoCE's ports.
 
     Interfaces made of others (bonds, bridges) would count twice, and so would IP over InfiniBand
@@ -44,7 +46,7 @@ def open_network(root: Path) -> KernelMeter | Absent:
     # In a container no interface has hardware behind it: there, all are metered.
     hardware = {name for name in names if (folder / name / "device").exists()}
     read = partial(_read_network, root, {LOOPBACK} | (hardware or names), ports)
-    return KernelMeter((), read) if read() else Absent("no /proc/net/dev: not Linux")
+    return FunctionMeter((), read) if read() else Absent("no /proc/net/dev: not Linux")
 
 
 def _read_host(proc: Path) -> list[Reading]:

@@ -6,14 +6,15 @@ A log may come from an untrusted submission: malformed lines are skipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ai500.core import events
+from ai500.core import events, schema
 from ai500.core.events import Event
+from ai500.core.schema import SchemaError
 
 MAX_COLUMNS = 100_000
 MAX_VALUE = 1e24  # no counter of bytes, joules or hertz gets there
@@ -38,8 +39,11 @@ class Head:
     member: int
     trial: int
     period_seconds: float
-    covers: Mapping[str, tuple[str, ...]]
-    absent: Mapping[str, str]
+    covers: dict[str, tuple[str, ...]]
+    absent: dict[str, str]
+
+
+_HEAD_FIELDS = ("member", "trial", "period_seconds", "covers", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +111,12 @@ def _read_file(file: Path, heads: list[Head], samples: list[Sample]) -> None:
 
 
 def _head(line: Event) -> Head | None:
-    covers, absent, period = line.get("covers"), line.get("absent"), line.get("period_seconds")
-    member, trial = line.get("member"), line.get("trial")
-    complete = isinstance(member, int) and isinstance(trial, int) and _valid(period)
-    if not complete or not isinstance(covers, dict) or not isinstance(absent, dict):
+    fields = {name: line.get(name) for name in _HEAD_FIELDS}
+    host = (str(line.get("host")), str(line.get("boot")))
+    try:
+        return schema.decode(Head, fields | {"host": host})
+    except SchemaError:
         return None
-    assert isinstance(member, int) and isinstance(trial, int) and isinstance(period, int | float)
-    return Head(
-        host=(str(line.get("host")), str(line.get("boot"))),
-        member=member,
-        trial=trial,
-        period_seconds=float(period),
-        covers={
-            name: tuple(map(str, parts))
-            for name, parts in covers.items()
-            if isinstance(parts, list)
-        },
-        absent={name: str(reason) for name, reason in absent.items()},
-    )
 
 
 def _columns(head: Head, rows: Any) -> list[Column]:

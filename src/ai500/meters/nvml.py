@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ai500.meters import Absent, Part, Reading
+from ai500.meters import Absent, Reading
+from ai500.meters.sources import FunctionMeter
 
 UNKNOWN_ORDER = (
     "CUDA_VISIBLE_DEVICES has numbers, CUDA_DEVICE_ORDER is not PCI_BUS_ID, and the accelerators "
@@ -25,29 +27,7 @@ UNKNOWN_ORDER = (
 Probe = Callable[[], dict[str, float]]
 
 
-class Nvml:
-    """The accelerators that are visible to the run."""
-
-    covers: tuple[Part, ...] = ("accelerators",)
-
-    def __init__(self, library: Any, probes: Sequence[tuple[str, Probe]]) -> None:
-        self._library = library
-        self._probes = probes
-
-    def read(self) -> list[Reading]:
-        """Return the readings of each accelerator; none of one that fell off the bus."""
-        return [
-            Reading(device, quantity, value)
-            for device, probe in self._probes
-            for quantity, value in _values(self._library, probe)
-        ]
-
-    def close(self) -> None:
-        """Unload NVML."""
-        self._library.nvmlShutdown()
-
-
-def open_meter(root: Path) -> Nvml | Absent:
+def open_meter(root: Path) -> FunctionMeter | Absent:
     """Meter accelerators by NVML, if its Python binding, the driver and an accelerator exist."""
     try:
         library = import_module("pynvml")
@@ -66,7 +46,16 @@ def open_meter(root: Path) -> Nvml | Absent:
     if not probes:
         library.nvmlShutdown()
         return Absent("NVML shows no accelerator of this run")
-    return Nvml(library, probes)
+    return FunctionMeter(("accelerators",), partial(_read, library, probes), library.nvmlShutdown)
+
+
+def _read(library: Any, probes: Sequence[tuple[str, Probe]]) -> list[Reading]:
+    """Return the readings of each accelerator; none of one that fell off the bus."""
+    return [
+        Reading(device, quantity, value)
+        for device, probe in probes
+        for quantity, value in _values(library, probe)
+    ]
 
 
 def _visible(library: Any) -> list[tuple[str, Any]]:

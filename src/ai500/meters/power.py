@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ai500.meters import Absent, Part, Reading
-from ai500.meters.sources import KernelMeter, Program, number, text
+from ai500.meters.sources import FunctionMeter, Program, number, text
 
 IPMI_PERIOD_SECONDS = 5.0  # management controllers are slow
 IPMI_DEVICES = ("dev/ipmi0", "dev/ipmi/0", "dev/ipmidev/0")
@@ -38,7 +38,7 @@ class Zone:
     wraps_at_joules: float | None
 
 
-def open_rapl(root: Path) -> KernelMeter | Absent:
+def open_rapl(root: Path) -> FunctionMeter | Absent:
     """Meter processor packages and their memory by RAPL (Intel and AMD, the kernel's powercap).
 
     Of the zones, packages and their `dram` are read: `core` and `uncore` are parts of a package,
@@ -64,7 +64,7 @@ def open_rapl(root: Path) -> KernelMeter | Absent:
     zones = [zone for zone in packages + memory if zone is not None]
     with_memory = len(zones) == 2 * len(packages)
     covers: tuple[Part, ...] = ("processors", "memory") if with_memory else ("processors",)
-    return KernelMeter(covers, partial(_read_zones, zones))
+    return FunctionMeter(covers, partial(_read_zones, zones))
 
 
 def _zone(folder: Path, name: str) -> Zone | None:
@@ -82,12 +82,12 @@ def _read_zones(zones: Sequence[Zone]) -> list[Reading]:
     ]
 
 
-def open_cray(root: Path) -> KernelMeter | Absent:
+def open_cray(root: Path) -> FunctionMeter | Absent:
     """Meter an HPE Cray EX node by its own counters, which every user may read."""
     folder = root / "sys/cray/pm_counters"
     if number(folder / "energy") is None:
         return Absent("no /sys/cray/pm_counters/energy: not a Cray EX node")
-    return KernelMeter(("node",), partial(_read_cray, folder))
+    return FunctionMeter(("node",), partial(_read_cray, folder))
 
 
 def _read_cray(folder: Path) -> list[Reading]:
@@ -98,39 +98,28 @@ def _read_cray(folder: Path) -> list[Reading]:
     ]
 
 
-class Ipmi:
-    """The whole node's power, as its management controller measures it (DCMI)."""
-
-    covers: tuple[Part, ...] = ("node",)
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def read(self) -> list[Reading]:
-        """Return the node's watts if there is new output."""
-        match = IPMI_WATTS.search(self._program.poll() or "")
-        # A controller without a power sensor reports 0, which no running node draws.
-        if match is None or float(match[1]) == 0:
-            return []
-        return [Reading("node", "watts", float(match[1]))]
-
-    def close(self) -> None:
-        """Kill ipmitool if it is running."""
-        self._program.close()
-
-
-def open_ipmi(root: Path) -> Ipmi | Absent:
+def open_ipmi(root: Path) -> FunctionMeter | Absent:
     """Meter the node by `ipmitool dcmi power reading`, if this user may use the controller."""
-    program = shutil.which("ipmitool")
-    if program is None:
+    ipmitool = shutil.which("ipmitool")
+    if ipmitool is None:
         return Absent("ipmitool is not installed")
     devices = [root / name for name in IPMI_DEVICES if (root / name).exists()]
     if not devices:
         return Absent("no /dev/ipmi0: no management controller, or its driver is not loaded")
     if not any(os.access(device, os.R_OK | os.W_OK) for device in devices):
         return Absent(f"no permission for /{devices[0].relative_to(root)}: ask for access to it")
-    command = [program, "dcmi", "power", "reading"]
-    return Ipmi(Program(command, period_seconds=IPMI_PERIOD_SECONDS))
+    command = [ipmitool, "dcmi", "power", "reading"]
+    program = Program(command, period_seconds=IPMI_PERIOD_SECONDS)
+    return FunctionMeter(("node",), partial(_read_ipmi, program), program.close)
+
+
+def _read_ipmi(program: Program) -> list[Reading]:
+    """Return the whole node's watts if its management controller (DCMI) has new output."""
+    match = IPMI_WATTS.search(program.poll() or "")
+    # A controller without a power sensor reports 0, which no running node draws.
+    if match is None or float(match[1]) == 0:
+        return []
+    return [Reading("node", "watts", float(match[1]))]
 
 
 class Slurm:

@@ -30,15 +30,17 @@ def number(path: Path) -> float | None:
         return None
 
 
+def _nothing_to_close() -> None:
+    """Do nothing: files of the kernel do not stay open."""
+
+
 @dataclass(frozen=True)
-class KernelMeter:
-    """A meter that reads files of the kernel."""
+class FunctionMeter:
+    """A meter made of functions."""
 
     covers: tuple[Part, ...]
     read: Callable[[], list[Reading]]
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
+    close: Callable[[], None] = _nothing_to_close
 
 
 class ProgramFailedError(Exception):

@@ -33,11 +33,6 @@ def penalty_coefficient(
     return float((achieved_quality / target_quality) ** exponent)
 
 
-def quality_of_penalty(penalty: float, *, target_quality: float, exponent: float) -> float:
-    """Solve V3 Eq. 8 for the achieved quality."""
-    return float(target_quality * penalty ** (1 / exponent))
-
-
 def vflops(flops: float, *, penalty_coefficient: float) -> float:
     """Compute valid FLOPS: V3 Eq. 7."""
     return flops * penalty_coefficient

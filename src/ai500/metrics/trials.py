@@ -19,7 +19,7 @@ from ai500.meters.log import NodeLog
 from ai500.metrics import equations
 from ai500.metrics.energy import Window, per_watt, trial_energy
 from ai500.metrics.quality import target_of
-from ai500.records import EnsembleResult, Plan, Score, ScoreFigures, TrialScore, known
+from ai500.records import EnsembleResult, Plan, Score, ScoreFigures, TrialScore, require
 from ai500.workloads.protocol import class_workload
 
 Clock = Literal["monotonic", "wall"]
@@ -87,6 +87,15 @@ def recorded_result(events: Sequence[Event]) -> EnsembleResult:
     return schema.decode(EnsembleResult, results[-1], at="aggregate")
 
 
+def idle_seconds(work: Iterable[tuple[float, float]], *, first: float, last: float) -> float:
+    """Return the seconds from `first` to `last` that no work covers, given in order of starts."""
+    covered, reached = 0.0, first
+    for start, end in work:
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return max(0.0, (last - first) - covered)
+
+
 def clock_of(hosts: set[Host]) -> Clock:
     """Choose the clock of a trial: the monotonic one needs a single boot of a single host."""
     return "monotonic" if len(hosts) == 1 and all(boot for _, boot in hosts) else "wall"
@@ -122,7 +131,7 @@ def kept_trials(trials: Sequence[TrialScore], *, required_runs: int) -> list[Tri
     rates = [trial.vflops for trial in complete]
     # Operations that were not counted give no VFLOPS: the time then decides.
     by_time = [-trial.seconds for trial in complete]
-    ranks = by_time if None in rates else [known(rate, "vflops") for rate in rates]
+    ranks = by_time if None in rates else [require(rate, "vflops") for rate in rates]
     ranked = sorted(range(len(complete)), key=ranks.__getitem__)
     dropped = {ranked[0], ranked[-1]}
     return [trial for index, trial in enumerate(complete) if index not in dropped]

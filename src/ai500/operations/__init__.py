@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ai500.operations.count import KindCount, OperationCount, count_ops, count_trace
+from ai500.operations.count import KindCount, OperationCount, count_trace
 from ai500.operations.graph import Op, Shapes, Trace, with_loss
 
 if TYPE_CHECKING:
@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 
     from ai500.operations.torch_trace import Example
 
-__all__ = [
-    "KindCount",
-    "Op",
-    "OperationCount",
-    "Shapes",
-    "Trace",
-    "count",
-    "count_ops",
-    "example_input",
-]
+__all__ = ["KindCount", "Op", "OperationCount", "Shapes", "Trace", "count", "example_input"]
 
 
 def example_input(shape: tuple[int, ...], *, dtype: str) -> Example:

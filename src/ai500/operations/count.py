@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from ai500.core.errors import InputError
@@ -32,14 +32,7 @@ class KindCount:
         return self.forward + self.backward
 
     def __add__(self, other: KindCount) -> KindCount:
-        return KindCount(
-            forward=self.forward + other.forward,
-            backward=self.backward + other.backward,
-            update=self.update + other.update,
-            operators=self.operators + other.operators,
-            parameters=self.parameters + other.parameters,
-            activation_bytes=self.activation_bytes + other.activation_bytes,
-        )
+        return KindCount(*map(operator.add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +90,8 @@ class OperationCount:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, for `--json`."""
-        return {
-            "convention": self.convention,
-            "batch": self.batch,
-            "parameters": self.parameters,
-            "forward": self.forward,
-            "backward": self.backward,
-            "update": self.update,
-            "total": self.total,
-            "forward_per_image": self.forward_per_image,
-            "backward_per_image": self.backward_per_image,
-            "activation_bytes": self.activation_bytes,
-            "by_kind": {kind: asdict(count) for kind, count in self.by_kind.items()},
-            "by_module": {path: asdict(count) for path, count in self.by_module.items()},
-            "unknown": dict(self.unknown),
-        }
+        derived = ("total", "forward_per_image", "backward_per_image", "activation_bytes")
+        return {name: getattr(self, name) for name in derived} | asdict(self)
 
 
 def convention_named(name: str) -> Convention:
@@ -142,14 +122,14 @@ def count_op(op: Op, convention: Convention) -> KindCount:
     )
 
 
-def count_ops(ops: Iterable[Op], *, convention: str, batch: int, parameters: int) -> OperationCount:
-    """Count a stream of operators that was traced with a batch of `batch` images."""
+def count_trace(trace: Trace, *, convention: str) -> OperationCount:
+    """Count a traced model."""
     rules = convention_named(convention)
     by_kind: dict[str, KindCount] = {}
     by_module: dict[str, KindCount] = {}
     unknown: Counter[str] = Counter()
     total = KindCount()
-    for op in ops:
+    for op in trace.ops:
         count = count_op(op, rules)
         if op.kind == UNKNOWN or op.kind not in rules.rules:
             unknown[op.operator or op.kind] += 1
@@ -158,19 +138,12 @@ def count_ops(ops: Iterable[Op], *, convention: str, batch: int, parameters: int
         total += count
     return OperationCount(
         convention=convention,
-        batch=batch,
-        parameters=parameters,
+        batch=trace.batch,
+        parameters=trace.parameters,
         forward=total.forward,
         backward=total.backward,
         update=total.update,
         by_kind=by_kind,
         by_module=by_module,
         unknown=dict(unknown.most_common()),
-    )
-
-
-def count_trace(trace: Trace, *, convention: str) -> OperationCount:
-    """Count a traced model."""
-    return count_ops(
-        trace.ops, convention=convention, batch=trace.batch, parameters=trace.parameters
     )

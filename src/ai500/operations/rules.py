@@ -7,7 +7,7 @@ operator for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
@@ -216,10 +216,6 @@ _SPECIAL: dict[str, Formula] = {
 _COUNTED_ONLY_BY_AIPERF = (*_EXTENSIONS, *_EXTENSIONS_BY_INPUT, *_SPECIAL)
 
 
-def _all(kinds: Iterable[str], rule: Rule) -> dict[str, Rule]:
-    return dict.fromkeys(kinds, rule)
-
-
 def _by_product(*, convolution: int, product: int, scores: int, source: str) -> dict[str, Rule]:
     """Build the rules of multiply-add kinds, the only ones with a counted backward pass."""
 
@@ -244,13 +240,13 @@ _SOFTMAX = EXPONENTIAL + ADD + DIVIDE
 v3 = Convention(
     name="v3",
     rules={
-        **_all(_COUNTED_ONLY_BY_AIPERF, Rule(_nothing, V3_IGNORED)),
-        **_all(_FREE, Rule(_nothing, V3_IGNORED)),
+        **dict.fromkeys(_COUNTED_ONLY_BY_AIPERF, Rule(_nothing, V3_IGNORED)),
+        **dict.fromkeys(_FREE, Rule(_nothing, V3_IGNORED)),
         # SPEC [D5]: no factor 2 for the fully connected layer, as printed.
         **_by_product(convolution=2, product=1, scores=1, source=V3),
-        **_all(_ELEMENT_WISE, Rule(elements(1), V3)),
-        **_all(_POOLINGS, Rule(elements(1), V3)),
-        **_all(_NORMALIZATIONS, Rule(elements(1), V3)),
+        **dict.fromkeys(_ELEMENT_WISE, Rule(elements(1), V3)),
+        **dict.fromkeys(_POOLINGS, Rule(elements(1), V3)),
+        **dict.fromkeys(_NORMALIZATIONS, Rule(elements(1), V3)),
     },
     update=0,
 )
@@ -258,7 +254,7 @@ v3 = Convention(
 aiperf = Convention(
     name="aiperf",
     rules={
-        **_all(_FREE, Rule(_nothing, EXTENSION)),
+        **dict.fromkeys(_FREE, Rule(_nothing, EXTENSION)),
         **{kind: Rule(elements(weight), EXTENSION) for kind, weight in _EXTENSIONS.items()},
         **{
             kind: Rule(elements_in(weight), EXTENSION)
@@ -279,7 +275,7 @@ aiperf = Convention(
 matmul = Convention(
     name="matmul",
     rules={
-        **_all(aiperf.rules, Rule(_nothing, TORCH)),
+        **dict.fromkeys(aiperf.rules, Rule(_nothing, TORCH)),
         **_by_product(convolution=2, product=2, scores=0, source=TORCH),
     },
     update=0,

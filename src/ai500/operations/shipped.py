@@ -1,6 +1,6 @@
 """Counts of the built-in problem classes, shipped with the package: planning needs no torch.
 
-`python -m ai500.workloads.ship_operations` writes the file; a test compares it with traced models.
+`python -m tests.support.ship_operations` writes the file; a test compares it with traced models.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ai500.core import schema
 from ai500.operations.count import convention_named
 from ai500.records import OFFICIAL_CONVENTION, Operations
 
@@ -39,18 +40,10 @@ def shipped_operations(
     row = _table().get(workload, {}).get(problem_class)
     if row is None:
         return None
-    name = convention_named(convention).name
-    counts = row["per_image"][name]
-    return Operations(
-        convention=name,
-        forward_per_image=counts["forward"],
-        backward_per_image=counts["backward"],
-        update_per_step=counts["update"],
-        parameters=row["parameters"],
-    )
+    return schema.decode(Operations, row["operations"][convention_named(convention).name])
 
 
 def shipped_model(workload: str, problem_class: str) -> ModelIdentity | None:
     """Return the identity of a built-in class's model; None for others."""
     row = _table().get(workload, {}).get(problem_class)
-    return None if row is None else ModelIdentity(row["parameters"], row["graph_sha256"])
+    return None if row is None else schema.decode(ModelIdentity, row["model"])

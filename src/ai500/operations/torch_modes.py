@@ -17,6 +17,9 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from ai500.operations import aten
 from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes
 
+Arguments = tuple[Any, ...]
+Tensors = list[Tensor]
+
 #: Kinds whose parameters Table II updates; fused recurrent cells contain their gates' biases.
 _UPDATED_KINDS = {"convolution", "dense", "bias", "lstm_cell", "gru_cell"}
 
@@ -94,18 +97,11 @@ class Recorder(TorchDispatchMode):
         if name == aten.CONVOLUTION_BACKWARD:
             self._record_convolution_backward(operator, args)
         else:
-            self._record(operator, name, args, inputs, tensors_of(outputs))
+            self._record(operator, args, inputs, tensors_of(outputs))
         return outputs
 
-    def _record(
-        self,
-        operator: str,
-        name: str,
-        args: tuple[Any, ...],
-        inputs: list[Tensor],
-        outputs: list[Tensor],
-    ) -> None:
-        kind, factors, attributes = self._read(operator, name, args, inputs, outputs)
+    def _record(self, operator: str, args: Arguments, inputs: Tensors, outputs: Tensors) -> None:
+        kind, factors, attributes = self._read(operator, args, inputs, outputs)
         if kind != UNKNOWN and not any(map(_is_number, (*inputs, *outputs))):
             kind = "data_movement"  # integers are indices and counters, not data
         attributes["parameters"] = self._first_seen(inputs, self._seen)
@@ -124,14 +120,10 @@ class Recorder(TorchDispatchMode):
         )
 
     def _read(
-        self,
-        operator: str,
-        name: str,
-        args: tuple[Any, ...],
-        inputs: list[Tensor],
-        outputs: list[Tensor],
+        self, operator: str, args: Arguments, inputs: Tensors, outputs: Tensors
     ) -> tuple[str, tuple[Shape, ...], dict[str, int]]:
         """Return the kind, the shapes that its rule reads, and the attributes."""
+        name = operator.removeprefix("aten::")
         if name in aten.CONVOLUTIONS:
             transposed = name.endswith("convolution") and len(args) > 6 and args[6] is True
             factors = args[:2]
@@ -154,7 +146,7 @@ class Recorder(TorchDispatchMode):
         is_pool = kind in ("max_pool", "average_pool")
         return kind, shapes_of(inputs), {"kernel": _kernel(name, args)} if is_pool else {}
 
-    def _record_convolution_backward(self, operator: str, args: tuple[Any, ...]) -> None:
+    def _record_convolution_backward(self, operator: str, args: Arguments) -> None:
         """Record a convolution per gradient; each costs the same as the forward pass."""
         gradient, data, weight = args[:3]
         for is_computed in args[-1][:2]:
@@ -163,7 +155,7 @@ class Recorder(TorchDispatchMode):
                 attributes = {"transposed": 1} if args[7] else {}
                 self.ops.append(Op("convolution", shapes, attributes, operator=operator))
 
-    def _is_bias(self, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
+    def _is_bias(self, inputs: Tensors, outputs: Tensors) -> bool:
         """Return True for a bias that torch did not fuse because of the memory layout."""
         previous = self.ops[-1] if self.ops else None
         return (
@@ -177,7 +169,7 @@ class Recorder(TorchDispatchMode):
     def _owned(self, tensor: Any) -> bool:
         return isinstance(tensor, Tensor) and _memory(tensor) in self._owner
 
-    def _first_seen(self, tensors: list[Tensor], seen: set[int]) -> int:
+    def _first_seen(self, tensors: Tensors, seen: set[int]) -> int:
         """Count the elements of the parameters among `tensors` that are not in `seen`; add them."""
         new = {
             id(owner): owner
@@ -187,7 +179,7 @@ class Recorder(TorchDispatchMode):
         seen.update(new)
         return sum(owner.numel() for owner in new.values())
 
-    def _follow_copy(self, inputs: list[Tensor], outputs: Any) -> None:
+    def _follow_copy(self, inputs: Tensors, outputs: Any) -> None:
         """Map the memory of a cast parameter to the parameter."""
         owner = self._owner.get(_memory(inputs[0])) if inputs else None
         if owner is not None:
@@ -195,7 +187,7 @@ class Recorder(TorchDispatchMode):
             self._kept.append(outputs)  # keeps the address from being reused
 
 
-def tensors_of(tree: Any) -> list[Tensor]:
+def tensors_of(tree: Any) -> Tensors:
     """Return the tensors in arguments or results of any structure."""
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
 
@@ -241,7 +233,7 @@ def _gradients(factors: Sequence[Tensor], *, transposed: bool = False) -> dict[s
     return {"gradients": gradients, "transposed": int(transposed)}
 
 
-def _is_global_pool(args: tuple[Any, ...]) -> bool:
+def _is_global_pool(args: Arguments) -> bool:
     """Return True for a mean over all spatial dimensions: adaptive pooling to 1×1."""
     data, *rest = args
     dimensions = rest[0] if rest and isinstance(rest[0], (list, tuple)) else ()
@@ -249,7 +241,7 @@ def _is_global_pool(args: tuple[Any, ...]) -> bool:
     return data.dim() >= 4 and {dimension % data.dim() for dimension in dimensions} == spatial
 
 
-def _kernel(name: str, args: tuple[Any, ...]) -> int:
+def _kernel(name: str, args: Arguments) -> int:
     """Return the elements of a pooling window; 0 for adaptive pooling."""
     if "adaptive" in name or name == "mean":
         return 0
@@ -258,7 +250,7 @@ def _kernel(name: str, args: tuple[Any, ...]) -> int:
     return prod(size) if len(size) == spatial else int(size[0]) ** spatial
 
 
-def _new_bytes(inputs: list[Tensor], outputs: list[Tensor]) -> int:
+def _new_bytes(inputs: Tensors, outputs: Tensors) -> int:
     """Count the bytes of outputs that share no memory with an input."""
     old = {_memory(tensor) for tensor in inputs}
     return sum(

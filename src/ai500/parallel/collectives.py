@@ -16,6 +16,7 @@ error of that encoding is kept and added before the next one, so that errors do 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -332,21 +333,6 @@ def make(
     return collective
 
 
-def all_reduce(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """Make a flat all-reduce: the library's own, or with compression a grid of one row."""
-    return _make("all_reduce", precision, group=group, local_size=local_size)
-
-
-def hierarchical(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """Make an all-reduce inside each node, between nodes, inside each node."""
-    return _make("hierarchical", precision, group=group, local_size=local_size)
-
-
-def torus_2d(precision: str, *, group: dist.ProcessGroup | None, local_size: int) -> Collective:
-    """Make an all-reduce along rows, columns and rows of a nearly square grid."""
-    return _make("torus_2d", precision, group=group, local_size=local_size)
-
-
 def _make(
     mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
 ) -> Collective:
@@ -359,3 +345,11 @@ def _make(
         reduction = GridAllReduce(ranks, grid=grid, precision=precision, traffic=traffic)
     description = {"mode": mode, "precision": precision, "nodes": len(set(ranks.nodes))}
     return Collective(reduction, traffic=traffic, size=len(ranks.ranks), description=description)
+
+
+# Flat: the library's own, or with compression a grid of one row.
+all_reduce = partial(_make, "all_reduce")
+# Inside each node, between nodes, inside each node.
+hierarchical = partial(_make, "hierarchical")
+# Along rows, columns and rows of a nearly square grid.
+torus_2d = partial(_make, "torus_2d")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ai500.config import Config, ParallelConfig
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, setting_error
 from ai500.records import Parallelism, ParallelPlan
 
 AXES = ("data", "pipeline", "tensor")
@@ -95,12 +95,9 @@ def _single_axis(mode: str, stated: dict[str, int | None], *, degree: int) -> tu
 def _check_sharded(config: Config) -> None:
     parallel, communication = config.parallel, config.communication
     if parallel.mode == "sharded":
-        raise ConfigError(
-            'parallel.mode = "sharded": sharding is a variant of data parallelism.',
-            key="parallel.mode",
-            value="sharded",
-            remedy='Set parallel.mode = "data" and parallel.sharded = true.',
-        )
+        remedy = 'Set parallel.mode = "data" and parallel.sharded = true.'
+        problem = "sharding is a variant of data parallelism."
+        raise setting_error("parallel.mode", "sharded", problem, remedy)
     if not parallel.sharded:
         return
     if parallel.mode != "data":
@@ -148,12 +145,9 @@ def _check_effect(parallel: ParallelConfig, *, data: int, pipeline: int, tensor:
             remedy="Leave it out.",
         )
     if parallel.pipeline_schedule is not None and pipeline == 1:
-        raise ConfigError(
-            f'parallel.pipeline_schedule = "{parallel.pipeline_schedule}": there is no pipeline.',
-            key="parallel.pipeline_schedule",
-            value=parallel.pipeline_schedule,
-            remedy='Leave it out, or set parallel.mode = "pipeline".',
-        )
+        key, schedule = "parallel.pipeline_schedule", parallel.pipeline_schedule
+        remedy = 'Leave it out, or set parallel.mode = "pipeline".'
+        raise setting_error(key, schedule, "there is no pipeline.", remedy)
 
 
 def _check_plan(config: Config, plan: ParallelPlan | None, *, pipeline: int, tensor: int) -> None:
@@ -209,12 +203,9 @@ def _microbatches(parallel: ParallelConfig, *, stages: int, batch: int) -> int:
     """
     if stages == 1:
         if parallel.microbatches not in (None, 1):
-            raise ConfigError(
-                f"parallel.microbatches = {parallel.microbatches}: only a pipeline has them.",
-                key="parallel.microbatches",
-                value=parallel.microbatches,
-                remedy="For gradient accumulation set train.accumulation.",
-            )
+            remedy = "For gradient accumulation set train.accumulation."
+            key, count = "parallel.microbatches", parallel.microbatches
+            raise setting_error(key, count, "only a pipeline has them.", remedy)
         return 1
     if parallel.microbatches is None:
         return stages

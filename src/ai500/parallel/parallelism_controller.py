@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.errors import ConfigError
-from ai500.records import MemberMapping, Node, Share
+from ai500.records import MemberMapping, Node, NodeSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[MemberMapping,
         member_slots = slots[first : first + degrees.parallel_degree]
         names = dict.fromkeys(name for name, _ in member_slots)
         shares = tuple(
-            Share(node=name, slots=tuple(index for owner, index in member_slots if owner == name))
+            NodeSlots(name, tuple(index for owner, index in member_slots if owner == name))
             for name in names
         )
         mapping.append(MemberMapping(member=member, wave=wave, shares=shares))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -61,10 +62,8 @@ def on_node(
     """Copy to the node what members with these counts need, and return the placement."""
     started = time.monotonic()
     staged = duplicate(store, counts=counts, folder=folder, progress=progress)
-    return Placement(
-        node=node,
-        store=str(store.path.resolve()),
-        store_sha256=store.sha256,
+    return dataclasses.replace(
+        in_shared_store(store, node=node),
         folder=str(staged.path),
         samples=int(sum(split.count for split in staged.splits.values())),
         bytes=sum(file.stat().st_size for file in staged.path.iterdir()),

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from ai500.config import MAX_COUNT, Config
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, setting_error
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import check_framework
 from ai500.frameworks.script import stated_operations
@@ -60,18 +60,15 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         members_per_accelerator=config.ensemble.members_per_accelerator,
     )
     if degrees.ensemble_size >= MAX_COUNT:
-        raise ConfigError(
-            f"{degrees.ensemble_size} members: less than {MAX_COUNT} can be planned.",
-            key="ensemble.size",
-            value=degrees.ensemble_size,
-            remedy="Set ensemble.size, or a larger parallel.degree.",
+        raise setting_error(
+            "ensemble.size",
+            degrees.ensemble_size,
+            f"less than {MAX_COUNT} members can be planned.",
+            "Set ensemble.size, or a larger parallel.degree.",
         )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
     check_training(config, hyper)
     framework = check_framework(config, device=device, precision=hyper.precision)
-    settings = program.settings(
-        config, problem_class, hyper, device=device, degree=degrees.parallel_degree
-    )
     precision.check(
         hyper.precision,
         device_type=device,
@@ -101,7 +98,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         system_scale=degrees.system_scale,
         members_per_accelerator=degrees.members_per_accelerator,
         waves=degrees.waves,
-        sampler=settings.sampler,
+        sampler=config.ensemble.sampler,
         parallel=parallel,
         communication=_communication(config, degrees, mapping),
         scheduler=config.scheduler.kind,
@@ -112,11 +109,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         mapping=mapping,
         hyperparameters=hyper,
         global_batch_size=global_batch,
-        learning_rate=scaled_peak(
-            hyper.base_learning_rate,
-            global_batch_size=global_batch,
-            reference_batch_size=hyper.reference_batch_size,
-        ),
+        learning_rate=scaled_peak(hyper, global_batch_size=global_batch),
         steps_per_epoch=steps,
         stage=stage,
         operations=operations,
@@ -141,7 +134,6 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             precision=hyper.precision,
             fields=problem_class.fields,
         ),
-        search=settings.search,
         framework=FrameworkChoice(
             kind=framework.name,
             command=config.framework.command,
@@ -150,14 +142,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             operations=operations if framework.name == "script" else None,
         ),
     )
-    cost = program.cost(plan)
-    return dataclasses.replace(
-        plan,
-        operations_per_trial=cost.operations,
-        estimated_seconds=cost.seconds and cost.seconds * trials,
-        estimated_node_hours=cost.seconds and cost.seconds * trials * len(nodes) / 3600,
-        estimate_basis=cost.basis,
-    )
+    plan = program.complete(plan, config)
+    hours = plan.estimated_seconds and plan.estimated_seconds * len(nodes) / 3600
+    return dataclasses.replace(plan, estimated_node_hours=hours)
 
 
 def _on_own_data(problem_class: ProblemClass, config: Config) -> ProblemClass:
@@ -208,21 +195,15 @@ def _cluster_nodes(config: Config, cluster: Cluster, *, device: str) -> tuple[No
         unit, available = "accelerators", cluster.accelerators_per_node
         count = settings.accelerators_per_node or available
     if count > available or count == 0:
-        raise ConfigError(
-            f"system.accelerators_per_node = {count}: a node of partition {cluster.partition!r} "
-            f"has {available} {unit} (device {device!r}).",
-            key="system.accelerators_per_node",
-            value=count,
-            remedy="Set at most that, another system.device, or another slurm.partition.",
+        raise setting_error(
+            "system.accelerators_per_node",
+            count,
+            f"a node of {cluster.partition!r} has {available} {unit} (device {device!r}).",
+            "Set at most that, another system.device, or another slurm.partition.",
         )
     if settings.nodes is not None and settings.nodes > len(cluster.nodes):
-        raise ConfigError(
-            f"system.nodes = {settings.nodes}: partition {cluster.partition!r} has "
-            f"{len(cluster.nodes)} available nodes.",
-            key="system.nodes",
-            value=settings.nodes,
-            remedy="Set at most that.",
-        )
+        problem = f"partition {cluster.partition!r} has {len(cluster.nodes)} available nodes."
+        raise setting_error("system.nodes", settings.nodes, problem, "Set at most that.")
     slots = tuple(Slot(index=i, device=device, cores=()) for i in range(count))
     return tuple(Node(name, slots) for name in cluster.nodes[: settings.nodes])
 
@@ -234,25 +215,22 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
         cores = settings.cores_per_slot or 1
         count = settings.accelerators_per_node or system.default_cpu_slots(settings.cores_per_slot)
         if settings.nodes is None and count * cores > machine.cores:
-            raise ConfigError(
-                f"system.accelerators_per_node = {count} slots of {cores} cores need "
-                f"{count * cores} cores; this machine has {machine.cores}.",
-                key="system.accelerators_per_node",
-                value=count,
-                remedy=f"Set at most {machine.cores // cores}, or set system.nodes to plan for "
-                "another machine.",
+            raise setting_error(
+                "system.accelerators_per_node",
+                count,
+                f"slots of {cores} cores need {count * cores} cores; here are {machine.cores}.",
+                f"Set at most {machine.cores // cores}, or system.nodes to plan another machine.",
             )
         slots = system.cpu_slots(count, cores_per_slot=settings.cores_per_slot)
     else:
         available = len(machine.accelerators) if machine.accelerator == device else 0
         count = settings.accelerators_per_node or available
         if count == 0 or (settings.nodes is None and count > available):
-            raise ConfigError(
-                f"system.device = {device!r} with {count} accelerators: torch can use {available} "
-                "on this machine.",
-                key="system.device",
-                value=device,
-                remedy='Set system.device = "cpu", or set system.nodes and '
+            raise setting_error(
+                "system.device",
+                device,
+                f"{count} accelerators: torch can use {available} on this machine.",
+                'Set system.device = "cpu", or set system.nodes and '
                 "system.accelerators_per_node to plan for another machine.",
             )
         slots = system.accelerator_slots(device, count)
@@ -280,21 +258,15 @@ def _communication(
 def _system_scale(config: Config, nodes: tuple[Node, ...]) -> int:
     available = sum(len(node.slots) for node in nodes)
     if available >= 10 * MAX_COUNT:
-        raise ConfigError(
-            f"system.nodes × system.accelerators_per_node = {available}: less than "
-            f"{10 * MAX_COUNT} can be planned.",
-            key="system.nodes",
-            value=config.system.nodes,
-        )
+        problem = f"less than {10 * MAX_COUNT} accelerators can be planned, not {available}."
+        raise setting_error("system.nodes", config.system.nodes, problem)
     scale = config.system.scale or available
     if scale > available:
-        raise ConfigError(
-            f"system.scale = {scale}: the system has {available} accelerators "
-            f"({len(nodes)} nodes × {len(nodes[0].slots)}).",
-            key="system.scale",
-            value=scale,
-            remedy=f"Set at most {available}, or set system.nodes and "
-            "system.accelerators_per_node.",
+        raise setting_error(
+            "system.scale",
+            scale,
+            f"there are {available} accelerators ({len(nodes)} nodes × {len(nodes[0].slots)}).",
+            f"Set at most {available}, or set system.nodes and system.accelerators_per_node.",
         )
     return scale
 

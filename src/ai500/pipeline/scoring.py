@@ -1,4 +1,4 @@
-"""Score and findings of a run folder, recomputed from its events at any time. Needs no torch."""
+"""Score, findings and report of a run folder, from its records at any time. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from ai500.pipeline.programs import program_of, program_of_class
 from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
+from ai500.report import run_report
+from ai500.report.run_data import RunData
+from ai500.report.run_report import ProgramReport
 from ai500.rules.evidence import Evidence, evidence_of, reference_class
 from ai500.rules.judgement import judge
 from ai500.rules.layers import Level
@@ -76,7 +79,7 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     program = program_of(plan)
     try:
         trials = [
-            program.score_trial(plan, recorded, run.trial(number), number=number)
+            program.score_trial(run, plan, number, events=recorded)
             for number in _numbers(results, planned=plan.trials)
         ]
         _check_finite(trials)
@@ -113,3 +116,13 @@ def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stop
     files = [run.trial(number).score for number in range(1, plan.trials + 1)]
     complete = all(file.exists() and run_folder.read(TrialScore, file).complete for file in files)
     return "finished" if complete and run.score.exists() else "stopped"
+
+
+def write_report(run: RunFolder) -> None:
+    """Write `report.html` from the run's records."""
+    run_report.write_report(run, program_report)
+
+
+def program_report(run: RunData) -> ProgramReport:
+    """Return the part of the report that depends on the program."""
+    return program_of(run.plan).report(run)

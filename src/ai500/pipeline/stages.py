@@ -4,67 +4,102 @@
            → Finding[] → Report
 
 Each stage takes records and leaves a record in the run folder. `resume` repeats neither bootstraps
-nor finished members nor complete trials; placement, aggregation, score and report are redone. The
-stages that prepare the data are in `data_stages.py`.
+nor finished members nor complete trials; placement, aggregation, score and report are redone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ai500 import config as configuration
+from ai500.bagging.data_sampler import Sampler
 from ai500.bagging.job_controller import JobController, log_tail
+from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
-from ai500.core import __version__, events, schema
+from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import write_text
-from ai500.core.errors import (
-    AI500Error,
-    Disconnected,
-    EnvironmentLacksError,
-    JobError,
-    RunCancelledError,
-    RunDetachedError,
-)
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.data.bootstrap import recorded_counts, save_bootstrap
+from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
+from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
-from ai500.jobs.trial_jobs import preview, python_of, scheduler_context
-from ai500.parallel import sharing
+from ai500.jobs.trial_jobs import preview, scheduler_context
+from ai500.parallel import placement, sharing
+from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
-from ai500.pipeline.data_stages import (
-    begin_trial,
-    collect_placements,
-    on_data,
-    open_store,
-    place,
-    registered_name,
-    remove_staged,
-    sample,
-)
-from ai500.pipeline.reporting import write_report
-from ai500.pipeline.scoring import score_run
-from ai500.pipeline.session import Observer, Session
+from ai500.pipeline.programs import Program, program_of
+from ai500.pipeline.scoring import score_run, write_report
 from ai500.records import (
     BootstrapRecord,
     JobRecord,
+    Placement,
     Plan,
     Score,
     System,
     Task,
+    TrialRecord,
     TrialScore,
     run_folder,
 )
-from ai500.records.run_folder import RunFolder
-from ai500.workloads.class_data import class_source
+from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.workloads.class_data import class_source, generate_store
 
 
-def make_plan(config: Config) -> tuple[System, Plan]:
+class Observer(Protocol):
+    """Receiver of a run's progress, such as the terminal or a test."""
+
+    def stage(self, text: str) -> None:
+        """Note that a stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Note how many parts of the present stage are done."""
+
+    def members(self, views: Sequence[MemberView]) -> None:
+        """Show the progress of the members."""
+
+
+class Silent:
+    """An observer that shows nothing."""
+
+    def stage(self, text: str) -> None:
+        """Ignore that a stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Ignore how far the stage is."""
+
+    def members(self, views: Sequence[MemberView]) -> None:
+        """Ignore where the members are."""
+
+
+@dataclass
+class Session:
+    """Everything that the stages of a run share."""
+
+    run: RunFolder
+    config: Config
+    plan: Plan
+    log: events.EventLog
+    observer: Observer
+    detach: bool = False
+    """Leave as soon as the members are submitted."""
+
+    @property
+    def program(self) -> Program:
+        """Program of the run: an ensemble or a search."""
+        return program_of(self.plan)
+
+
+def survey_and_plan(config: Config) -> tuple[System, Plan]:
     """Plan a configuration, on this machine or on the cluster that the scheduler describes."""
     machine = system.describe()
     cluster = load_scheduler(config.scheduler.kind).survey(config)
@@ -73,7 +108,7 @@ def make_plan(config: Config) -> tuple[System, Plan]:
 
 def prepare(config: Config, path: Path) -> RunFolder:
     """Plan a configuration in a new run folder. A plan that can't run leaves no folder behind."""
-    machine, plan = make_plan(config)
+    machine, plan = survey_and_plan(config)
     _check_local(plan, machine)
     preview(RunFolder(path), config, plan)  # refuses a container that can't be started
     class_name = registered_name(plan)
@@ -100,15 +135,15 @@ def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Scor
                 detach=detach,
             )
             score, failures = _execute(session)
-    except (KeyboardInterrupt, Disconnected):
+    except (KeyboardInterrupt, errors.Disconnected):
         events.EventLog(run.events).emit("run_cancelled")
-        raise RunCancelledError(
+        raise errors.RunCancelledError(
             "cancelled; finished work is kept.",
             path=run.path,
             remedy=f"Continue with: ai500 resume {run.path}",
         ) from None
     if failures:
-        raise JobError("\n\n".join(failures), path=run.path)
+        raise errors.JobError("\n\n".join(failures), path=run.path)
     return score
 
 
@@ -137,28 +172,160 @@ def run_trial(session: Session, number: int) -> list[str]:
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
-    bootstraps = sample(session, trial, seed=seed)
-    placements = place(session, trial, store=store, bootstraps=bootstraps)
-    tasks = member_tasks(
-        run,
-        on_data(plan, store),
-        trial=number,
-        seed=seed,
-        bootstraps=bootstraps,
-        placements=placements,
-        config=session.config,
-        program=session.program,
-    )
+    tasks = prepare_members(session, number, seed=seed, store=store)
     failed = train(session, number, tasks=tasks)
     collect_placements(trial)
     session.observer.stage(session.program.aggregation)
-    aggregate(session, number, store=store, bootstraps=bootstraps)
+    aggregate(session, number, store=store)
     recorded = list(events.read(run.events))
-    score = session.program.score_trial(plan, recorded, trial, number=number)
+    score = session.program.score_trial(run, plan, number, events=recorded)
     run_folder.write(trial.score, score)
     if not failed:
-        remove_staged(placements)
+        remove_staged(tasks)
     return [_failure(session, number, member) for member in failed]
+
+
+def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
+    """Record the trial's seed and data; refuse to resume a trial on other data."""
+    trial = session.run.trial(number)
+    if not trial.trial.exists():
+        session.log.emit("trial_start", trial=number, seed=seed)
+        run_folder.write(
+            trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256)
+        )
+    record = run_folder.read(TrialRecord, trial.trial)
+    if record.store_sha256 != store.sha256:
+        raise errors.DataError(
+            f"{store.path}: its SHA-256 is {store.sha256}; trial {number} began with "
+            f"{record.store_sha256}.",
+            key="store_sha256",
+            value=store.sha256,
+            path=store.path,
+            remedy="Restore that store, or start a new run.",
+        )
+
+
+def open_store(session: Session) -> Store:
+    """Open the user's store, or the class's own, which is generated once and cached."""
+    plan, path = session.plan, session.config.data.path
+    class_name = registered_name(plan)
+    if path is not None:
+        is_script = plan.framework.kind == "script"
+        store = open_script_data(Path(path)) if is_script else open_folder(Path(path))
+    elif class_name is None:
+        store = ScriptFolder(Path(plan.framework.folder or "."))
+    else:
+        session.observer.stage("data of the class")
+        store = generate_store(plan.workload, class_name, progress=session.observer.progress)
+    store.require_fit(plan.definition)
+    if store.preparation is not None:
+        session.observer.stage(store.preparation)
+        store.prepare(session.observer.progress)
+    if not plan.stage:
+        # Staging checks the digest of every sample that it copies; without it, check here.
+        session.observer.stage("verifying the store")
+        store.verify(session.observer.progress)
+    return store
+
+
+def registered_name(plan: Plan) -> str | None:
+    """Return the registered class whose data a plan uses; None: its script brings the data."""
+    custom = plan.definition.custom
+    return plan.problem_class if custom is None else custom.base
+
+
+def prepare_members(session: Session, number: int, *, seed: int, store: Store) -> list[Task]:
+    """Draw the members' bootstraps, place their data, and return what each worker needs."""
+    trial = session.run.trial(number)
+    bootstraps = sample(session, trial, seed=seed)
+    return member_tasks(
+        session.run,
+        on_data(session.plan, store),
+        trial=number,
+        seed=seed,
+        bootstraps=bootstraps,
+        placements=place(session, trial, store=store, bootstraps=bootstraps),
+        config=session.config,
+        entry_point=session.program.entry_point,
+    )
+
+
+def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
+    """Draw and write the repeat counts of each member's bootstrap (Data Sampler, V3 Fig. 4)."""
+    if trial.bootstraps.exists():
+        return run_folder.read_all(BootstrapRecord, trial.bootstraps)
+    plan = session.plan
+    session.observer.stage("drawing bootstraps")
+    sampler: Sampler = plugins.load("sampler", plan.sampler)
+    records = []
+    trial.bootstrap(0).parent.mkdir(parents=True, exist_ok=True)
+    for member in range(plan.ensemble_size):
+        counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
+        path = trial.bootstrap(member)
+        head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
+        records.append(
+            BootstrapRecord(
+                member=member,
+                path=str(path.relative_to(session.run.path)),
+                samples=head.samples,
+                drawn=head.drawn,
+                distinct=head.distinct,
+                sha256=head.sha256,
+            )
+        )
+        session.observer.progress(member + 1, plan.ensemble_size)
+    run_folder.write(trial.bootstraps, records)
+    return records
+
+
+def place(
+    session: Session, trial: TrialFolder, *, store: Store, bootstraps: Sequence[BootstrapRecord]
+) -> list[Placement]:
+    """Copy the samples of each node's members to its local folder, once (Data Duplicator)."""
+    plan, placements = session.plan, []
+    controller_copies = load_scheduler(plan.scheduler).controller_places_data
+    node_members = members_by_node(plan.mapping)
+    for node in plan.nodes:
+        members = node_members.get(node.name, [])
+        if not (plan.stage and members and controller_copies):
+            placements.append(placement.in_shared_store(store, node=node.name))
+            continue
+        # Here, not above: variables in data.scratch may be set on the nodes only.
+        scratch = placement.scratch_folder(session.run.path, stated=session.config.data.scratch)
+        session.observer.stage(f"staging data on {node.name}")
+        placements.append(
+            placement.on_node(
+                store,
+                node=node.name,
+                counts=[recorded_counts(session.run.path, bootstraps[m]) for m in members],
+                folder=scratch / trial.path.name,
+                progress=session.observer.progress,
+            )
+        )
+    run_folder.write(trial.placement, placements)
+    return placements
+
+
+def collect_placements(trial: TrialFolder) -> None:
+    """Replace the planned placements by those that the jobs recorded, where there are any."""
+    files = sorted(trial.path.glob("placements/*.json"))
+    if files:
+        run_folder.write(trial.placement, [run_folder.read(Placement, file) for file in files])
+
+
+def on_data(plan: Plan, store: Store) -> Plan:
+    """Complete the plan with what follows from its data: the normalization of the channels."""
+    normalization = store.normalization()
+    if normalization is None:
+        return plan
+    definition = dataclasses.replace(plan.definition, normalization=normalization)
+    return dataclasses.replace(plan, definition=definition)
+
+
+def remove_staged(tasks: Sequence[Task]) -> None:
+    """Remove a finished trial's copies: the next trial has other bootstraps."""
+    for folder in {task.staged for task in tasks if task.staged is not None}:
+        placement.remove(Path(folder).parent)
 
 
 def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
@@ -168,15 +335,13 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     store = Path(tasks[0].store)
     controller = JobController(
         run,
+        config,
+        plan,
         trial=number,
-        program=session.program,
         tasks=tasks,
-        shares={mapping.member: mapping.shares for mapping in plan.mapping},
         scheduler=kind.make(scheduler_context(run, config, plan, trial=number, store=store)),
-        python=python_of(config),
         log=session.log,
-        max_retries=config.scheduler.max_retries,
-        poll_seconds=config.scheduler.poll_seconds,
+        details_reader=session.program.details_reader,
     )
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
     if plan.sharing.mode != "alone":
@@ -186,7 +351,7 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     try:
         controller.start()
         if session.detach:
-            raise Disconnected
+            raise errors.Disconnected
         return controller.run(session.observer.members)
     except BaseException as error:
         # A job that outlives this process is ended only at a person's request.
@@ -202,32 +367,28 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
 def _detach(session: Session, controller: JobController, error: BaseException) -> None:
     """Detach from jobs that outlive this process; a failing log must not hide the reason."""
     controller.detach()
-    with contextlib.suppress(AI500Error):
+    with contextlib.suppress(errors.AI500Error):
         session.log.emit("controller_detached", reason=type(error).__name__)
-    if isinstance(error, Disconnected):
-        raise RunDetachedError(
+    if isinstance(error, errors.Disconnected):
+        raise errors.RunDetachedError(
             "the members' jobs are still running; no controller is attached.",
             path=session.run.path,
             remedy=f"Follow them with: ai500 resume {session.run.path}",
         ) from None
 
 
-def aggregate(
-    session: Session, number: int, *, store: Store, bootstraps: Sequence[BootstrapRecord]
-) -> None:
+def aggregate(session: Session, number: int, *, store: Store) -> None:
     """Combine the results of the members that finished, and record them (Aggregation)."""
     run, plan, program = session.run, session.plan, session.program
     trial = run.trial(number)
     members = range(plan.ensemble_size)
     finished = [member for member in members if trial.member(member).record.exists()]
     if not finished:
-        raise JobError(
+        raise errors.JobError(
             f"every {program.member_noun} failed; the first:\n\n{_failure(session, number, 0)}",
             path=run.path,
         )
-    result = program.aggregate(
-        run, plan, trial, finished=finished, store=store, bootstraps=bootstraps
-    )
+    result = program.aggregate(run, plan, number, finished=finished, store=store)
     run_folder.write(trial.ensemble, result)
     session.log.emit("aggregate", trial=number, result=schema.encode(result))
 
@@ -236,7 +397,7 @@ def _check_local(plan: Plan, machine: System) -> None:
     """Refuse a plan with other nodes than this machine for the local scheduler."""
     foreign = [node.name for node in plan.nodes if node.name != machine.hostname]
     if plan.scheduler == "local" and foreign:
-        raise EnvironmentLacksError(
+        raise errors.EnvironmentLacksError(
             f"scheduler.kind = 'local' runs on this machine only; the plan has {len(plan.nodes)} "
             f"nodes ({foreign[0]}, …).",
             key="scheduler.kind",

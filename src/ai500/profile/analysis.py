@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from ai500.parallel.spans import REDUCE
 from ai500.profile import communication
@@ -99,13 +99,7 @@ def with_counters(
 ) -> PrecisionProfile:
     """Add the hardware counters of each category."""
     categories = tuple(
-        replace(
-            time,
-            instructions_per_cycle=counters[time.category].instructions_per_cycle,
-            dram_utilization=counters[time.category].dram_utilization,
-        )
-        if time.category in counters
-        else time
+        replace(time, **asdict(counters[time.category])) if time.category in counters else time
         for time in profile.categories
     )
     return replace(profile, categories=categories, counters_missing=None)
@@ -158,9 +152,7 @@ def _categories(
                 share=sum(kernel.share for kernel in members),
                 calls_per_step=sum(kernel.calls_per_step for kernel in members),
                 operations_per_step=counted or None,
-                flops=counted / (seconds * ranks)
-                if counted and distinguishable and seconds
-                else None,
+                flops=_rate(counted, seconds, ranks=ranks) if distinguishable else None,
             )
         )
     return tuple(times)
@@ -182,7 +174,11 @@ def _products_flops(
 ) -> float | None:
     seconds = sum(time.seconds_per_step for time in categories if time.category in PRODUCTS)
     counted = sum(number for kind, number in operations.items() if kind in COUNTED)
-    return counted / (seconds * ranks) if seconds and counted else None
+    return _rate(counted, seconds, ranks=ranks)
+
+
+def _rate(operations: int, seconds: float, *, ranks: int) -> float | None:
+    return operations / (seconds * ranks) if seconds and operations else None
 
 
 def _busy_share(trace: RankTrace) -> float:

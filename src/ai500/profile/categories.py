@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from ai500.operations.aten import kind_of
 
@@ -30,16 +30,7 @@ Category = Literal[
     "all-reduce",
     "transformation",
 ]
-CATEGORIES: tuple[Category, ...] = (
-    "convolution",
-    "GEMM",
-    "batch norm",
-    "element-wise",
-    "pooling",
-    "memcpy",
-    "all-reduce",
-    "transformation",
-)
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 MEANINGS: dict[Category, str] = {
     "convolution": "convolutions, forward and both gradients",
     "GEMM": "matrix products: linear layers, attention",

@@ -91,15 +91,8 @@ def parse(text: str) -> list[CountedKernel]:
     lines = [line for line in text.splitlines() if line and not line.startswith("==")]
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(io.StringIO("\n".join(lines[start:])))
-    kernels, units = [], None
-    for row in rows:
-        if units is None:
-            units = row
-            continue
-        kernel = _kernel(row, units)
-        if kernel is not None:
-            kernels.append(kernel)
-    return kernels
+    units = next(rows, {})
+    return [kernel for row in rows if (kernel := _kernel(row, units)) is not None]
 
 
 def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ai500.core.units import human_si
+from ai500.profile.record import CategoryTime, PrecisionProfile
+from ai500.report.formats import known, percent
 
 STAGES = {
     "negotiation": "negotiation",
@@ -43,4 +45,27 @@ def milliseconds(seconds: float) -> str:
 
 def flops(value: float | None) -> str:
     """Format a rate with its prefix; a dash where operations are not counted."""
-    return "–" if value is None else human_si(value).strip()
+    return known(value, lambda rate: human_si(rate).strip(), "–")
+
+
+def counters(time: CategoryTime) -> tuple[str, str]:
+    """Format instructions per cycle and use of DRAM; a dash where they are not measured."""
+    return (
+        known(time.instructions_per_cycle, "{:.2f}".format, "–"),
+        known(time.dram_utilization, percent, "–"),
+    )
+
+
+def category_cells(part: PrecisionProfile) -> list[tuple[str, ...]]:
+    """Format share, milliseconds, FLOPS and counters of each category, then of unknown kernels."""
+    cells = [
+        (
+            percent(time.share),
+            milliseconds(time.seconds_per_step),
+            flops(time.flops),
+            *counters(time),
+        )
+        for time in part.categories
+    ]
+    unknown = part.unknown_share * part.kernel_seconds_per_step
+    return [*cells, (percent(part.unknown_share), milliseconds(unknown), "–", "–", "–")]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.profile.categories import CATEGORIES, MEANINGS
 from ai500.profile.labels import MEANINGS as STAGE_MEANINGS
-from ai500.profile.labels import STAGES, flops, milliseconds, number
-from ai500.profile.record import CategoryTime, KernelTime, PrecisionProfile, Profile
+from ai500.profile.labels import STAGES, category_cells, counters, flops, milliseconds, number
+from ai500.profile.record import KernelTime, PrecisionProfile, Profile
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
@@ -132,27 +131,15 @@ def _hidden(part: PrecisionProfile) -> str:
 
 def _categories_table(profile: Profile) -> Table:
     """List the categories, the precisions side by side."""
-    precisions = profile.precisions
     columns = ["category"]
-    for part in precisions:
+    for part in profile.precisions:
         columns += [part.precision, "ms a step", "FLOPS"]
-    rows = []
-    for index, category in enumerate(CATEGORIES):
-        times = [part.categories[index] for part in precisions]
-        cells = [
-            (percent(time.share), milliseconds(time.seconds_per_step), flops(time.flops))
-            for time in times
-        ]
-        rows.append((category, *itertools.chain(*cells), MEANINGS[category]))
-    unknown = [
-        (
-            percent(part.unknown_share),
-            milliseconds(part.unknown_share * part.kernel_seconds_per_step),
-            "–",
-        )
-        for part in precisions
+    meanings = [*MEANINGS.items(), ("unknown", "kernels that match no pattern")]
+    cells = zip(*map(category_cells, profile.precisions), strict=True)
+    rows = [
+        (category, *(cell for part in parts for cell in part[:3]), meaning)
+        for (category, meaning), parts in zip(meanings, cells, strict=True)
     ]
-    rows.append(("unknown", *itertools.chain(*unknown), "kernels that match no pattern"))
     return Table(
         (*columns, "meaning"),
         rows,
@@ -227,15 +214,10 @@ def _counters_table(part: PrecisionProfile) -> Table | None:
     if part.counters_missing is not None:
         return None
     rows = [
-        (time.category, f"{time.calls_per_step:,.4g}", *_counters(time)) for time in part.categories
+        (time.category, f"{time.calls_per_step:,.4g}", *counters(time)) for time in part.categories
     ]
     columns = ("category", "calls a step", "instructions per cycle", "DRAM utilization")
     return Table(columns, rows, (1, 2, 3), title="Hardware counters by category")
-
-
-def _counters(time: CategoryTime) -> tuple[str, str]:
-    ipc, dram = time.instructions_per_cycle, time.dram_utilization
-    return "–" if ipc is None else f"{ipc:.2f}", "–" if dram is None else percent(dram)
 
 
 def _kernels_table(kernels: Sequence[KernelTime], title: str) -> Table:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from ai500.bagging.job_controller import log_tail
 from ai500.bagging.program import ENSEMBLE
-from ai500.bagging.tasks import member_tasks
 from ai500.config import Config
 from ai500.core import __version__, events
 from ai500.core.atomic import explaining_write_errors
@@ -29,10 +28,9 @@ from ai500.jobs.schedulers import ACTIVE, Scheduler, load_scheduler
 from ai500.jobs.schedulers.local import LocalScheduler
 from ai500.jobs.trial_jobs import job_spec, python_of, scheduler_context
 from ai500.parallel import placement
-from ai500.pipeline import data_stages
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
-from ai500.pipeline.session import Observer, Session
+from ai500.pipeline.stages import Observer, Session
 from ai500.profile import counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category
@@ -89,7 +87,8 @@ def profile(request: Request, observer: Observer) -> Profile:
         )
     precisions = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in precisions]
-    plans = [pipeline.make_plan(config)[1] for config in configs]  # refused before anything runs
+    # A configuration that can't run is refused before any is profiled.
+    plans = [pipeline.survey_and_plan(config)[1] for config in configs]
     if plans[0].framework.kind == "script":
         raise InputError(
             "a script has no steps that ai500 could profile.",
@@ -115,12 +114,10 @@ def profile(request: Request, observer: Observer) -> Profile:
                 _profile_precision(config, work / str(number), request, observer, timeline)
                 for number, config in enumerate(configs)
             ]
-    except BaseException:
+    finally:
         shutil.rmtree(work, ignore_errors=True)
         with contextlib.suppress(OSError):
-            request.out.rmdir()  # unless an earlier profile is in it
-        raise
-    shutil.rmtree(work, ignore_errors=True)
+            request.out.rmdir()  # unless this profile or an earlier one is in it
     record = _record(request, plans[0], parts)
     run_folder.write(request.record, record)
     return record
@@ -130,7 +127,7 @@ def _one_member(config: Config, precision: str | None) -> Config:
     """Reduce a configuration to a single member, on as many accelerators as it has."""
     if precision is not None:
         config = replace(config, train=replace(config.train, precision=precision))
-    degree = pipeline.make_plan(config)[1].parallel_degree
+    degree = pipeline.survey_and_plan(config)[1].parallel_degree
     return replace(
         config,
         run=replace(config.run, trials=1),
@@ -152,14 +149,6 @@ def _check_folder(request: Request) -> None:
         out.mkdir(parents=True, exist_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """Files of a job, in the order of the ranks."""
-
-    captures: list[RankCapture]
-    traces: list[Path]
-
-
 def _profile_precision(
     config: Config, work: Path, request: Request, observer: Observer, timeline: Timeline
 ) -> tuple[PrecisionProfile, list[RankCapture]]:
@@ -168,22 +157,18 @@ def _profile_precision(
     observer.stage(f"profiling {request.steps} steps in {precision}")
     try:
         job.run(Profiling(steps=request.steps))
-        captured = job.captured()
+        captures, trace_files = job.captured()
     finally:
         job.remove_staged()
     observer.stage(f"reading the traces of {precision}")
-    traces = _read_traces(captured, precision, timeline)
+    traces = _read_traces(captures, trace_files, precision, timeline)
     if job.plan.device != "cpu" and not all(trace.on_accelerator for trace in traces):
         raise EnvironmentLacksError(
             f"torch's profiler recorded no kernel of device {job.plan.device!r}: it lacks "
             "permission or support (NVIDIA's needs CUPTI), or another profiler is attached."
         )
     part = precision_profile(
-        precision,
-        captured.captures,
-        traces,
-        steps=request.steps,
-        parallel=job.plan.parallel,
+        precision, captures, traces, steps=request.steps, parallel=job.plan.parallel
     )
     if request.counters:
         missing = counters.missing_requirement(device=job.plan.device, scheduler=job.plan.scheduler)
@@ -193,14 +178,16 @@ def _profile_precision(
             if missing is None
             else replace(part, counters_missing=missing)
         )
-    return part, captured.captures
+    return part, captures
 
 
-def _read_traces(captured: _Captured, precision: str, timeline: Timeline) -> list[RankTrace]:
+def _read_traces(
+    captures: Sequence[RankCapture], files: Sequence[Path], precision: str, timeline: Timeline
+) -> list[RankTrace]:
     """Read each trace once, for the analysis and for the timeline."""
     traces: list[RankTrace] = []
     zero: int | None = None
-    for capture, path in zip(captured.captures, captured.traces, strict=True):
+    for capture, path in zip(captures, files, strict=True):
         trace_events, base = load(path)
         shift = round(capture.clock_offset_seconds * 1e9)
         traces.append(read(trace_events, base=base, shift=shift))
@@ -327,22 +314,10 @@ class _Job:
         raise JobError(text)
 
     def _task(self, profiling: Profiling) -> Task:
-        session, trial = self._session, self._run.trial(TRIAL)
         seed = derive(self.plan.seed, Stream.TRIAL, TRIAL)
-        store = data_stages.open_store(session)
+        store = pipeline.open_store(self._session)
         self._store = store.path
-        bootstraps = data_stages.sample(session, trial, seed=seed)
-        placements = data_stages.place(session, trial, store=store, bootstraps=bootstraps)
-        [task] = member_tasks(
-            self._run,
-            data_stages.on_data(self.plan, store),
-            trial=TRIAL,
-            seed=seed,
-            bootstraps=bootstraps,
-            placements=placements,
-            config=self._config,
-            program=ENSEMBLE,
-        )
+        [task] = pipeline.prepare_members(self._session, TRIAL, seed=seed, store=store)
         hyper = task.hyperparameters
         needed = -(-total_steps(profiling.steps) // task.steps_per_epoch)
         return replace(
@@ -353,13 +328,11 @@ class _Job:
             hyperparameters=replace(hyper, epochs=max(hyper.epochs, needed)),
         )
 
-    def captured(self) -> _Captured:
-        """Read the captures of the ranks."""
+    def captured(self) -> tuple[list[RankCapture], list[Path]]:
+        """Return the captures and the trace files of the ranks."""
         folder, ranks = self._folder.path, range(self.plan.parallel_degree)
-        return _Captured(
-            [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks],
-            [captured_trace(folder, rank) for rank in ranks],
-        )
+        captures = [run_folder.read(RankCapture, rank_file(folder, rank)) for rank in ranks]
+        return captures, [captured_trace(folder, rank) for rank in ranks]
 
     def remove_staged(self) -> None:
         """Remove the staged data of this node, complete or not; jobs on a cluster remove theirs."""

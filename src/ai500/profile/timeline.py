@@ -10,7 +10,6 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from ai500.core.atomic import explaining_write_errors
@@ -36,17 +35,12 @@ class Timeline:
         self._file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._file is not None
         with explaining_write_errors(self._path):
             self._file.write("\n]}\n")
             self._file.close()
-        if error is None:
+        if kind is None:
             self._beside.replace(self._path)
         else:
             self._beside.unlink(missing_ok=True)
@@ -64,13 +58,9 @@ class Timeline:
             self._write(event)
         for (name, old), number in list(self._processes.items())[known:]:
             label = f"{name}, accelerator {old}" if number in accelerators else name
-            for metadata, arguments in (
-                ("process_name", {"name": label}),
-                ("process_sort_index", {"sort_index": number}),
-            ):
-                self._write(
-                    {"ph": "M", "name": metadata, "pid": number, "tid": 0, "args": arguments}
-                )
+            for metadata, value in (("name", label), ("sort_index", number)):
+                name, arguments = f"process_{metadata}", {metadata: value}
+                self._write({"ph": "M", "name": name, "pid": number, "tid": 0, "args": arguments})
 
     def _write(self, event: Event) -> None:
         assert self._file is not None

@@ -62,10 +62,9 @@ def best_table(entries: Sequence[Entry]) -> Table:
     """Tabulate the best entry of each edition."""
     counts = Counter(entry.edition for entry in entries)
     rows = [
-        (edition, linked(entry, flops(entry.vflops)), f"{entry.system}, {entry.organization}",
-         f"{counts[edition]:,}")
+        (edition, linked(entry, flops(entry.vflops)), entry.full_name, f"{counts[edition]:,}")
         for edition, entry in best_of_editions(entries).items()
-    ]  # fmt: skip
+    ]
     return Table(("edition", "best VFLOPS", "system", "entries"), rows, numbers=(1, 3))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.metrics.quality import quality_ratio
-from ai500.records import Score, known
+from ai500.records import Score, require
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.report.run_data import RunData
 from ai500.submission.manifest import Info
@@ -63,6 +63,11 @@ class Entry:
         return self.workload, self.problem_class, self.level
 
     @property
+    def full_name(self) -> str:
+        """System and organization, as far as the submitter gave them."""
+        return ", ".join(filter(None, (self.system, self.organization)))
+
+    @property
     def system_key(self) -> tuple[str, str]:
         """Organization and name, which identify a system over editions."""
         return self.organization.strip().casefold(), self.system.strip().casefold()
@@ -103,8 +108,7 @@ class Rejected:
 
 def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
     """Return the reasons why a run is not a valid result; empty: it is valid."""
-    broken = [finding for finding in judgement.findings if finding.severity == "violation"]
-    return [f"{finding.message} ({finding.source})" for finding in broken] or _impossible(score)
+    return [finding.cited for finding in judgement.violations] or _impossible(score)
 
 
 def _impossible(score: Score) -> list[str]:
@@ -133,7 +137,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
     score, plan = data.score, data.plan
     record = next(iter(data.members.values()))
     direction = load_workload(plan.workload).quality_direction
-    quality = known(score.ensemble_quality, "ensemble_quality")
+    quality = require(score.ensemble_quality, "ensemble_quality")
     return Entry(
         id=sha256[:ID_LENGTH],
         system=info.system_name,
@@ -144,8 +148,8 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         signed=signed,
         workload=plan.workload,
         problem_class=plan.problem_class,
-        vflops=known(score.vflops, "vflops"),
-        flops=known(score.flops, "flops"),
+        vflops=require(score.vflops, "vflops"),
+        flops=require(score.flops, "flops"),
         time_to_quality_seconds=score.time_to_quality_seconds,
         time_to_target_seconds=score.time_to_target_seconds,
         vflops_per_watt=score.vflops_per_watt,

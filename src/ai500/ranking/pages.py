@@ -12,9 +12,9 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from ai500.core.units import human_seconds
-from ai500.pipeline.reporting import program_report
+from ai500.pipeline.scoring import program_report
 from ai500.ranking import editions
-from ai500.ranking.entries import Entry, Origin, Rejected
+from ai500.ranking.entries import Entry, Origin
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
@@ -94,10 +94,6 @@ class Site:
             histories.append((figure, *tables))
         return self.page("history.html", lists=histories)
 
-    def rejected_page(self, rejected: Sequence[Rejected]) -> str:
-        """Render the submissions that are not ranked, with the reasons."""
-        return self.page("rejected.html", submissions=rejected)
-
 
 def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:
     """Render the part of an entry's page that depends on the submission alone."""
@@ -144,30 +140,11 @@ def _identity_section(data: RunData, info: Info, origin: Origin) -> Section:
     return Section("Identity", [Paragraph(text), hashes_table(data, info, origin)])
 
 
-VERDICTS = {
-    "same": "same as the reference",
-    "allowed": "changed, allowed",
-    "forbidden": "changed, forbidden",
-}
-
-
-def verdict_text(verdict: LayerVerdict) -> str:
-    """Describe a layer's verdict; a layer without reference values is free to choose."""
-    free = all(reference is None for _, reference, _ in verdict.facts)
-    if verdict.verdict == "allowed" and free:
-        return "free to choose"
-    return VERDICTS[verdict.verdict]
-
-
 def layers_table(judgement: Judgement) -> Table:
     """Tabulate the verdict and the findings of each layer, and of the procedure."""
     rows = [
-        (
-            f"{verdict.layer} {LAYERS[verdict.layer]}",
-            verdict_text(verdict),
-            _messages(judgement, verdict.layer),
-        )
-        for verdict in judgement.layers
+        (f"{layer.layer} {LAYERS[layer.layer]}", layer.text, _messages(judgement, layer.layer))
+        for layer in judgement.layers
     ]
     rows.append(("procedure", "follows the rules", _messages(judgement, None)))
     return Table(("layer", "verdict", "disclosed"), rows, style="layers")
@@ -175,7 +152,7 @@ def layers_table(judgement: Judgement) -> Table:
 
 def _messages(judgement: Judgement, layer: int | None) -> str:
     findings = [finding for finding in judgement.findings if finding.layer == layer]
-    return " ".join(f"{finding.message} ({finding.source})" for finding in findings) or "—"
+    return " ".join(finding.cited for finding in findings) or "—"
 
 
 def facts_table(verdict: LayerVerdict) -> Table:
@@ -193,7 +170,7 @@ def facts_table(verdict: LayerVerdict) -> Table:
 def layers_data(layers: Sequence[LayerVerdict]) -> dict[str, dict[str, str]]:
     """Return an entry's data for the page of comparison: layer → name → value."""
     return {
-        f"{verdict.layer}": {"verdict": verdict_text(verdict)}
+        f"{verdict.layer}": {"verdict": verdict.text}
         | {name: "not recorded" if value is None else value for name, _, value in verdict.facts}
         for verdict in layers
     }

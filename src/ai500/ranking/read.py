@@ -25,16 +25,8 @@ from ai500.ranking.entries import (
 from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_run_data
-from ai500.submission import signing
+from ai500.submission import manifest, signing
 from ai500.submission.archive import printable
-from ai500.submission.manifest import (
-    MADE_BY,
-    SUFFIX,
-    Info,
-    Submission,
-    contradictions_as_errors,
-    open_submission,
-)
 from ai500.submission.verify import TOLERANCE, contradictions
 
 # Fewer submissions are read in less time than worker processes take to start.
@@ -46,9 +38,12 @@ def find_submissions(folder: Path) -> list[Path]:
     if not folder.is_dir():
         remedy = "Name the folder that contains the submissions."
         raise InputError(f"{folder} is not a folder.", path=folder, remedy=remedy)
-    paths = sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.is_dir())
+    paths = sorted(path for path in folder.rglob(f"*{manifest.SUFFIX}") if not path.is_dir())
     if not paths:
-        raise InputError(f"{folder} contains no submission (*{SUFFIX}). {MADE_BY}.", path=folder)
+        raise InputError(
+            f"{folder} contains no submission (*{manifest.SUFFIX}). {manifest.MADE_BY}.",
+            path=folder,
+        )
     return paths
 
 
@@ -115,7 +110,7 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     """Judge one file; any exception is a reason to reject it."""
     try:
         sha256 = _sha256(path)
-        with open_submission(path, trusted_keys=trusted_keys) as submission:
+        with manifest.open_submission(path, trusted_keys=trusted_keys) as submission:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
                 return Judged(result, sha256)
@@ -139,7 +134,7 @@ def _identity(run: RunFolder, *, level: str) -> RunIdentity:
     return level, tuple(weights), tuple(times)
 
 
-def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejected:
+def judge(submission: manifest.Submission, *, name: str, sha256: str) -> Ranked | Rejected:
     """Rank an opened submission, or reject it with every reason."""
     info = submission.info
     reasons = list(submission.problems)
@@ -148,7 +143,7 @@ def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejecte
     if not reasons:
         origin = Origin(name, sha256, submission.signed, submission.signature)
         try:
-            with contradictions_as_errors(name):
+            with manifest.contradictions_as_errors(name):
                 result = judge_run(submission.run, info, origin)
             if isinstance(result, Ranked):
                 return result
@@ -160,7 +155,7 @@ def judge(submission: Submission, *, name: str, sha256: str) -> Ranked | Rejecte
     return Rejected(name, info.system_name, info.organization, info.edition, tuple(reasons))
 
 
-def judge_run(run: RunFolder, info: Info, origin: Origin) -> Ranked | list[str]:
+def judge_run(run: RunFolder, info: manifest.Info, origin: Origin) -> Ranked | list[str]:
     """Make an entry of a submission's run, or return the reasons against it."""
     claimed = run_folder.read(Score, run.score)
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)

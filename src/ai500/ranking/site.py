@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
-from ai500.core.atomic import explaining_write_errors, write_json
+from ai500.core.atomic import explaining_write_errors, replace_bytes, write_json
 from ai500.core.errors import InputError, RuleError
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import Site, layers_data, script
 from ai500.ranking.standings import Standing, by_list, standings
+from ai500.report.page import template_text
 from ai500.rules.layers import LAYERS
 
 MARK = "site.json"
@@ -132,9 +131,9 @@ def _pages(
     drafts: Path,
 ) -> Iterator[tuple[str, str]]:
     """Yield name and text of every file; the front page comes last, after what it links to."""
-    design = _template("ai500.report", "design.css")
-    yield "static/ranking.css", design + _template("ai500.ranking", "ranking.css")
-    yield "static/ranking.js", _template("ai500.ranking", "ranking.js")
+    design = template_text("design.css")
+    yield "static/ranking.css", design + template_text("ranking.css", package="ai500.ranking")
+    yield "static/ranking.js", template_text("ranking.js", package="ai500.ranking")
     same: dict[object, list[Entry]] = {}
     for entry in entries:
         same.setdefault((entry.list_key, entry.system_key), []).append(entry)
@@ -145,7 +144,7 @@ def _pages(
         entries_of_system = same[entry.list_key, entry.system_key]
         yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body)
     yield "data/list.js", list_script(entries, standings_by_id)
-    yield "rejected.html", site.rejected_page(rejected)
+    yield "rejected.html", site.page("rejected.html", submissions=rejected)
     yield "history.html", site.history(by_list(entries))
     yield "compare.html", site.page("compare.html")
     yield "index.html", site.page("index.html")
@@ -172,10 +171,6 @@ def list_script(entries: Sequence[Entry], standings_by_id: Mapping[str, Standing
     return script("ai500.list", {"columns": columns, "rows": rows, "layer_names": layer_names})
 
 
-def _template(package: str, name: str) -> str:
-    return resources.files(package).joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def _mark(out: Path, names: set[str]) -> None:
     write_json(out / MARK, {"format": FORMAT, "files": sorted(names)})
 
@@ -185,11 +180,5 @@ def _replace(path: Path, data: bytes) -> bool:
     with explaining_write_errors(path):
         if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
             return False
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    replace_bytes(path, data)
     return True

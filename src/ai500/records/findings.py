@@ -8,6 +8,11 @@ from typing import Literal
 Severity = Literal["note", "violation"]
 Verdict = Literal["same", "allowed", "forbidden"]
 """Same as the reference; changed as the level allows; changed against the level's rules."""
+_VERDICTS: dict[Verdict, str] = {
+    "same": "same as the reference",
+    "allowed": "changed, allowed",
+    "forbidden": "changed, FORBIDDEN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,11 @@ class Finding:
     rule_text: str = ""
     """Requirement of the rule in one sentence."""
 
+    @property
+    def cited(self) -> str:
+        """Message with its source."""
+        return f"{self.message} ({self.source})"
+
 
 @dataclass(frozen=True, slots=True)
 class LayerVerdict:
@@ -37,6 +47,13 @@ class LayerVerdict:
     verdict: Verdict
     facts: tuple[tuple[str, str | None, str | None], ...]
     """Name, reference's value (None: free to choose), run's value (None: not recorded)."""
+
+    @property
+    def text(self) -> str:
+        """Verdict in words; a layer without reference values is free to choose."""
+        if self.verdict == "allowed" and all(reference is None for _, reference, _ in self.facts):
+            return "free to choose"
+        return _VERDICTS[self.verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,11 @@ class Judgement:
     findings: tuple[Finding, ...]
 
     @property
+    def violations(self) -> list[Finding]:
+        """Findings that break a rule."""
+        return [finding for finding in self.findings if finding.severity == "violation"]
+
+    @property
     def broken(self) -> bool:
         """True if a rule is broken."""
-        return any(finding.severity == "violation" for finding in self.findings)
+        return bool(self.violations)

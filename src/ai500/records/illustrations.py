@@ -78,12 +78,12 @@ class Chart:
     caption: str
     x_title: str
     y_title: str
-    x: tuple[float, ...]
-    lines: tuple[Line, ...]
+    x: tuple[float, ...] = ()
+    lines: tuple[Line, ...] = ()
     """Curves; empty: `caption` states why there are none."""
-    ensemble_text: tuple[str, ...]
+    ensemble_text: tuple[str, ...] = ()
     """Short lines beside the chart: summary of the ensemble's curve."""
-    members_text: tuple[str, ...]
+    members_text: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

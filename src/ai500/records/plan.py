@@ -19,11 +19,11 @@ class MemberMapping:
 
     member: int
     wave: int
-    shares: tuple[Share, ...]
+    shares: tuple[NodeSlots, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NodeSlots:
     """The slots of one node that a member uses."""
 
     node: str

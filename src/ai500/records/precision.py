@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ai500.core.errors import ConfigError
+from ai500.core.errors import setting_error
 from ai500.core.schema import nearest
 from ai500.records import System
 
@@ -29,12 +29,7 @@ _TOO_OLD = {"tf32": _BEFORE_AMPERE, "mixed-bf16": _BEFORE_AMPERE, "fp8": _BEFORE
 def check_name(name: str) -> None:
     """Raise a ConfigError unless there is a precision `name`."""
     if name not in PRECISIONS:
-        raise ConfigError(
-            f"{KEY} = {name!r}: no such precision;",
-            key=KEY,
-            value=name,
-            remedy=nearest(name, list(PRECISIONS)),
-        )
+        raise setting_error(KEY, name, "no such precision;", nearest(name, list(PRECISIONS)))
 
 
 def check(name: str, *, device_type: str, machine: System | None) -> None:
@@ -43,19 +38,15 @@ def check(name: str, *, device_type: str, machine: System | None) -> None:
     `machine` is this machine; None if the run is planned for another machine.
     """
     if device_type == "cpu" and name in _TENSOR_CORES_ONLY:
-        raise ConfigError(
-            f'{KEY} = "{name}" on system.device = "cpu": {_TENSOR_CORES_ONLY[name]}.',
-            key=KEY,
-            value=name,
-            remedy=f'Set {KEY} = "fp32", "mixed-bf16" or "int8", or plan for an accelerator.',
+        raise setting_error(
+            KEY,
+            name,
+            f'with system.device = "cpu": {_TENSOR_CORES_ONLY[name]}.',
+            f'Set {KEY} = "fp32", "mixed-bf16" or "int8", or plan for an accelerator.',
         )
     if machine is None or machine.accelerator != device_type:
         return
     for accelerator in machine.accelerators:
         if name in _TOO_OLD and re.search(rf"\b({_TOO_OLD[name]})\b", accelerator):
-            raise ConfigError(
-                f'{KEY} = "{name}": {accelerator} has no such arithmetic.',
-                key=KEY,
-                value=name,
-                remedy=f'Set {KEY} = "fp32" or "mixed-fp16".',
-            )
+            problem = f"{accelerator} has no such arithmetic."
+            raise setting_error(KEY, name, problem, f'Set {KEY} = "fp32" or "mixed-fp16".')

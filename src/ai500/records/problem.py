@@ -102,6 +102,12 @@ class ProblemClass:
     custom: CustomClass | None = None
     """Origin of a class of the user's own; None: the class is registered."""
 
+    @property
+    def search_settings(self) -> Search:
+        """Settings of the search of a class that has one; programs ask this of no other class."""
+        assert self.search is not None, f"class {self.name} trains a fixed model"
+        return self.search
+
     def reference_at(self, parallel_degree: int) -> Hyperparameters:
         """Return the reference hyper-parameters of a member on `parallel_degree` accelerators."""
         if self.global_batch_size is None:

@@ -10,7 +10,7 @@ from ai500.core.schema import option
 from ai500.records.search import SearchScore, TrialSearchScore
 
 
-def known(figure: float | None, key: str) -> float:
+def require(figure: float | None, key: str) -> float:
     """Return a figure that a computation needs; raise JobError where it was not measured."""
     if figure is None:
         raise JobError(

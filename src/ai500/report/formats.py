@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 from ai500.core.units import human_si
 
 NOT_MEASURED = "not measured"
 
 
+def known(value: float | None, text: Callable[[float], str], missing: str = NOT_MEASURED) -> str:
+    """Format a value, or say why there is none."""
+    return missing if value is None else text(value)
+
+
 def flops(value: float | None) -> str:
     """Format a rate in operations per second, or as not measured."""
-    return NOT_MEASURED if value is None else f"{human_si(value)}FLOPS"
+    return known(value, lambda rate: f"{human_si(rate)}FLOPS")
 
 
 def flop(value: float | None) -> str:
     """Format a count of operations, or as not measured."""
-    return NOT_MEASURED if value is None else f"{human_si(value)}FLOP"
+    return known(value, lambda count: f"{human_si(count)}FLOP")
 
 
 def quality(value: float | None) -> str:
     """Format a quality with four decimals, or as not measured."""
-    return NOT_MEASURED if value is None else f"{value:.4f}"
+    return known(value, "{:.4f}".format)
 
 
 def variation_percent(value: float | None) -> str:
     """Format a variation in percent; None: too few trials, or one did not reach the target."""
-    return NOT_MEASURED if value is None else f"{100 * value:.3g} %"
+    return known(value, lambda share: f"{100 * share:.3g} %")
 
 
 def percent(share: float) -> str:
@@ -39,12 +44,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Format numbers with consecutive ones joined: 0, 1, 2, 5 as '0–2, 5'."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+def first_of(values: Sequence[object], *, most: int) -> str:
+    """List the first values, and the number of the others: 'a, b and 3 more'."""
+    more = len(values) - most
+    return ", ".join(map(str, values[:most])) + (f" and {more:,} more" if more > 0 else "")

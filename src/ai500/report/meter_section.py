@@ -32,14 +32,6 @@ class MeterView:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Line:
-    """A metered quantity and its name in a figure."""
-
-    name: str
-    curve: Curve
-
-
 def power_section(run: RunData) -> Section:
     """Show energy, power and speed per watt, and all meters over time."""
     view = read_meter_view(run)
@@ -102,56 +94,49 @@ def _coverage(view: MeterView, score: Score) -> str:
 
 def _figures(view: MeterView) -> list[Figure]:
     """Return a figure for each kind of thing that was metered."""
+    bytes_per_second = "bytes per second, of a node"
+    inside = " Inside: between processes of one node (lo); the others leave or enter it."
+    load = ("utilization", "memory")
     figures = [
-        _shares(view, "Accelerators over time", "accelerator", ("utilization", "memory")),
+        _device(view, "Accelerators over time", "accelerator", load, "%", high=100.0),
         *(_power(view, name) for name in power_names(view.curves)),
-        _shares(view, "Hosts over time", "host", ("processors", "memory")),
-        _rates(view, "Disks over time", "disk", ("read", "written")),
-        _rates(view, "Network over time", "network", ("inside", "sent", "received")),
-    ]
+        _device(view, "Hosts over time", "host", ("processors", "memory"), "%", high=100.0),
+        _device(view, "Disks over time", "disk", ("read", "written"), bytes_per_second),
+        _device(
+            view, "Network over time", "network", ("inside", "sent", "received"), bytes_per_second,
+            note=inside,
+        ),
+    ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
 
 
-def _shares(view: MeterView, title: str, device: str, names: Sequence[str]) -> Figure | None:
-    """Show shares of a capacity, from 0 to 100 %."""
-    lines = _lines(view, device, names)
+def _device(
+    view: MeterView, title: str, device: str, names: Sequence[str], y_title: str, *,
+    high: float | None = None, note: str = "",
+) -> Figure | None:  # fmt: skip
+    """Show the metered quantities of a device, or None if there are none."""
+    curves = {name: view.curves.get(f"{device} {name}") for name in names}
+    lines = {name: curve for name, curve in curves.items() if curve is not None}
     if not lines:
         return None
-    chart = _chart(lines, view.seconds, y_title="%", high=100.0, scale=100.0)
-    return Figure(title, chart, _caption(lines, "node" if device == "host" else device))
-
-
-def _rates(view: MeterView, title: str, device: str, names: Sequence[str]) -> Figure | None:
-    """Show bytes per second of a node."""
-    lines = _lines(view, device, names)
-    if not lines:
-        return None
-    caption = _caption(lines, "node")
-    if device == "network":
-        caption += " Inside: between processes of one node (lo); the others leave or enter it."
-    return Figure(
-        title, _chart(lines, view.seconds, y_title="bytes per second, of a node"), caption
-    )
+    owner = device if device == "accelerator" else "node"
+    chart = _chart(lines, view.seconds, y_title=y_title, high=high)
+    return Figure(title, chart, _caption(lines, owner) + note)
 
 
 def _power(view: MeterView, name: str) -> Figure:
     """Show watts of an accelerator, or of another metered part of a node."""
     parts = name.removeprefix("power of ")
     part = {"accelerators": "accelerator", "node": "node"}.get(parts, f"node's {parts}")
-    lines = [Line("power", view.curves[name])]
+    lines = {"power": view.curves[name]}
     chart = _chart(lines, view.seconds, y_title=f"watts, of one {part}")
     title = f"Power over time, {COVERAGE.get(parts, parts)}"
     return Figure(title, chart, _caption(lines, "accelerator" if "accel" in parts else "node"))
 
 
-def _lines(view: MeterView, device: str, names: Sequence[str]) -> list[Line]:
-    curves = [(name, view.curves.get(f"{device} {name}")) for name in names]
-    return [Line(name, curve) for name, curve in curves if curve is not None]
-
-
-def _caption(lines: Sequence[Line], device: str) -> str:
-    sources = max(line.curve.sources for line in lines)
-    styles = [f"{style}: {line.name}" for style, line in zip(STYLE_NAMES, lines, strict=False)]
+def _caption(lines: Mapping[str, Curve], device: str) -> str:
+    sources = max(curve.sources for curve in lines.values())
+    styles = [f"{style}: {name}" for style, name in zip(STYLE_NAMES, lines, strict=False)]
     key = "; ".join(styles) if len(lines) > 1 else "solid: the mean"
     key = f"{key[0].upper()}{key[1:]}. Labels: means over the time."
     if sources == 1:
@@ -160,25 +145,24 @@ def _caption(lines: Sequence[Line], device: str) -> str:
 
 
 def _chart(
-    lines: Sequence[Line],
-    seconds: float,
-    *,
-    y_title: str,
-    high: float | None = None,
-    scale: float = 1.0,
+    lines: Mapping[str, Curve], seconds: float, *, y_title: str, high: float | None = None
 ) -> LineChart:
-    """Draw curves over the window, each with a band where it is a mean of several."""
+    """Draw curves over the window, each with a band where it is a mean of several.
+
+    With `high`, the curves are shares of a capacity, and the axis ends there.
+    """
+    scale = high or 1.0
     series = []
-    for line, style in zip(lines, STYLES, strict=False):
-        mean = line.curve.mean * scale
+    for (name, curve), style in zip(lines.items(), STYLES, strict=False):
+        mean = curve.mean * scale
         text = f"{mean:.0f} %" if high else human_si(float(f"{mean:.3g}")).strip()
-        several = line.curve.sources > 1
         values = [
-            Value(p.at, p.mean * scale, low=p.low * scale, high=p.high * scale)
-            for p in line.curve.points
+            Value(point.at, point.mean * scale, low=point.low * scale, high=point.high * scale)
+            for point in curve.points
         ]
-        series.append(Series(f"{line.name} {text}", values, style, DOTS[style], band=several))
-    highest = max(point.high for line in lines for point in line.curve.points) * scale
+        several = curve.sources > 1
+        series.append(Series(f"{name} {text}", values, style, DOTS[style], band=several))
+    highest = max(point.high for curve in lines.values() for point in curve.points) * scale
     return LineChart(
         series,
         x_title="time since the first batch",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib import resources
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -55,6 +56,17 @@ def environment(*packages: str, **names: object) -> Environment:
     made.filters["prose"] = prose
     made.filters["kind"] = lambda block: type(block).__name__
     return made
+
+
+def template_text(name: str, *, package: str = "ai500.report") -> str:
+    """Return the text of a template file as it is."""
+    return resources.files(package).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def standalone_svg(figure: str) -> str:
+    """Return a figure as a file of its own: on white, with its colours inside."""
+    head, mark, rest = figure.partition(">")
+    return f"{head}{mark}<style>\n{template_text('standalone.css')}</style>{rest}\n"
 
 
 def prose(text: str) -> Markup:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ai500.core.units import human_bytes, human_seconds
+from ai500.core.units import human_bytes, human_seconds, ranges
 from ai500.inventory import summary
 from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
 from ai500.report.charts.timeline import Bar, Row, Timeline
-from ai500.report.formats import NOT_MEASURED, counted, ranges
+from ai500.report.formats import NOT_MEASURED, counted, first_of
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
 from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
@@ -22,7 +22,6 @@ EFFECTIVE_SHOWN = (
 )  # fmt: skip
 """Settings of a worker that the Software section shows; the findings compare all of them."""
 HOSTS_NAMED = 8
-VERDICTS = {"same": "same", "allowed": "changed, allowed", "forbidden": "changed, FORBIDDEN"}
 
 
 def timeline_figure(run: RunData, *, noun: str) -> Figure:
@@ -165,6 +164,8 @@ def hyperparameters_table(run: RunData) -> Table:
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -174,7 +175,9 @@ def system_section(run: RunData) -> Section:
     if len(run.nodes) > 1:
         tables.append(Table(("", ""), summary.totals(run.nodes), title="All nodes"))
     for number, kind in enumerate(summary.kinds(run.nodes)):
-        names = f"{counted(len(kind.hostnames), 'node')} ({_hosts(kind.hostnames)})"
+        names = (
+            f"{counted(len(kind.hostnames), 'node')} ({first_of(kind.hostnames, most=HOSTS_NAMED)})"
+        )
         if number:
             columns = ("", "here", "elsewhere")
             tables.append(Table(columns, kind.differences, title=f"{names} differ"))
@@ -204,11 +207,6 @@ def system_table(run: RunData) -> Table:
         *((name, version or "not installed") for name, version in system.libraries.items()),
     ]
     return Table(("", ""), rows)
-
-
-def _hosts(hostnames: tuple[str, ...]) -> str:
-    more = len(hostnames) - HOSTS_NAMED
-    return ", ".join(hostnames[:HOSTS_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def software_section(run: RunData) -> Section:
@@ -290,7 +288,7 @@ def layers_table(run: RunData) -> Table:
     rows = [
         (
             f"{layer.layer} {LAYERS[layer.layer]}",
-            _verdict(layer),
+            layer.text,
             _differences(layer),
             next(aspect.source for aspect in ASPECTS.values() if aspect.layer == layer.layer),
         )
@@ -298,13 +296,6 @@ def layers_table(run: RunData) -> Table:
     ]
     marked = [index for index, layer in enumerate(layers) if layer.verdict == "forbidden"]
     return Table(("layer", "verdict", "this run", "source"), rows, marked=marked)
-
-
-def _verdict(layer: LayerVerdict) -> str:
-    unprescribed = all(reference is None for _, reference, _ in layer.facts)
-    if layer.verdict == "allowed" and unprescribed:
-        return "free to choose"
-    return VERDICTS[layer.verdict]
 
 
 def _differences(layer: LayerVerdict) -> str:

@@ -7,6 +7,7 @@ can be written to a file and read back, so that an instrument leaves its own in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -145,7 +146,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Identifier of the section in links."""
+        """Identifier of the section in links; equal titles have the same."""
         return slug(self.title)
 
 
@@ -161,3 +162,15 @@ def figures_of(blocks: Iterable[Block]) -> Iterator[Figure]:
             yield from (figure for figure in block.figures if isinstance(figure, Figure))
         elif isinstance(block, Folded):
             yield from figures_of(block.blocks)
+
+
+def named_figures(blocks: Iterable[Block]) -> dict[str, Figure]:
+    """Return the figures that have a chart; those of one title are `title`, `title-2`, …"""
+    named: dict[str, Figure] = {}
+    counts: Counter[str] = Counter()
+    for figure in figures_of(blocks):
+        if figure.chart is not None:
+            name = slug(figure.title)
+            counts[name] += 1
+            named[name if counts[name] == 1 else f"{name}-{counts[name]}"] = figure
+    return named

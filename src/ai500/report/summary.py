@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ai500.records import Plan, Score, System
-from ai500.report.formats import counted
+from ai500.report.formats import counted, first_of
 from ai500.report.run_data import RunData
-from ai500.report.section import Notice
+from ai500.report.section import Notice, Paragraph, Section, Table
 
 MOST_MEMBERS_NAMED = 12
 
@@ -31,7 +31,13 @@ def which_trials(score: Score) -> str:
     return "" if trials == 1 else f" Every figure here is the mean of {which}."
 
 
-def which_trials_by_number(score: Score) -> str:
+def score_section(score: Score, figures: Table, trials: Table) -> Section:
+    """Show the score, the trials that it is the mean of, and each trial with its seed."""
+    means = [] if len(score.trials) == 1 else [Paragraph(_which_trials_by_number(score))]
+    return Section("Score", [*means, figures, trials])
+
+
+def _which_trials_by_number(score: Score) -> str:
     """Name the trials that the figures are the mean of, and the rule that dropped the others."""
     kept, total = score.kept_trials, len(score.trials)
     if all(trial.trial in kept for trial in score.trials):
@@ -45,11 +51,7 @@ def which_trials_by_number(score: Score) -> str:
 
 def verdict(run: RunData) -> Notice:
     """Decide from the findings: valid only when complete and no rule is broken."""
-    reasons = [
-        f"{finding.message} ({finding.source})"
-        for finding in run.findings
-        if finding.severity == "violation"
-    ]
+    reasons = [finding.cited for finding in run.findings if finding.severity == "violation"]
     if not run.score.complete:
         missing = [
             f"Trial {trial}: {_members(members)} did not finish."
@@ -64,8 +66,5 @@ def verdict(run: RunData) -> Notice:
 
 
 def _members(members: Sequence[int]) -> str:
-    numbers = ", ".join(map(str, members[:MOST_MEMBERS_NAMED]))
-    more = len(members) - MOST_MEMBERS_NAMED
-    return f"member{'s' if len(members) > 1 else ''} {numbers}" + (
-        f" and {more} more" if more > 0 else ""
-    )
+    noun = "members" if len(members) > 1 else "member"
+    return f"{noun} {first_of(members, most=MOST_MEMBERS_NAMED)}"

@@ -48,82 +48,51 @@ BY_COLUMNS = {"tf32": (False, True), "fp8": (True,), "int8": (True,)}
 
 
 @dataclass(frozen=True, slots=True)
-class Gemm:
-    """Matrix product [m, k] × [k, n]."""
+class Shape:
+    """Dimensions of a matrix product or a convolution."""
 
-    m: int
-    k: int
-    n: int
-
-    @property
-    def name(self) -> str:
-        """Return the shape's name in records."""
-        return f"{self.m}×{self.k}×{self.n}"
-
-    @property
-    def operations(self) -> int:
-        """Return the operations of one product."""
-        return 2 * self.m * self.k * self.n
-
-    @property
-    def values(self) -> int:
-        """Return the values of one set of inputs."""
-        return self.k * (self.m + self.n)
-
-    @property
-    def results(self) -> int:
-        """Return the values of the output."""
-        return self.m * self.n
+    dimensions: tuple[int, ...]
+    name: str
+    """Name in records."""
+    operations: int
+    """Operations of one call."""
+    inputs: int
+    """Values of one set of inputs."""
+    outputs: int
+    """Values of the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conv:
-    """Convolution of square images and kernels, as many pixels out as in."""
-
-    batch: int
-    channels: int
-    filters: int
-    pixels: int
-    kernel: int
-
-    @property
-    def name(self) -> str:
-        """Return the shape's name in records."""
-        image = f"{self.batch}×{self.channels}×{self.pixels}×{self.pixels}"
-        return f"{image}, {self.kernel}×{self.kernel}, {self.filters}"
-
-    @property
-    def operations(self) -> int:
-        """Return the operations of one convolution."""
-        window = self.channels * self.kernel**2
-        return 2 * self.batch * self.pixels**2 * window * self.filters
-
-    @property
-    def values(self) -> int:
-        """Return the values of one set of inputs."""
-        images = self.batch * self.channels * self.pixels**2
-        return images + self.filters * self.channels * self.kernel**2
-
-    @property
-    def results(self) -> int:
-        """Return the values of the output."""
-        return self.batch * self.filters * self.pixels**2
+def gemm_shape(m: int, k: int, n: int) -> Shape:
+    """Return the matrix product [m, k] × [k, n]."""
+    return Shape((m, k, n), f"{m}×{k}×{n}", 2 * m * k * n, k * (m + n), m * n)
 
 
-def gemm_shapes(device: torch.device) -> list[Gemm]:
+def conv_shape(batch: int, channels: int, filters: int, side: int, kernel: int) -> Shape:
+    """Return the convolution of square images and kernels, as many pixels out as in."""
+    pixels, weights = batch * side**2, channels * kernel**2 * filters
+    return Shape(
+        (batch, channels, filters, side, kernel),
+        f"{batch}×{channels}×{side}×{side}, {kernel}×{kernel}, {filters}",
+        operations=2 * pixels * weights,
+        inputs=pixels * channels + weights,
+        outputs=pixels * filters,
+    )
+
+
+def gemm_shapes(device: torch.device) -> list[Shape]:
     """Return squares, and ResNet-50's 1×1 convolutions and classifier as products."""
     batch, sizes = (256, (1024, 2048, 4096, 8192, 16384))
     if device.type == "cpu":
         batch, sizes = (8, (512, 1024, 2048, 4096, 8192))
     return [
-        *(Gemm(size, size, size) for size in sizes),
-        Gemm(batch * 56 * 56, 64, 256),
-        Gemm(batch * 14 * 14, 1024, 256),
-        Gemm(batch, 2048, 1024),
+        *(gemm_shape(size, size, size) for size in sizes),
+        gemm_shape(batch * 56 * 56, 64, 256),
+        gemm_shape(batch * 14 * 14, 1024, 256),
+        gemm_shape(batch, 2048, 1024),
     ]
 
 
-def conv_shapes(device: torch.device) -> list[Conv]:
+def conv_shapes(device: torch.device) -> list[Shape]:
     """Return ResNet-50's layers (channels, filters, pixels, kernel), and two larger ones."""
     batch = 8 if device.type == "cpu" else 256
     layers = (
@@ -131,7 +100,7 @@ def conv_shapes(device: torch.device) -> list[Conv]:
         (64, 256, 56, 1), (512, 128, 28, 1), (1024, 256, 14, 1), (2048, 512, 7, 1),
         (512, 512, 28, 3), (1024, 1024, 28, 1),
     )  # fmt: skip
-    return [Conv(batch, *layer) for layer in layers]
+    return [conv_shape(batch, *layer) for layer in layers]
 
 
 class InputPool:
@@ -214,12 +183,13 @@ def unsupported_reason(kernel: str, precision: str, device: torch.device) -> str
     return None
 
 
-def gemm_calls(shape: Gemm, precision: str, pool: InputPool, *, by_columns: bool) -> Calls:
+def gemm_calls(shape: Shape, precision: str, pool: InputPool, *, by_columns: bool) -> Calls:
     """Yield products of one set of inputs after the other, without end."""
+    m, k, n = shape.dimensions
     pairs = []
-    for _ in range(pool.sets(shape.values)):
-        b = pool.take(shape.n, shape.k).t() if by_columns else pool.take(shape.k, shape.n)
-        pairs.append((pool.take(shape.m, shape.k), b))
+    for _ in range(pool.sets(shape.inputs)):
+        b = pool.take(n, k).t() if by_columns else pool.take(k, n)
+        pairs.append((pool.take(m, k), b))
     device = pairs[0][0].device
     if precision == "fp8":
         unit_scale = torch.ones((), device=device)
@@ -234,21 +204,21 @@ def gemm_calls(shape: Gemm, precision: str, pool: InputPool, *, by_columns: bool
                 use_fast_accum=False,
             )
     out_type = torch.int32 if precision == "int8" else DTYPES[precision]
-    out = torch.empty(shape.m, shape.n, dtype=out_type, device=device)
+    out = torch.empty(m, n, dtype=out_type, device=device)
     product = torch._int_mm if precision == "int8" else torch.mm
     for a, b in itertools.cycle(pairs):
         yield lambda a=a, b=b: product(a, b, out=out)  # type: ignore[misc]
 
 
-def conv_calls(shape: Conv, precision: str, pool: InputPool) -> Calls:
+def conv_calls(shape: Shape, precision: str, pool: InputPool) -> Calls:
     """Yield convolutions of one set of inputs after the other, without end; channels-last."""
-    side, size = shape.pixels, shape.kernel
+    batch, channels, filters, side, size = shape.dimensions
     pairs = [
         (
-            pool.take(shape.batch, side, side, shape.channels).permute(0, 3, 1, 2),
-            pool.take(shape.filters, size, size, shape.channels).permute(0, 3, 1, 2),
+            pool.take(batch, side, side, channels).permute(0, 3, 1, 2),
+            pool.take(filters, size, size, channels).permute(0, 3, 1, 2),
         )
-        for _ in range(pool.sets(shape.values))
+        for _ in range(pool.sets(shape.inputs))
     ]
     for images, weights in itertools.cycle(pairs):
         yield lambda x=images, w=weights: F.conv2d(x, w, padding=size // 2)  # type: ignore[misc]
@@ -259,17 +229,17 @@ def measure_kernel(
 ) -> Iterator[KernelTime]:
     """Measure each shape that fits memory and its share of the time, smallest first."""
     device = pools.device
-    shapes: list[Any] = gemm_shapes(device) if kernel == "gemm" else conv_shapes(device)
+    shapes = gemm_shapes(device) if kernel == "gemm" else conv_shapes(device)
     room = memory_bytes(device) // 4
-    shapes = [shape for shape in shapes if 4 * (shape.values + shape.results) <= room]
-    shapes.sort(key=lambda shape: int(shape.operations))
+    shapes = [shape for shape in shapes if 4 * (shape.inputs + shape.outputs) <= room]
+    shapes.sort(key=lambda shape: shape.operations)
     seconds_each, fastest = TIMED_FRACTION * seconds / max(1, len(shapes)), 0.0
     _set_precision(precision)
     with torch.inference_mode():
         for number, shape in enumerate(shapes):
             if number >= MIN_SHAPES and shape.operations / fastest > 2 * seconds_each:
                 continue  # a single call would take longer than all samples may
-            pool = pools.get(DTYPES[precision], min_values=2 * shape.values)
+            pool = pools.get(DTYPES[precision], min_values=2 * shape.inputs)
             kernel_time = _measure_shape(
                 shape, kernel, precision, pool, device=device, seconds=seconds_each
             )
@@ -278,7 +248,7 @@ def measure_kernel(
 
 
 def _measure_shape(
-    shape: Any, kernel: Literal["gemm", "conv"], precision: str, pool: InputPool,
+    shape: Shape, kernel: Literal["gemm", "conv"], precision: str, pool: InputPool,
     *, device: torch.device, seconds: float,
 ) -> KernelTime:  # fmt: skip
     """Return the time of the fastest layout."""

@@ -75,7 +75,7 @@ def _usable_devices() -> list[str]:
 
 
 def _write(output: TextIO, **message: Any) -> None:
-    output.write(json.dumps(message) + "\n")
+    output.write(json.dumps(schema.encode(message)) + "\n")
     output.flush()
 
 
@@ -87,12 +87,12 @@ def _measure(output: TextIO, job: str, pools: Any, *, seconds: float) -> str | N
     try:
         if job == "memory":
             for memory in kernel_benchmarks.measure_memory(pools=pools, seconds=seconds):
-                _write(output, memory=schema.encode(memory))
+                _write(output, memory=memory)
             return None
         for kernel_time in kernel_benchmarks.measure_kernel(
             "gemm" if kernel == "gemm" else "conv", precision, pools=pools, seconds=seconds
         ):
-            _write(output, kernel=schema.encode(kernel_time))
+            _write(output, kernels=kernel_time)
     except (RuntimeError, NotImplementedError, MemoryError) as error:
         return (str(error).splitlines() or [type(error).__name__])[0]
     return None
@@ -119,7 +119,7 @@ def _describe(device: Any) -> dict[str, Any]:
         cores = torch.get_num_threads()
         physical = theoretical.physical_cores(os.sched_getaffinity(0))
         peaks = theoretical.cpu_peaks(theoretical.read_processor(), cores=physical)
-        return {"unit": "core", "units": cores, "peaks": schema.encode(peaks)}
+        return {"unit": "core", "units": cores, "peaks": peaks}
     module = torch.get_device_module(device)
     peaks = []
     if device.type == "cuda" and torch.version.hip is None:
@@ -131,7 +131,7 @@ def _describe(device: Any) -> dict[str, Any]:
         )
         peaks += _memory_peak(properties)
     name = str(module.get_device_name(device))
-    return {"unit": "accelerator", "units": 1, "name": name, "peaks": schema.encode(peaks)}
+    return {"unit": "accelerator", "units": 1, "name": name, "peaks": peaks}
 
 
 def _memory_peak(properties: Any) -> list[Peak]:

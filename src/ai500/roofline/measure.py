@@ -16,16 +16,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ai500.config import Config
 from ai500.core import __version__, schema
 from ai500.core.errors import ConfigError, EnvironmentLacksError, InputError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers.slurm import SLURM
 from ai500.jobs.trial_jobs import python_of
+from ai500.pipeline.stages import Observer
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
@@ -41,16 +42,12 @@ from ai500.roofline.records import (
 
 # Fraction of the time budget for links.
 LINKS_FRACTION = 0.2
-
-
-class Observer(Protocol):
-    """Receives progress messages."""
-
-    def stage(self, text: str) -> None:
-        """Report the start of a stage."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Report progress within the stage."""
+# Field of the record → kind of the results that a worker reports for it.
+RESULTS: dict[str, Any] = {
+    "kernels": KernelTime,
+    "memory": MemoryTime,
+    "unavailable": tuple[str, str],
+}
 
 
 class Measurement:
@@ -73,13 +70,7 @@ class Measurement:
 def check_precisions(names: Sequence[str]) -> tuple[str, ...]:
     """Return the precisions to measure, by default all; raise InputError for an unknown name."""
     for name in names:
-        if name not in KERNEL_PRECISIONS:
-            known = list(KERNEL_PRECISIONS)
-            raise InputError(
-                f"--precision {name!r}: unknown precision; {nearest(name, known)}",
-                key="--precision",
-                value=name,
-            )
+        check_known(name, KERNEL_PRECISIONS, key="--precision")
     return tuple(name for name in KERNEL_PRECISIONS if not names or name in names)
 
 
@@ -198,7 +189,8 @@ def _run_worker(
         text=True,
         start_new_session=True,  # Ctrl-C reaches this process only, which kills the worker
     )
-    running, finished, results = None, set(), _JobResults()
+    running, finished = None, set()
+    results: dict[str, list[Any]] = {}
     try:
         assert process.stdout is not None
         for line in process.stdout:
@@ -213,45 +205,19 @@ def _run_worker(
             if "device" in message:
                 _set_device(measurement, message["device"])
             elif "begin" in message:
-                running, results = message["begin"], _JobResults()
+                running, results = message["begin"], {}
             elif "end" in message:
                 finished.add(message["end"])
-                measurement.add(**results.fields())
+                measurement.add(**results)
                 running = None
                 observer.progress(len(finished), len(jobs))
             else:
-                results.add(message)
+                [(field, result)] = message.items()
+                results.setdefault(field, []).append(schema.decode(RESULTS[field], result))
         return process.wait(), running, finished
     finally:
         process.kill()
         process.wait()
-
-
-class _JobResults:
-    """Results of one job, as reported by the worker."""
-
-    def __init__(self) -> None:
-        self._kernels: list[KernelTime] = []
-        self._memory: list[MemoryTime] = []
-        self._unavailable: list[tuple[str, str]] = []
-
-    def add(self, message: dict[str, Any]) -> None:
-        """Add the result of one message."""
-        if "kernel" in message:
-            self._kernels.append(schema.decode(KernelTime, message["kernel"]))
-        elif "memory" in message:
-            self._memory.append(schema.decode(MemoryTime, message["memory"]))
-        else:
-            job, reason = message["unavailable"]
-            self._unavailable.append((job, reason))
-
-    def fields(self) -> dict[str, Any]:
-        """Return the results as fields of the record."""
-        return {
-            "kernels": self._kernels,
-            "memory": self._memory,
-            "unavailable": self._unavailable,
-        }
 
 
 def _set_device(measurement: Measurement, description: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ run that uses both classes of links is under both roofs; the lowest one limits i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,13 +41,14 @@ class Standing:
 
     @property
     def attainable_flops(self) -> float:
-        """Return the lowest of the roofs."""
-        return attainable_flops(self.ceiling_flops, self.channels)
+        """Return min(ceiling, bandwidth × COI) over each class of links in use (V2 Eq. 3–6)."""
+        roofs = (channel.bytes_per_second * channel.coi for channel in self.channels)
+        return min([self.ceiling_flops, *roofs])
 
     @property
     def bound(self) -> Bound:
-        """Return the kind of the lowest roof."""
-        return bound(self.ceiling_flops, self.channels)
+        """Return `communication` under the slanted part of the roof, else `computation`."""
+        return "communication" if self.attainable_flops < self.ceiling_flops else "computation"
 
     @property
     def limit(self) -> str:
@@ -72,22 +72,6 @@ class Standing:
 def coi(operations: float, *, traffic_bytes: float) -> float:
     """Return COI = FLOPs / CT (V2 §6.2); infinite for one accelerator, which sends nothing."""
     return operations / traffic_bytes if traffic_bytes else math.inf
-
-
-def attainable_flops(ceiling_flops: float, channels: Sequence[Channel]) -> float:
-    """Return min(ceiling, bandwidth × COI) over each class of links in use (V2 Eq. 3–6)."""
-    return min([ceiling_flops, *(channel.bytes_per_second * channel.coi for channel in channels)])
-
-
-def bound(ceiling_flops: float, channels: Sequence[Channel]) -> Bound:
-    """Return `communication` under the slanted part of the roof, else `computation` (V2 §6.4.1)."""
-    attainable = attainable_flops(ceiling_flops, channels)
-    return "communication" if attainable < ceiling_flops else "computation"
-
-
-def ridge_coi(ceiling_flops: float, *, bytes_per_second: float) -> float:
-    """Return the COI at which the slanted part meets the flat one."""
-    return ceiling_flops / bytes_per_second
 
 
 def gain_at_roof(before: Standing, after: Standing) -> float:

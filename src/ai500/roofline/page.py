@@ -10,7 +10,7 @@ from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
-from ai500.report.formats import NOT_MEASURED, flops
+from ai500.report.formats import NOT_MEASURED, flops, known
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Figure, Grid, Notice, Paragraph, Section, Table
 from ai500.report.section_files import write_section
@@ -18,7 +18,6 @@ from ai500.roofline import links
 from ai500.roofline.records import (
     KERNELS,
     Placed,
-    PlacedLink,
     RooflineRecord,
     RunPlacement,
     above_peak,
@@ -32,6 +31,7 @@ from ai500.roofline.records import (
 FAST_ALGORITHM = "fewer multiplications than counted: a fast algorithm (Winograd)"
 # A run below this fraction of its roof is limited by something else.
 FAR_BELOW = 0.5
+UNDERIVABLE = "not derivable"
 LINK_KINDS = {"all_reduce": "all-reduce", "point_to_point": "point to point"}
 SCOPES = {"inside_node": "inside the node", "between_nodes": "between nodes"}
 CONVENTION = (
@@ -227,26 +227,18 @@ def ceilings_table(record: RooflineRecord) -> Table:
 
 def measured_table(record: RooflineRecord) -> Table:
     """List best, sustained, typical and theoretical FLOPS."""
-    rows = []
+    rows, fast = [], ", fast algorithm"
     for ceiling in ceilings(record):
         peak = peak_of(record, ceiling.precision)
         rows.append((
             ceiling.name, flops(ceiling.flops), flops(ceiling.sustained_flops),
             flops(ceiling.typical_flops), ceiling.shape,
-            _peak(peak),
-            "" if peak is None else _of_peak(ceiling.flops / peak),
+            known(peak, flops, UNDERIVABLE),
+            "" if peak is None else f"{ceiling.flops / peak:.1%}{fast * (ceiling.flops > peak)}",
         ))  # fmt: skip
     columns = ("kernel", "best", "sustained", "typical", "best shape", "theoretical",
                "best / theoretical")  # fmt: skip
     return Table(columns, rows, numbers=(1, 2, 3, 5, 6))
-
-
-def _peak(value: float | None) -> str:
-    return "not derivable" if value is None else flops(value)
-
-
-def _of_peak(share: float) -> str:
-    return f"{share:.1%}, fast algorithm" if share > 1 else f"{share:.1%}"
 
 
 def kernel_name(job: str) -> str:
@@ -258,7 +250,7 @@ def kernel_name(job: str) -> str:
 def links_table(record: RooflineRecord) -> Table:
     """List memory, and each class of links with its fit."""
     memory = memory_bandwidth(record)
-    rows = [("memory", NOT_MEASURED if memory is None else rate(memory), "", "", "")]
+    rows = [("memory", known(memory, rate), "", "", "")]
     theoretical = peak_of(record, "memory")
     if theoretical is not None:
         rows.append(("memory, theoretical", rate(theoretical), "", "", ""))
@@ -309,42 +301,39 @@ def kernels_table(record: RooflineRecord) -> Table:
 def placement_table(placement: RunPlacement) -> Table:
     """List each point with its roofs, and COI as measured and as computed."""
     points = placement.placed
-    rows = [
-        ("ranks, nodes", *(f"{point.ranks}, {point.nodes}" for point in points)),
-        ("attained", *(flops(point.flops) for point in points)),
-        (f"ceiling ({_ceiling_name(points[0])})",
-         *(flops(point.ceiling_flops) for point in points)),
-        ("theoretical peak", *(_peak(point.peak_flops) for point in points)),
-    ]  # fmt: skip
-    for index, link in enumerate(points[0].links):
-        name = SCOPES[link.scope]
-        rows += [
-            (f"{_bytes_name(placement)}, {name}", *(_sent(point.links[index]) for point in points)),
-            (f"bytes computed, {name}", *(_computed(point.links[index]) for point in points)),
-            (f"COI, {name}", *(_coi(point.links[index].coi) for point in points)),
-            (
-                f"COI computed, {name}",
-                *(_coi(point.links[index].analytical_coi) for point in points),
-            ),
-            (
-                f"bandwidth, {name}",
-                *(_rate(point.links[index].bytes_per_second) for point in points),
-            ),
-        ]
-    if not points[0].links:
-        none = "infinite: nothing is sent"
-        known = none if placement.traffic_source == "none" else NOT_MEASURED
-        rows.append(("COI", *(known for _ in points)))
-    rows += [
-        ("attainable", *(flops(point.attainable_flops) for point in points)),
-        ("bound", *(point.limit for point in points)),
-        (
-            "attained / attainable",
-            *(f"{point.flops / point.attainable_flops:.1%}" for point in points),
-        ),
-    ]
     columns = ("", *(f"{point.subject}, {point.model}" for point in points))
+    figures = [point_figures(placement, point) for point in points]
+    rows = [(name, *(column[name] for column in figures)) for name in figures[0]]
     return Table(columns, rows, numbers=tuple(range(1, len(columns))))
+
+
+def point_figures(placement: RunPlacement, point: Placed) -> dict[str, str]:
+    """Return the figures of a point by name; the points of a run have the same names."""
+    figures = {
+        "ranks, nodes": f"{point.ranks}, {point.nodes}",
+        "attained": flops(point.flops),
+        f"ceiling ({_ceiling_name(placement.placed[0])})": flops(point.ceiling_flops),
+        "theoretical peak": known(point.peak_flops, flops, UNDERIVABLE),
+    }
+    for link in point.links:
+        name, computed = SCOPES[link.scope], link.analytical_bytes_per_step
+        figures |= {
+            f"{_bytes_name(placement)}, {name}": known(
+                link.bytes_per_step, human_bytes, "not counted"
+            ),
+            f"bytes computed, {name}": known(computed, human_bytes, "not computed"),
+            f"COI, {name}": known(link.coi, _coi),
+            f"COI computed, {name}": known(link.analytical_coi, _coi),
+            f"bandwidth, {name}": known(link.bytes_per_second, rate),
+        }
+    if not point.links:
+        alone = placement.traffic_source == "none"
+        figures["COI"] = "infinite: nothing is sent" if alone else NOT_MEASURED
+    return figures | {
+        "attainable": flops(point.attainable_flops),
+        "bound": point.limit,
+        "attained / attainable": f"{point.flops / point.attainable_flops:.1%}",
+    }
 
 
 def _ceiling_name(point: Placed) -> str:
@@ -369,7 +358,8 @@ def advice_table(placement: RunPlacement) -> Table:
     """List every change for every point."""
     rows = [
         (advice.change, point.subject, advice.text.partition(": ")[2], advice.setting,
-         _gain(advice.gain_at_roof, ".2f"), _gain(advice.gain_limit, ".1f"))
+         known(advice.gain_at_roof, "{:.2f}×".format, "unknown"),
+         known(advice.gain_limit, "{:.1f}×".format, "unknown"))
         for point in placement.placed
         for advice in point.advice
     ]  # fmt: skip
@@ -377,27 +367,10 @@ def advice_table(placement: RunPlacement) -> Table:
     return Table(columns, rows, (4, 5), note=ADVICE_NOTE)
 
 
-def _gain(value: float | None, digits: str) -> str:
-    return "unknown" if value is None else f"{value:{digits}}×"
-
-
 def rate(value: float) -> str:
     """Format bytes per second."""
     return f"{human_bytes(value)}/s"
 
 
-def _rate(value: float | None) -> str:
-    return NOT_MEASURED if value is None else rate(value)
-
-
-def _coi(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{human_si(value)}FLOP/B"
-
-
-def _sent(link: PlacedLink) -> str:
-    return "not counted" if link.bytes_per_step is None else human_bytes(link.bytes_per_step)
-
-
-def _computed(link: PlacedLink) -> str:
-    value = link.analytical_bytes_per_step
-    return "not computed" if value is None else human_bytes(value)
+def _coi(value: float) -> str:
+    return f"{human_si(value)}FLOP/B"

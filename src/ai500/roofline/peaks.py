@@ -24,6 +24,8 @@ NVIDIA_PER_CLOCK: Mapping[tuple[int, int], Mapping[str, int]] = {
     (8, 0): {"fp32": 128, "tf32": 1024, "fp16": 2048, "bf16": 2048, "int8": 4096},
     (9, 0): {"fp32": 256, "tf32": 2048, "fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192},
 }
+# The same of one core with Intel's matrix unit.
+AMX_PER_CLOCK = {"bf16": 1024, "int8": 2048}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,10 @@ def cpu_peaks(processor: Processor, *, cores: int) -> list[Peak]:
 
 def _per_clock(processor: Processor, precision: str) -> tuple[int | None, str]:
     """Return operations per clock of one core with its vector unit; or None with the reason."""
-    flags = processor.flags
-    if precision == "bf16":
-        known = "amx_bf16" in flags
-        return (1024, "AMX") if known else (None, "no BF16 unit whose rate is on record")
-    if precision == "int8":
-        known = "amx_int8" in flags
-        return (2048, "AMX") if known else (None, "no INT8 unit whose rate is on record")
+    if precision in AMX_PER_CLOCK:
+        if f"amx_{precision}" in processor.flags:
+            return AMX_PER_CLOCK[precision], "AMX"
+        return None, f"no {precision.upper()} unit whose rate is on record"
     units = _fma_units(processor)
     if units is None:
         return None, "the processor's model does not tell its number of FMA units"

@@ -17,7 +17,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
-from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, known, run_folder
+from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, require, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import links, traffic
 from ai500.roofline.advice import advise
@@ -95,7 +95,7 @@ def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         kernel_precision=kernel_precision,
         convention=run.convention,
         score_convention=run.score.convention or run.convention,
-        score_flops=known(run.score.flops, "flops"),
+        score_flops=require(run.score.flops, "flops"),
         traffic_source=run.traffic_source,
         warnings=tuple(_warnings(run, record)),
         placed=tuple(placed),
@@ -188,12 +188,13 @@ def _place_point(
     is_member = subject == "member"
     ranks = plan.parallel_degree if is_member else plan.system_scale
     nodes = len(plan.mapping[0].shares) if is_member else _nodes_used(plan)
-    flops = known(score.flops, "flops")
+    flops = require(score.flops, "flops")
     if is_member:
-        flops = known(score.members_flops_sum, "members_flops_sum") / len(run.members)
+        flops = require(score.members_flops_sum, "members_flops_sum") / len(run.members)
     share = _units_per_rank(run, record) * ranks / record.units
     roof = roof_flops(record, ceiling) * share
-    standing = Standing(roof, _channels(run, record, ranks=ranks, nodes=nodes))
+    placed_links = _point_links(run, record, ranks=ranks, nodes=nodes)
+    standing = Standing(roof, _channels(run, placed_links))
     peak = peak_of(record, ceiling.precision)
     bound, limit = _bound(run, record, standing)
     return Placed(
@@ -205,7 +206,7 @@ def _place_point(
         ceiling=ceiling.name,
         ceiling_flops=standing.ceiling_flops,
         peak_flops=None if peak is None else peak * share,
-        links=_point_links(run, record, ranks=ranks, nodes=nodes),
+        links=placed_links,
         attainable_flops=standing.attainable_flops,
         bound=bound,
         limit=limit,
@@ -239,9 +240,7 @@ def _unmeasured(sent: Traffic | None, record: RooflineRecord) -> list[Scope]:
     return [
         scope
         for scope in SCOPES
-        if sent is not None
-        and getattr(sent, scope) > 0
-        and links.best_all_reduce(record, scope) is None
+        if getattr(sent, scope, 0) > 0 and links.best_all_reduce(record, scope) is None
     ]
 
 
@@ -265,40 +264,35 @@ def _bandwidth(record: RooflineRecord, scope: Scope, *, ranks: int, nodes: int) 
     return links.bus_bandwidth(best) * senders
 
 
-def _channels(
-    run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
-) -> tuple[Channel, ...]:
+def _channels(run: RunFacts, placed_links: Sequence[PlacedLink]) -> tuple[Channel, ...]:
     """Return the classes of links in use whose bandwidth is known."""
-    sent = run.traffic or run.analytical
     channels = []
-    for scope in SCOPES:
-        traffic_bytes = getattr(sent, scope) if sent is not None else 0.0
-        bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
-        if traffic_bytes and bandwidth is not None:
-            intensity = coi(run.operations_per_step, traffic_bytes=traffic_bytes)
-            channels.append(Channel(LINK_NAMES[scope], bandwidth, intensity))
+    for link in placed_links:
+        intensity = link.analytical_coi if run.traffic is None else link.coi
+        if intensity is not None and link.bytes_per_second is not None:
+            channels.append(Channel(LINK_NAMES[link.scope], link.bytes_per_second, intensity))
     return tuple(channels)
 
 
 def _point_links(
     run: RunFacts, record: RooflineRecord, *, ranks: int, nodes: int
 ) -> tuple[PlacedLink, ...]:
-    placed_links = []
+    """Return the classes of links that carry traffic."""
+    operations, placed_links = run.operations_per_step, []
     for scope in SCOPES:
-        counted = getattr(run.traffic, scope) if run.traffic is not None else None
-        computed = getattr(run.analytical, scope) if run.analytical is not None else None
-        if not counted and not computed:
-            continue
-        placed_links.append(
-            PlacedLink(
-                scope=scope,
-                bytes_per_step=counted,
-                analytical_bytes_per_step=computed,
-                coi=run.operations_per_step / counted if counted else None,
-                analytical_coi=run.operations_per_step / computed if computed else None,
-                bytes_per_second=_bandwidth(record, scope, ranks=ranks, nodes=nodes),
+        counted, computed = (getattr(sent, scope, None) for sent in (run.traffic, run.analytical))
+        if counted or computed:
+            bandwidth = _bandwidth(record, scope, ranks=ranks, nodes=nodes)
+            placed_links.append(
+                PlacedLink(
+                    scope,
+                    bytes_per_step=counted,
+                    analytical_bytes_per_step=computed,
+                    coi=coi(operations, traffic_bytes=counted) if counted else None,
+                    analytical_coi=coi(operations, traffic_bytes=computed) if computed else None,
+                    bytes_per_second=bandwidth,
+                )
             )
-        )
     return tuple(placed_links)
 
 

@@ -65,8 +65,7 @@ def compare(
         if names:
             reasons.append(f"layer {layer} differs where it is fixed: {', '.join(names)}")
     for position, judgement in zip(("first", "second"), judgements, strict=True):
-        broken = {finding.rule for finding in judgement.findings if finding.severity == "violation"}
-        if broken:
+        if broken := {finding.rule for finding in judgement.violations}:
             reasons.append(f"the {position} breaks rules: {', '.join(sorted(broken))}")
     return Comparison(level, judgements[0].rule_set, differences, tuple(reasons))
 

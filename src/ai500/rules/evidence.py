@@ -6,7 +6,7 @@ untrusted author: a missing value, or one of another type, is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -97,6 +97,16 @@ class Evidence:
         """Members of all trials."""
         return [member for trial in self.trials for member in trial.members]
 
+    def named_members(self) -> Iterator[tuple[str, TrainRecord]]:
+        """Yield each member with its name in messages: "member 2 of trial 1"."""
+        for trial in self.trials:
+            for member in trial.members:
+                yield f"member {member.member} of trial {trial.trial}", member
+
+    def events_of(self, kind: str) -> list[Event]:
+        """Return the events of a kind, in the order of the log."""
+        return [event for event in self.events if event["event"] == kind]
+
     @property
     def placements(self) -> list[Placement]:
         """Placements of all trials."""
@@ -139,17 +149,18 @@ def evidence_of(
     )
 
 
-def reference_class(plan: Plan) -> ProblemClass:
-    """Return the registered class of a plan, whatever definition the plan contains.
+def reference_class(record: Plan | Score) -> ProblemClass:
+    """Return the registered class of a plan or score, whatever definition a plan contains.
 
     A class of the user's own is its own reference; rule "registered class" reports it.
     """
-    if plan.definition.custom is not None:
-        return plan.definition
-    classes = load_workload(plan.workload).problem_classes
-    if plan.problem_class not in classes:
-        raise RunFolderError(f"plan.json: {plan.workload} has no class {plan.problem_class!r}.")
-    return classes[plan.problem_class]
+    if isinstance(record, Plan) and record.definition.custom is not None:
+        return record.definition
+    workload, name = record.workload, record.problem_class
+    classes = load_workload(workload).problem_classes
+    if name not in classes:
+        raise RunFolderError(f"{workload} has no class {name!r}.", key="problem_class", value=name)
+    return classes[name]
 
 
 def _trial(

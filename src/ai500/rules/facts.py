@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ai500.core.units import human_bytes
+from ai500.core import units
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, Fact, effective, optimizer_groups
 from ai500.train.choices import OPTIMIZERS_WITH
@@ -79,13 +79,7 @@ def ranges(numbers: Any) -> str | None:
     """Format 1, 2, 3, 5 as '1–3, 5'; return None for anything but a list of integers."""
     if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
         return None
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs) or "none"
+    return units.ranges(numbers) or "none"
 
 
 def recorded(evidence: Evidence, *path: str) -> str | None:
@@ -312,7 +306,9 @@ def _machine(evidence: Evidence) -> Iterator[Fact]:
     if system is not None:
         memory = system.memory_bytes
         yield Fact("hardware", "CPU", None, f"{system.cpu}, {system.cores} cores")
-        yield Fact("hardware", "memory", None, None if memory is None else human_bytes(memory))
+        yield Fact(
+            "hardware", "memory", None, None if memory is None else units.human_bytes(memory)
+        )
     yield Fact("hardware", "nodes", None, as_text(len(plan.nodes)))
     yield Fact("hardware", "Sys_scale", None, as_text(plan.system_scale))
 

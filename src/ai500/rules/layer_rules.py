@@ -9,10 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.facts import as_text
-from ai500.rules.rule import Observation, ProgramName, comparing, differences, rule
+from ai500.rules.rule import (
+    RUN_AGAIN,
+    Observation,
+    ProgramName,
+    comparing,
+    differences,
+    mismatch,
+    rule,
+)
 
 # A Poisson bootstrap of n samples draws n ± √n; beyond six deviations it was not drawn at random.
 POISSON_DEVIATIONS = 6
@@ -21,27 +28,18 @@ POISSON_DEVIATIONS = 6
 @rule("other hyper-parameters", source="V2 §5.4", program="ensemble")
 def weight_decay_on_everything(evidence: Evidence) -> Iterator[Observation]:
     """Apply weight decay to every parameter, also to γ and β of batch norm (V2 §5.4)."""
-    for trial in evidence.trials:
-        for member in trial.members:
-            yield from _other_decays(member, trial.trial)
-
-
-def _other_decays(member: TrainRecord, trial: int) -> Iterator[Observation]:
-    expected = effective(member, "hyperparameters", "weight_decay")
-    for group in optimizer_groups(member):
-        decay = group.get("weight_decay")
-        if expected is None or decay == expected:
-            continue
-        kinds = group.get("kinds")
-        kinds = kinds if isinstance(kinds, dict) else {"parameters": group.get("parameters")}
-        parameters = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
-        yield Observation(
-            f"member {member.member} of trial {trial} trained {parameters} with weight decay "
-            f"{'unknown' if decay is None else as_text(decay)}; the plan has {as_text(expected)}",
-            advice="Put all parameters into one group of the optimizer.",
-            reference=as_text(expected),
-            run=as_text(decay),
-        )
+    for name, member in evidence.named_members():
+        expected = effective(member, "hyperparameters", "weight_decay")
+        for group in optimizer_groups(member):
+            decay = group.get("weight_decay", "unknown")
+            if expected is None or decay == expected:
+                continue
+            kinds = group.get("kinds")
+            kinds = kinds if isinstance(kinds, dict) else {"parameters": group.get("parameters")}
+            parameters = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+            statement = f"{name} trained {parameters} with weight decay"
+            advice = "Put all parameters into one group of the optimizer."
+            yield mismatch(statement, decay, "the plan has", expected, advice)
 
 
 @rule("other hyper-parameters", source="V2 §5.1.2, V3 §3.1", program="ensemble")
@@ -69,10 +67,8 @@ def own_bootstraps(evidence: Evidence) -> Iterator[Observation]:
         for bootstrap in trial.bootstraps:
             owner = f"member {bootstrap.member} of trial {trial.trial}"
             if bootstrap.sha256 in owners:
-                yield Observation(
-                    f"{owner} has the bootstrap of {owners[bootstrap.sha256]}",
-                    advice="Run it again.",
-                )
+                first_owner = owners[bootstrap.sha256]
+                yield Observation(f"{owner} has the bootstrap of {first_owner}", RUN_AGAIN)
             owners.setdefault(bootstrap.sha256, owner)
             spread = POISSON_DEVIATIONS * math.sqrt(bootstrap.samples)
             tolerance = spread if evidence.plan.sampler == "poisson" else 0

@@ -32,73 +32,52 @@ class Aspect:
     """Part of a layer that is fixed or free at each level."""
 
     layer: int
-    hardware: Freedom
-    system: Freedom
-    free: Freedom
+    free_from: Level | None
+    """First level at which it is free; None: it is fixed at every level."""
     source: str
     text: str
 
     def at(self, level: Level) -> Freedom:
         """Return the freedom at a level."""
-        freedom: Freedom = getattr(self, level)
-        return freedom
+        free = LEVELS[LEVELS.index(self.free_from) :] if self.free_from is not None else ()
+        return "free" if level in free else "fixed"
 
 
 ASPECTS: dict[str, Aspect] = {
-    # layer, hardware level, system level, free level
-    "data set": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "the class's own data, whole"),
-    "target quality": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "and n of Eq. 8"),
-    "epochs": Aspect(9, "fixed", "fixed", "fixed", "V2 §5.1.1", "over all of a member's samples"),
-    "evaluations": Aspect(
-        9, "fixed", "fixed", "fixed", "decision D14", "as often as the class prescribes"
-    ),
-    "batch size": Aspect(8, "free", "free", "free", "V2 §5.1.2", "and accumulation"),
+    # layer, first level at which it is free, source, text
+    "data set": Aspect(9, None, "V2 §5.1.1", "the class's own data, whole"),
+    "target quality": Aspect(9, None, "V2 §5.1.1", "and n of Eq. 8"),
+    "epochs": Aspect(9, None, "V2 §5.1.1", "over all of a member's samples"),
+    "evaluations": Aspect(9, None, "decision D14", "as often as the class prescribes"),
+    "batch size": Aspect(8, "hardware", "V2 §5.1.2", "and accumulation"),
     "learning-rate policy": Aspect(
-        8,
-        "free",
-        "free",
-        "free",
-        "V2 §5.1.2",
-        "LARS and LAMB count as one; the source of another is recorded",
+        8, "hardware", "V2 §5.1.2", "LARS and LAMB count as one; the source of another is recorded"
     ),
     "other hyper-parameters": Aspect(
-        8, "fixed", "fixed", "free", "V2 §5.1.2, §5.4", "optimizer, momentum, weight decay, …"
+        8, "free", "V2 §5.1.2, §5.4", "optimizer, momentum, weight decay, …"
     ),
     "a search's defaults": Aspect(
-        8, "free", "free", "free", "AIPerf Table IV", "optimizer, learning rate, most epochs, …"
+        8, "hardware", "AIPerf Table IV", "optimizer, learning rate, most epochs, …"
     ),
-    "model": Aspect(7, "fixed", "fixed", "free", "V2 §5.1.3", "the graph, and what is trained"),
-    "bagging": Aspect(7, "fixed", "fixed", "free", "V3 §3.3", "a bootstrap for each member"),
+    "model": Aspect(7, "free", "V2 §5.1.3", "the graph, and what is trained"),
+    "bagging": Aspect(7, "free", "V3 §3.3", "a bootstrap for each member"),
     "equivalent parallelism": Aspect(
-        6,
-        "free",
-        "free",
-        "free",
-        "V2 §5.1.4",
-        "data, tensor, pipeline, mixed: tests hold them equal",
+        6, "hardware", "V2 §5.1.4", "data, tensor, pipeline, mixed: tests hold them equal"
     ),
     "other parallelism": Aspect(
-        6, "fixed", "fixed", "free", "V2 §5.1.4", "not known to be mathematically equivalent"
+        6, "free", "V2 §5.1.4", "not known to be mathematically equivalent"
     ),
-    "synchronous training": Aspect(
-        6, "fixed", "fixed", "free", "V2 §5.1.4, §5.1.6", "no asynchronous SGD"
-    ),
-    "AI framework": Aspect(
-        5, "fixed", "free", "free", "V2 §5.1.5, §5.2; decision D2", "PyTorch is the reference"
-    ),
+    "synchronous training": Aspect(6, "free", "V2 §5.1.4, §5.1.6", "no asynchronous SGD"),
+    "AI framework": Aspect(5, "system", "V2 §5.1.5, §5.2; decision D2", "PyTorch is the reference"),
     "precision": Aspect(
-        4, "free", "free", "free", "V2 §5.1.7, V3 Table 2", "FP32, TF32, FP16, BF16, FP8, INT8"
+        4, "hardware", "V2 §5.1.7, V3 Table 2", "FP32, TF32, FP16, BF16, FP8, INT8"
     ),
-    "other precision": Aspect(
-        4, "fixed", "fixed", "free", "V2 §5.1.7", "not among those the papers allow"
-    ),
-    "accelerators": Aspect(4, "free", "free", "free", "V2 §5.1.7", "and their libraries"),
+    "other precision": Aspect(4, "free", "V2 §5.1.7", "not among those the papers allow"),
+    "accelerators": Aspect(4, "hardware", "V2 §5.1.7", "and their libraries"),
     "communication": Aspect(
-        3, "free", "free", "free", "V2 §5.1.6", "any topology and library, as long as synchronous"
+        3, "hardware", "V2 §5.1.6", "any topology and library, as long as synchronous"
     ),
-    "operating system": Aspect(2, "free", "free", "free", "V2 §5.1.8", "compilers at −O2"),
-    "hardware": Aspect(
-        1, "free", "free", "free", "V2 §5.1.9", "CPUs, memory, network, and their number"
-    ),
+    "operating system": Aspect(2, "hardware", "V2 §5.1.8", "compilers at −O2"),
+    "hardware": Aspect(1, "hardware", "V2 §5.1.9", "CPUs, memory, network, and their number"),
 }
 """Aspects by name (V2 §5.1). The rules, `check`, `diff` and docs/rules.md read this table."""

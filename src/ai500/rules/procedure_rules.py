@@ -15,9 +15,8 @@ from ai500.metrics.quality import is_better
 from ai500.operations.shipped import shipped_operations
 from ai500.records import OFFICIAL_CONVENTION, TrainRecord
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
-from ai500.rules.facts import as_text
 from ai500.rules.record_rules import events_by_member, is_script, members_with_events
-from ai500.rules.rule import Observation, rule
+from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
 
 # Paths that the rules read from a worker's record besides the facts.
 REQUIRED_PATHS = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))
@@ -84,7 +83,7 @@ def unique_seeds(evidence: Evidence) -> Iterator[Observation]:
     trials: dict[int, int | None] = {}
     for trial in evidence.score.trials:
         if trial.seed is None:
-            yield Observation(f"trial {trial.trial} has no recorded seed", advice="Run it again.")
+            yield Observation(f"trial {trial.trial} has no recorded seed", RUN_AGAIN)
         elif trial.seed in trials:
             yield Observation(f"trials {trials[trial.seed]} and {trial.trial} have the same seed")
         else:
@@ -105,12 +104,9 @@ def derived_seeds(evidence: Evidence) -> Iterator[Observation]:
         ]
         for source, seed in seeds:
             if seed is not None and seed != expected:
-                yield Observation(
-                    f"trial {trial.trial}: {source} has seed {seed}; the run's seed "
-                    f"{evidence.plan.seed} gives {expected}",
-                    advice="Run it again.",
-                    reference=str(expected),
-                    run=str(seed),
+                derivation = f"the run's seed {evidence.plan.seed} gives"
+                yield mismatch(
+                    f"trial {trial.trial}: {source} has seed", seed, derivation, expected
                 )
 
 
@@ -176,12 +172,8 @@ def official_convention(evidence: Evidence) -> Iterator[Observation]:
             reference=OFFICIAL_CONVENTION,
         )
     elif convention != OFFICIAL_CONVENTION:
-        yield Observation(
-            f"operations are counted by convention {convention!r}, the official score's is "
-            f"{OFFICIAL_CONVENTION!r}",
-            reference=OFFICIAL_CONVENTION,
-            run=convention,
-        )
+        statement = "operations are counted by convention"
+        yield mismatch(statement, convention, "the official score's is", OFFICIAL_CONVENTION, "")
 
 
 @rule(source="V3 Eq. 6, AIPerf Table I", program="ensemble")
@@ -192,8 +184,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     names = ("forward_per_image", "backward_per_image", "update_per_step")
     scored = {
         (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
-        for event in evidence.events
-        if event["event"] == "operations"
+        for event in evidence.events_of("operations")
     }
     for trial in evidence.trials:
         for member in trial.members:
@@ -205,7 +196,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
                 yield Observation(
                     f"trial {trial.trial}: the events count other operations for member "
                     f"{member.member} than its record",
-                    advice="Run it again.",
+                    RUN_AGAIN,
                 )
             graph = effective(member, "model", "graph_sha256")
             same_graph = evidence.model is not None and graph == evidence.model.graph_sha256
@@ -215,13 +206,8 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
                     math.isclose(count, graph_count, rel_tol=OPERATIONS_TOLERANCE)
                     for count, graph_count in zip(counts, expected, strict=True)
                 ):
-                    yield Observation(
-                        f"member {member.member} of trial {trial.trial} counted "
-                        f"{_counts(counts)}, its graph has {_counts(expected)}",
-                        advice="Run it again.",
-                        reference=_counts(expected),
-                        run=_counts(counts),
-                    )
+                    statement = f"member {member.member} of trial {trial.trial} counted"
+                    yield mismatch(statement, _counts(counts), "its graph has", _counts(expected))
 
 
 def _counts(counts: Sequence[int]) -> str:
@@ -239,13 +225,12 @@ def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
         if evidence.plan.sampler == "poisson"  # the other samplers draw `samples`
     }
     epochs: Counter[tuple[int, int]] = Counter()
-    for event in evidence.events:
-        if event["event"] == "epoch":
-            whole = drawn.get((event["trial"], event["member"]), samples)
-            expected = whole // batch * batch
-            # A script may train on its last, incomplete batch.
-            if event.get("images") not in (expected, whole if is_script(evidence) else expected):
-                epochs[event["images"], expected] += 1
+    for event in evidence.events_of("epoch"):
+        whole = drawn.get((event["trial"], event["member"]), samples)
+        expected = whole // batch * batch
+        # A script may train on its last, incomplete batch.
+        if event.get("images") not in (expected, whole if is_script(evidence) else expected):
+            epochs[event["images"], expected] += 1
     for (images, expected), count in sorted(epochs.items()):
         yield Observation(
             f"{count} epochs of members were of {images} images, not of {expected}",
@@ -268,7 +253,7 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
                 f"trial {trial}, member {member.member}: its events begin with "
                 f"{kinds[0] if kinds else 'nothing'!r} and end with "
                 f"{kinds[-1] if kinds else 'nothing'!r}, not with 'first_batch' and 'end'",
-                advice="Run it again.",
+                RUN_AGAIN,
             )
     for (trial, member), events in events_by_member(evidence).items():
         for earlier, later in pairwise(events):
@@ -278,7 +263,7 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
                 yield Observation(
                     f"trial {trial}, member {member}: {later['event']!r} was recorded before "
                     f"{earlier['event']!r}, by its monotonic clock",
-                    advice="Run it again.",
+                    RUN_AGAIN,
                 )
 
 
@@ -388,27 +373,17 @@ def parallelism_as_planned(evidence: Evidence) -> Iterator[Observation]:
         for member in evidence.members:
             value = effective(member, *path)
             if value is not None and value != expected:
-                yield Observation(
-                    f"member {member.member} ran with {path[-1].replace('_', ' ')} "
-                    f"{as_text(value)}, its plan says {as_text(expected)}",
-                    advice="Run it again.",
-                    reference=as_text(expected),
-                    run=as_text(value),
-                )
+                statement = f"member {member.member} ran with {path[-1].replace('_', ' ')}"
+                yield mismatch(statement, value, "its plan says", expected)
 
 
 @rule(layer=4, source="V2 §5.1.7", severity="note")
 def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
     """Disclose optimizer steps that were skipped because gradients overflowed."""
-    for trial in evidence.trials:
-        for member in trial.members:
-            skipped = effective(member, "numerics", "loss_scaling", "skipped_steps")
-            if skipped:
-                yield Observation(
-                    f"member {member.member} of trial {trial.trial} skipped {skipped} optimizer "
-                    "steps: gradients overflowed",
-                    run=str(skipped),
-                )
+    for name, member in evidence.named_members():
+        if skipped := effective(member, "numerics", "loss_scaling", "skipped_steps"):
+            message = f"{name} skipped {skipped} optimizer steps: gradients overflowed"
+            yield Observation(message, run=str(skipped))
 
 
 PROCEDURE_RULES = (

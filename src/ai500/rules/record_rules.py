@@ -18,7 +18,7 @@ from ai500.parallel.parallelism_controller import Degrees
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective
 from ai500.rules.facts import as_text, ranges, shorten
-from ai500.rules.rule import Observation, rule
+from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
 
 QUALITY_TOLERANCE = 1e-9
 SCRIPT_QUALITY_TOLERANCE = 1e-4  # a script may average in single precision
@@ -73,16 +73,11 @@ def registered_class(evidence: Evidence) -> Iterator[Observation]:
             for definition in (evidence.plan.definition, evidence.reference)
         )
         if field.name not in UNCOMPARED_FIELDS and planned != registered:
-            texts = (as_text(planned), as_text(registered))
             if dataclasses.is_dataclass(planned) and dataclasses.is_dataclass(registered):
-                texts = _first_difference(planned, registered)
-            yield Observation(
-                f"the plan's class has {field.name.replace('_', ' ')} {texts[0]}, the registered "
-                f"one {texts[1]}",
-                advice="Run the class as it is.",
-                reference=texts[1],
-                run=texts[0],
-            )
+                planned, registered = _first_difference(planned, registered)
+            statement = f"the plan's class has {field.name.replace('_', ' ')}"
+            advice = "Run the class as it is."
+            yield mismatch(statement, planned, "the registered one", registered, advice)
 
 
 def _first_difference(planned: Any, registered: Any) -> tuple[str, str]:
@@ -164,13 +159,8 @@ def scale_as_mapped(evidence: Evidence) -> Iterator[Observation]:
     }
     wrong = [name for name, value in planned.items() if mapped[name] != value]
     for name in wrong:
-        yield Observation(
-            f"the plan has {name.replace('_', ' ')} {as_text(planned[name])}, its mapping has "
-            f"{as_text(mapped[name])}",
-            advice="Run it again.",
-            reference=as_text(mapped[name]),
-            run=as_text(planned[name]),
-        )
+        statement = f"the plan has {name.replace('_', ' ')}"
+        yield mismatch(statement, planned[name], "its mapping has", mapped[name])
     degrees = Degrees(
         plan.ensemble_size, plan.parallel_degree, plan.system_scale, plan.members_per_accelerator
     )
@@ -182,23 +172,14 @@ def scale_as_mapped(evidence: Evidence) -> Iterator[Observation]:
         )
     ran = sorted({member.world_size for member in evidence.members} - {plan.parallel_degree})
     if ran:
-        yield Observation(
-            f"members ran on {as_text(ran)} accelerators, P_degree is {plan.parallel_degree}",
-            advice="Run it again.",
-            reference=str(plan.parallel_degree),
-            run=as_text(ran),
-        )
+        yield mismatch("accelerators of a member:", ran, "P_degree is", plan.parallel_degree)
 
 
 @rule(source="V3 Eq. 8, V2 §5.3.3", program="ensemble")
 def consistent_qualities(evidence: Evidence) -> Iterator[Observation]:
     """Report possible qualities; a member's quality is that of its last evaluation."""
     yield from _impossible_qualities(evidence)
-    results = {
-        event.get("trial"): event["result"]
-        for event in evidence.events
-        if event["event"] == "aggregate"
-    }
+    results = {event.get("trial"): event["result"] for event in evidence.events_of("aggregate")}
     evaluated: dict[tuple[Any, Any], tuple[Any, ...]] = {
         (trial, member.member): (_last_quality(events), member.quality)
         for trial, member, events in members_with_events(evidence)
@@ -213,7 +194,7 @@ def consistent_qualities(evidence: Evidence) -> Iterator[Observation]:
                     yield Observation(
                         f"trial {trial.trial}: {trial.quality_name} of member {member} is {quality}"
                         f" in the result, {own} by its own evaluation",
-                        advice="Run it again.",
+                        RUN_AGAIN,
                         reference=None if own is None else as_text(own),
                         run=as_text(quality),
                     )
@@ -235,20 +216,15 @@ def _last_quality(events: list[Event]) -> Any:
 def _impossible_qualities(evidence: Evidence) -> Iterator[Observation]:
     """Yield qualities outside of the workload's range, and NaN."""
     least, most = evidence.quality_range or (-math.inf, math.inf)
-    qualities = [
-        (f"trial {trial.trial}: the ensemble's", trial.ensemble_quality)
-        for trial in evidence.score.trials
-        if trial.ensemble_quality is not None
-    ]
-    qualities += [
-        (f"trial {trial.trial}: the out-of-bag", trial.out_of_bag_quality)
-        for trial in evidence.score.trials
-        if trial.out_of_bag_quality is not None
-    ]
+    qualities: list[tuple[str, float]] = []
+    for trial in evidence.score.trials:
+        if trial.ensemble_quality is not None:
+            qualities.append((f"trial {trial.trial}: the ensemble's", trial.ensemble_quality))
+        if trial.out_of_bag_quality is not None:
+            qualities.append((f"trial {trial.trial}: the out-of-bag", trial.out_of_bag_quality))
     qualities += [
         (f"trial {event.get('trial')}: member {event.get('member')}'s", event["quality"])
-        for event in evidence.events
-        if event["event"] == "quality"
+        for event in evidence.events_of("quality")
     ]
     for owner, quality in qualities:
         if not least <= quality <= most:
@@ -281,13 +257,8 @@ def consistent_records(evidence: Evidence) -> Iterator[Observation]:
             pairs.append(("evaluation epochs", ranges(evaluation_epochs), ranges(evaluated)))
         for name, recorded, counted in pairs:
             if recorded != counted:
-                yield Observation(
-                    f"member {member.member} of trial {trial}: {name} are {as_text(recorded)} by "
-                    f"its record, {as_text(counted)} by its events",
-                    advice="Run it again.",
-                    reference=as_text(counted),
-                    run=as_text(recorded),
-                )
+                statement = f"member {member.member} of trial {trial}: its record has {name}"
+                yield mismatch(statement, recorded, "its events", counted)
 
 
 @rule(source="V2 §5.1.2", program="ensemble")
@@ -303,13 +274,8 @@ def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Observation]:
                 continue
             value = as_text(recorded[name])
             if (name, value) not in reported:
-                yield Observation(
-                    f"member {member.member} trained with {name.replace('_', ' ')} {value}, its "
-                    f"plan says {as_text(expected)}",
-                    advice="Run it again.",
-                    reference=as_text(expected),
-                    run=value,
-                )
+                statement = f"member {member.member} trained with {name.replace('_', ' ')}"
+                yield mismatch(statement, value, "its plan says", expected)
             reported.add((name, value))
 
 
@@ -341,7 +307,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
         owner = f"member {member.member} of trial {trial}"
         first_owner = owners.setdefault(member.weights_sha256 or owner, owner)
         if first_owner != owner:
-            yield Observation(f"{owner} has the weights of {first_owner}", advice="Run it again.")
+            yield Observation(f"{owner} has the weights of {first_owner}", RUN_AGAIN)
         for event in events:
             times.setdefault(host_of(event), {}).setdefault(trial, []).append(event["monotonic"])
     overlapping = set()

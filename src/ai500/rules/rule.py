@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from ai500.records.findings import Severity
 from ai500.rules.evidence import Evidence
+from ai500.rules.facts import as_text
 from ai500.rules.layers import ASPECTS, Level
 
 ProgramName = Literal["ensemble", "search"]
@@ -19,6 +21,8 @@ VERSIONS = ("2026.1",)
 """Versions of the rule set, oldest first."""
 # A new version: append its name to VERSIONS, and set `since` or `until` of the rules that change.
 CURRENT = VERSIONS[-1]
+RUN_AGAIN = "Run it again."
+"""Advice where records contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,14 @@ class Observation:
     """Value that the class or the rule requires."""
     run: str | None = None
     """Value of the run."""
+
+
+def mismatch(
+    statement: str, run: object, source: str, reference: object, advice: str = RUN_AGAIN
+) -> Observation:
+    """Observe two values that should be equal: "the plan has waves 2, its mapping has 3"."""
+    found, required = as_text(run), as_text(reference)
+    return Observation(f"{statement} {found}, {source} {required}", advice, required, found)
 
 
 Check = Callable[[Evidence], Iterator[Observation]]
@@ -96,11 +108,7 @@ def rule(
 
 def comparing(name: str, aspect: str, program: ProgramName | None, text: str) -> Rule:
     """Make a rule that compares each fact of an aspect with the reference."""
-
-    def check(evidence: Evidence) -> Iterator[Observation]:
-        return differences(evidence, aspect)
-
-    row = ASPECTS[aspect]
+    row, check = ASPECTS[aspect], partial(differences, aspect=aspect)
     return Rule(name, text, row.source, check, layer=row.layer, aspect=aspect, program=program)
 
 
@@ -108,9 +116,5 @@ def differences(evidence: Evidence, aspect: str) -> Iterator[Observation]:
     """Yield the facts of an aspect in which the run differs from the reference."""
     for fact in evidence.facts:
         if fact.aspect == aspect and fact.differs:
-            yield Observation(
-                f"{fact.name}: {fact.run}, the reference has {fact.reference}",
-                advice=fact.advice,
-                reference=fact.reference,
-                run=fact.run,
-            )
+            reference = "the reference has"
+            yield mismatch(f"{fact.name}:", fact.run, reference, fact.reference, fact.advice)

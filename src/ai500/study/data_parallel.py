@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ai500.core.errors import InputError
 from ai500.report.charts.line_chart import Level, LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    by_name,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
 
@@ -82,7 +74,7 @@ def view(result: StudyResult) -> View:
 
 def make_pairs(result: StudyResult) -> list[Pair]:
     """Pair the points by size; the first point is both an ensemble of one and a single model."""
-    points = by_name(result)
+    points = result.by_name()
     sizes = sorted({int(name.rpartition("-")[2]) for name in points})
     return [
         (n, points.get(f"ensemble-{n}"), points.get("ensemble-1" if n == 1 else f"single-{n}"))
@@ -137,10 +129,12 @@ def efficiency_figure(pairs: Sequence[Pair], first: PointResult, *, workload: st
     title = "Scaling efficiency, ensemble against one model"
     paper = V2_EFFICIENCY.get(workload, {})
     published = [Value(1, 1.0), *(Value(n, share) for n, share in paper.items())]
-    series = [
-        Series("ensemble", _values(pairs, first, at=1), "ensemble"),
-        Series("one model", _values(pairs, first, at=2), "mean"),
-    ]
+
+    def value(size: int, point: PointResult) -> Value:
+        valid = point.timing_valid and first.timing_valid
+        return Value(size, efficiency(point, first, size=size), valid)
+
+    series = _series(pairs, value)
     if paper:
         series.append(Series("V2, one model", published, "theoretical", published=True))
     chart = LineChart(
@@ -154,12 +148,15 @@ def efficiency_figure(pairs: Sequence[Pair], first: PointResult, *, workload: st
     return Figure(title, chart, (note + hollow).strip())
 
 
-def _values(pairs: Sequence[Pair], first: PointResult, *, at: int) -> list[Value]:
-    sized = [(pair[0], pair[1] if at == 1 else pair[2]) for pair in pairs]
+def _series(pairs: Sequence[Pair], value: Callable[[int, PointResult], Value]) -> list[Series]:
+    """Return a value over the size, for the ensemble and for the single model."""
     return [
-        Value(size, efficiency(point, first, size=size), point.timing_valid and first.timing_valid)
-        for size, point in sized
-        if point is not None
+        Series(
+            label,
+            [value(size, point) for size, *both in pairs if (point := both[index]) is not None],
+            style,
+        )
+        for index, (label, style) in enumerate(COMPARED)
     ]
 
 
@@ -167,17 +164,8 @@ def quality_figure(pairs: Sequence[Pair], first: PointResult) -> Figure:
     """Plot the quality of both."""
     name = first.score.quality_name
     title = f"Quality of both: {name}"
-    series = [
-        Series(
-            label,
-            [Value(n, point.ensemble_quality) for n, *both in pairs
-             if (point := both[index]) is not None],
-            style,
-        )
-        for index, (label, style) in enumerate(COMPARED)
-    ]  # fmt: skip
     chart = LineChart(
-        series,
+        _series(pairs, lambda size, point: Value(size, point.ensemble_quality)),
         x_title="times the accelerators of the first point",
         y_title=name,
         levels=[Level("target", first.score.target_quality, "target")],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from ai500.automl.program import SEARCH
@@ -67,20 +65,15 @@ class StudyContext:
 
     def config_for(self, overrides: Mapping[str, Any]) -> Config:
         """Return the configuration with these overrides."""
-        changed = reduce(_with_setting, overrides.items(), self.config)
-        return decode(Config, encode(changed))
+        plain = encode(self.config)
+        for key, value in overrides.items():
+            section, _, name = key.rpartition(".")
+            (plain[section] if section else plain)[name] = value
+        return decode(Config, plain)
 
     def plan_for(self, overrides: Mapping[str, Any]) -> Plan:
         """Return the plan with these overrides."""
         return planning.make_plan(self.config_for(overrides), self.machine, self.cluster)
-
-
-def _with_setting(config: Config, setting: tuple[str, Any]) -> Config:
-    section, _, name = setting[0].rpartition(".")
-    if not section:
-        return dataclasses.replace(config, **{name: setting[1]})
-    part = dataclasses.replace(getattr(config, section), **{name: setting[1]})
-    return dataclasses.replace(config, **{section: part})
 
 
 @dataclass(frozen=True)
@@ -141,20 +134,7 @@ def check_not_set(study: Study, config: Config) -> None:
             )
 
 
-def ensemble_sizes(most: int, *, each_up_to: int = 8) -> list[int]:
-    """Return 1, 2, 3, … up to `each_up_to`, then doubled sizes, and `most`."""
-    sizes = list(range(1, min(most, each_up_to) + 1))
-    while sizes[-1] * 2 < most:
-        sizes.append(sizes[-1] * 2)
-    return sizes if sizes[-1] == most else [*sizes, most]
-
-
 def hollow_note(points: Iterable[PointResult]) -> str:
     """Explain hollow dots; empty if the timing of every point is valid."""
     valid = all(point.timing_valid for point in points)
     return "" if valid else "Hollow: the speed is not meaningful."
-
-
-def by_name(result: StudyResult) -> dict[str, PointResult]:
-    """Return the result's points by name."""
-    return {point.name: point for point in result.points}

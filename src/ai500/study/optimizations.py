@@ -10,20 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ai500.metrics.quality import improvement
-from ai500.records import Hyperparameters, known
+from ai500.records import Hyperparameters, require
 from ai500.records.precision import PRECISIONS
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    by_name,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
@@ -34,11 +26,12 @@ BASELINE = "fp32"
 COMPRESSION = "fp16"
 # Steps of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers).
 MIN_STEPS = 12
+# Point → label, and one that is short enough for the right edge of a figure.
 POLICY = {
-    "large-batch": "scaled, warm-up",
-    "large-batch-no-warm-up": "scaled, no warm-up",
-    "large-batch-unscaled": "unscaled, warm-up",
-    "large-batch-neither": "unscaled, no warm-up",
+    "large-batch": ("scaled, warm-up", "both"),
+    "large-batch-no-warm-up": ("scaled, no warm-up", "scaled only"),
+    "large-batch-unscaled": ("unscaled, warm-up", "warm-up only"),
+    "large-batch-neither": ("unscaled, no warm-up", "neither"),
 }
 STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
@@ -85,13 +78,13 @@ def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
     changes: tuple[dict[str, Any], ...] = ({}, no_warm_up, unscaled, {**unscaled, **no_warm_up})
     return [
         Point(name, f"batch {size}, {label}", {**large, **change})
-        for (name, label), change in zip(POLICY.items(), changes, strict=True)
+        for (name, (label, _)), change in zip(POLICY.items(), changes, strict=True)
     ]
 
 
 def view(result: StudyResult) -> View:
     """Show speed and quality against the baseline, and the policies against each other."""
-    points = by_name(result)
+    points = result.by_name()
     baseline = points.get(BASELINE)
     compared = [point for name, point in points.items() if name not in POLICY and name != BASELINE]
     policies = [points[name] for name in POLICY if name in points]
@@ -216,7 +209,7 @@ def quality_figure(baseline: PointResult, compared: Sequence[PointResult]) -> Fi
 
 
 def _qualities(point: PointResult) -> list[float]:
-    return [known(trial.ensemble_quality, "ensemble_quality") for trial in point.score.trials]
+    return [require(trial.ensemble_quality, "ensemble_quality") for trial in point.score.trials]
 
 
 def table(baseline: PointResult, compared: Sequence[PointResult]) -> Table:
@@ -254,21 +247,11 @@ def rate_figure(policies: Sequence[PointResult]) -> Figure:
     """Plot V2 Fig. 7a."""
     title = "Learning rate of each policy"
     series = [
-        Series(_short_name(point), _rates(point), style, dots="none")
+        Series(POLICY[point.name][1], _rates(point), style, dots="none")
         for point, style in zip(policies, STYLES, strict=False)
     ]
     chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
     return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
-
-
-def _short_name(point: PointResult) -> str:
-    """Return a label short enough for the right edge."""
-    return {
-        "large-batch": "both",
-        "large-batch-no-warm-up": "scaled only",
-        "large-batch-unscaled": "warm-up only",
-        "large-batch-neither": "neither",
-    }[point.name]
 
 
 def _rates(point: PointResult) -> list[Value]:
@@ -291,7 +274,7 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
     """Plot V2 Fig. 7b, with its two values below ours."""
     name = policies[0].score.quality_name
     title = f"Learning-rate policy at a large batch: {name}"
-    rows = [DotRow(POLICY[point.name], _qualities(point)) for point in policies]
+    rows = [DotRow(POLICY[point.name][0], _qualities(point)) for point in policies]
     caption = "Dashed: the target."
     if workload == "image_classification":
         rows += [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds, human_si
-from ai500.report.formats import NOT_MEASURED, counted, flops, quality
+from ai500.report.formats import counted, flops, known, quality
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Grid, Item, Items, Notice, Paragraph, Section, Table
 from ai500.rules.decisions import DECISIONS
@@ -193,34 +193,27 @@ def points_table(points: Sequence[PointResult]) -> Table:
     """List the points; M × P and the validity of speeds only where they differ."""
     metered = any(point.score.watts is not None for point in points)
     rows = [
-        (
-            point.label,
-            f"{point.score.ensemble_size} × {point.score.parallel_degree}",
-            flops(point.vflops),
-            flops(point.flops),
-            f"{point.score.penalty_coefficient:.4f}",
-            quality(point.ensemble_quality),
-            quality(point.score.members_mean_quality),
-            human_seconds(point.score.seconds),
-            *([_watts(point)] if metered else []),
-            "yes" if point.timing_valid else "no",
-        )
+        {
+            "point": point.label,
+            "M × P": f"{point.score.ensemble_size} × {point.score.parallel_degree}",
+            "VFLOPS": flops(point.vflops),
+            "FLOPS": flops(point.flops),
+            "penalty": quality(point.score.penalty_coefficient),
+            "ensemble": quality(point.ensemble_quality),
+            "members' mean": quality(point.score.members_mean_quality),
+            "time": human_seconds(point.score.seconds),
+            **({"power": known(point.score.watts, "{:.4g} W".format)} if metered else {}),
+            "speed counts": "yes" if point.timing_valid else "no",
+        }
         for point in points
     ]
-    columns = (
-        "point", "M × P", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "time",
-        *(["power"] if metered else []), "speed counts",
-    )  # fmt: skip
-    kept = [
-        index
-        for index, name in enumerate(columns)
-        if name not in ("M × P", "speed counts") or len({row[index] for row in rows}) > 1
+    names = [
+        name
+        for name in rows[0]
+        if name not in ("M × P", "speed counts") or len({row[name] for row in rows}) > 1
     ]
-    names = tuple(columns[index] for index in kept)
-    numbers = (index for index, name in enumerate(names) if name not in ("point", "speed counts"))
-    return Table(
-        names, [tuple(row[index] for index in kept) for row in rows], numbers=tuple(numbers)
-    )
+    numbers = [index for index, name in enumerate(names) if name not in ("point", "speed counts")]
+    return Table(tuple(names), [tuple(row[name] for name in names) for row in rows], tuple(numbers))
 
 
 def common_size(points: Sequence[PointResult]) -> str | None:
@@ -230,7 +223,3 @@ def common_size(points: Sequence[PointResult]) -> str | None:
         return None
     members, degree = sizes.pop()
     return f"Every point has M = {members} and P_degree = {degree}."
-
-
-def _watts(point: PointResult) -> str:
-    return NOT_MEASURED if point.score.watts is None else f"{point.score.watts:.4g} W"

@@ -11,7 +11,7 @@ from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core import __version__
 from ai500.core.errors import AI500Error, InputError, RunFolderError
-from ai500.core.schema import nearest
+from ai500.core.schema import check_known
 from ai500.core.source import source_sha256
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
@@ -209,12 +209,7 @@ def select_points(points: Sequence[Point], only: Sequence[str]) -> Sequence[Poin
     """Return the points named by --points, in the study's order."""
     names = [point.name for point in points]
     for name in only:
-        if name not in names:
-            raise InputError(
-                f"--points {name}: no such point; {nearest(name, names)}",
-                key="--points",
-                value=name,
-            )
+        check_known(name, names, key="--points")
     return [point for point in points if not only or point.name in only]
 
 
@@ -268,12 +263,6 @@ def remaining_seconds(
     expected = prepared.expected
     known = [name for name in durations if expected.get(name)]
     pace = fmean(durations[name] / (expected[name] or 1.0) for name in known) if known else None
-    total = 0.0
-    for point in pending:
-        expected_seconds = expected.get(point.name)
-        total += (
-            fmean(durations.values())
-            if expected_seconds is None or pace is None
-            else expected_seconds * pace
-        )
-    return total
+    usual = fmean(durations.values())
+    each = (expected.get(point.name) for point in pending)
+    return sum(usual if seconds is None or pace is None else seconds * pace for seconds in each)

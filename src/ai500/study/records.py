@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ai500.core.schema import option
-from ai500.records import Score, known
+from ai500.records import Score, require
 
 FORMAT = 1
 
@@ -101,17 +101,17 @@ class PointResult:
     @property
     def flops(self) -> float:
         """FLOPS of its score."""
-        return known(self.score.flops, "flops")
+        return require(self.score.flops, "flops")
 
     @property
     def vflops(self) -> float:
         """VFLOPS of its score."""
-        return known(self.score.vflops, "vflops")
+        return require(self.score.vflops, "vflops")
 
     @property
     def ensemble_quality(self) -> float:
         """Quality of its ensemble."""
-        return known(self.score.ensemble_quality, "ensemble_quality")
+        return require(self.score.ensemble_quality, "ensemble_quality")
 
     @property
     def timing_valid(self) -> bool:
@@ -145,3 +145,7 @@ class StudyResult:
     measured_at: str
     points: tuple[PointResult, ...]
     missing: tuple[MissingPoint, ...]
+
+    def by_name(self) -> dict[str, PointResult]:
+        """Return the points by name."""
+        return {point.name: point for point in self.points}

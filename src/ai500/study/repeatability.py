@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 
+from ai500.automl.program import SEARCH
 from ai500.automl.sections import all_operations
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
-from ai500.records import Improvement, SearchScore
+from ai500.pipeline.programs import program_of
+from ai500.records import Improvement
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.formats import flop, flops, quality, variation_percent
 from ai500.report.section import Figure, Paragraph, Section, Table
@@ -36,48 +39,37 @@ def _plain(value: float) -> str:
     return f"{value:.4g}"
 
 
-OPERATIONS = Quantity("operations", lambda point: point.score.operations, flop)
-EPOCHS = Quantity("epochs to target", lambda point: _epochs(point), _plain)
-QUALITY = Quantity("quality", lambda point: point.ensemble_quality, quality)
-FLOPS = Quantity("FLOPS", lambda point: point.flops, flops, is_speed=True)
-QUANTITIES = (
-    OPERATIONS,
-    EPOCHS,
-    QUALITY,
-    Quantity("penalty", lambda point: point.score.penalty_coefficient, quality),
-    Quantity("time", lambda point: point.score.seconds, human_seconds, is_speed=True),
-    FLOPS,
-    Quantity("VFLOPS", lambda point: point.vflops, flops, is_speed=True),
-)
-
-
-def _from_search(value: Callable[[SearchScore], Value]) -> Callable[[PointResult], Value]:
-    return lambda point: None if point.score.search is None else value(point.score.search)
-
-
-# Speeds, because in a fixed time a faster machine does more of them.
-SEARCH_QUANTITIES = (
-    Quantity(
-        "operations to target", _from_search(lambda search: search.operations_to_target), flop
-    ),
-    Quantity(
-        "operations in all",
-        lambda point: all_operations(point.score),
-        flop,
-        is_speed=True,
-    ),
-    Quantity("models taken up", _from_search(lambda search: search.models), _plain, is_speed=True),
-    Quantity(
-        "regulated score", _from_search(lambda search: search.regulated_score), flops, is_speed=True
-    ),
-)
-
-
 def _epochs(point: PointResult) -> Value:
     """Return the epochs of a single trial, or the mean if all trials reached the target."""
     epochs_of_trials = [trial.epochs_to_target for trial in point.score.trials]
     reached = [epochs for epochs in epochs_of_trials if epochs is not None]
     return fmean(reached) if reached and len(reached) == len(epochs_of_trials) else None
+
+
+def _all_operations(point: PointResult) -> Value:
+    return all_operations(point.score)
+
+
+OPERATIONS = Quantity("operations", attrgetter("score.operations"), flop)
+EPOCHS = Quantity("epochs to target", _epochs, _plain)
+QUALITY = Quantity("quality", attrgetter("score.ensemble_quality"), quality)
+FLOPS = Quantity("FLOPS", attrgetter("score.flops"), flops, is_speed=True)
+QUANTITIES = (
+    OPERATIONS,
+    EPOCHS,
+    QUALITY,
+    Quantity("penalty", attrgetter("score.penalty_coefficient"), quality),
+    Quantity("time", attrgetter("score.seconds"), human_seconds, is_speed=True),
+    FLOPS,
+    Quantity("VFLOPS", attrgetter("score.vflops"), flops, is_speed=True),
+)
+# Speeds, because in a fixed time a faster machine does more of them.
+SEARCH_QUANTITIES = (
+    Quantity("operations to target", attrgetter("score.search.operations_to_target"), flop),
+    Quantity("operations in all", _all_operations, flop, is_speed=True),
+    Quantity("models taken up", attrgetter("score.search.models"), _plain, is_speed=True),
+    Quantity("regulated score", attrgetter("score.search.regulated_score"), flops, is_speed=True),
+)
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
@@ -144,7 +136,7 @@ def variation_of(points: Sequence[PointResult], quantity: Quantity) -> float | N
 
 def is_search(points: Sequence[PointResult]) -> bool:
     """Return whether the points searched architectures (AIPerf) instead of training an ensemble."""
-    return bool(points) and all(point.score.search is not None for point in points)
+    return program_of(points[0].score) is SEARCH
 
 
 def quantities(points: Sequence[PointResult]) -> list[Quantity]:
@@ -158,17 +150,12 @@ def to_common_error(points: Sequence[PointResult]) -> tuple[Quantity, Quantity]:
     """Return operations and time of a search until an error that all seeds reached (V3 Fig. 2)."""
     error = common_error(points)
 
-    def operations(point: PointResult) -> Value:
-        step = _step_to(point, error)
-        return None if step is None else step.operations
-
-    def seconds(point: PointResult) -> Value:
-        step = _step_to(point, error)
-        return None if step is None else step.seconds
+    def figure(name: str) -> Callable[[PointResult], Value]:
+        return lambda point: getattr(_step_to(point, error), name, None)
 
     return (
-        Quantity("operations to common error", operations, flop),
-        Quantity("time to common error", seconds, human_seconds, is_speed=True),
+        Quantity("operations to common error", figure("operations"), flop),
+        Quantity("time to common error", figure("seconds"), human_seconds, is_speed=True),
     )
 
 
@@ -213,11 +200,9 @@ def published_figure(workload: str, points: Sequence[PointResult]) -> Figure:
     """Plot V2 Table 2, with our variation on top."""
     title = "Variation of the epochs to the target, and V2 Table 2"
     measured = variation_of(points, EPOCHS)
-    own_rows = (
-        []
-        if measured is None
-        else [DotRow(f"ours: {workload.replace('_', ' ')}", [100 * measured])]
-    )
+    own_rows = []
+    if measured is not None:
+        own_rows = [DotRow(f"ours: {workload.replace('_', ' ')}", [100 * measured])]
     published_rows = [
         DotRow(row.task, [100 * row.variation], "member")
         for row in V2_TABLE_2

@@ -8,19 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ai500.config import to_toml
-from ai500.core import __version__
+from ai500.core import __version__, errors
 from ai500.core.atomic import explaining_write_errors, write_text
-from ai500.core.errors import (
-    AI500Error,
-    InputError,
-    JobError,
-    RunCancelledError,
-    RunDetachedError,
-    RunFolderError,
-)
 from ai500.core.units import human_seconds
 from ai500.pipeline import stages as pipeline
-from ai500.pipeline.session import Observer
+from ai500.pipeline.stages import Observer
 from ai500.records import Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.summary import hardware
@@ -67,7 +59,7 @@ def _run_points(folder: StudyFolder, prepared: PreparedStudy, observer: Observer
         write_results(folder, prepared.study, failures=failures)
     result = write_results(folder, prepared.study, failures=failures)
     if failures:
-        raise JobError(
+        raise errors.JobError(
             "\n\n".join(f"point {name}: {text}" for name, text in failures.items())
             + f"\n\nThe other points are in {folder.report}.",
             remedy="The same command tries these points again.",
@@ -86,12 +78,12 @@ def _run_point(
         if local and not conditions_file(path).exists():
             run_folder.write(conditions_file(path), timing_validity.observe_conditions())
         pipeline.execute(run, observer)
-    except (RunCancelledError, RunDetachedError) as error:
+    except (errors.RunCancelledError, errors.RunDetachedError) as error:
         raise type(error)(
             f"Stopped at point {point.name}; finished work is kept.",
             remedy="The same command continues from there.",
         ) from None
-    except AI500Error as error:
+    except errors.AI500Error as error:
         return str(error)
     return None
 
@@ -133,10 +125,10 @@ def _earlier_result(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
     """Read the last result; an unreadable one is an error only if runs are gone."""
     try:
         return folder.read_result()
-    except InputError as error:
+    except errors.InputError as error:
         if all(folder.run_path(point.run).exists() for point in plan.points if point.run):
             return None
-        raise RunFolderError(
+        raise errors.RunFolderError(
             f"{folder.result} cannot be read ({error}), and some runs are gone.",
             path=folder.result,
             remedy="Restore it, or delete it to report the remaining runs.",

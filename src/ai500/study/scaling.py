@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
+from ai500.automl.program import SEARCH
+from ai500.bagging.program import ENSEMBLE
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
+from ai500.pipeline.programs import program_of
+from ai500.records import require
 from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import flops
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.definition import (
-    Point,
-    Study,
-    StudyContext,
-    StudyOptions,
-    View,
-    ensemble_sizes,
-    hollow_note,
-)
+from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
 
 # A straggler takes this many times as long as the median member.
 STRAGGLER = 1.1
 ROWS_DRAWN = 32
+QUALITY_CAPTIONS = {
+    ENSEMBLE.name: "Each member learns from its own bootstrap; none knows M.",
+    SEARCH.name: "The best model of all workers, in the same time; workers see each other's "
+    "histories.",
+}
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
@@ -42,6 +44,14 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
         )
     most = options.max_members or max(at_once, context.plan.definition.ensemble_size)
     return [make_point(size, degree=degree, at_once=at_once) for size in ensemble_sizes(most)]
+
+
+def ensemble_sizes(most: int, *, each_up_to: int = 8) -> list[int]:
+    """Return 1, 2, 3, … up to `each_up_to`, then doubled sizes, and `most`."""
+    sizes = list(range(1, min(most, each_up_to) + 1))
+    while sizes[-1] * 2 < most:
+        sizes.append(sizes[-1] * 2)
+    return sizes if sizes[-1] == most else [*sizes, most]
 
 
 def make_point(size: int, *, degree: int, at_once: int) -> Point:
@@ -61,15 +71,12 @@ def make_point(size: int, *, degree: int, at_once: int) -> Point:
 def view(result: StudyResult) -> View:
     """Show V3 Fig. 5, and the members' times that explain the gap to linear."""
     points = sorted(result.points, key=lambda point: point.score.ensemble_size)
-    is_search = points[0].score.search is not None
-    figures = [
-        speed_figure(points),
-        efficiency_figure(points),
-        quality_figure(points),
-        # AIPerf has none: its largest error is a rule.
-        *([] if is_search else [penalty_figure(points, workload=result.workload)]),
-        timeline_figure(points[-1]),
-    ]
+    figures = [speed_figure(points), efficiency_figure(points), quality_figure(points)]
+    if (
+        program_of(points[0].score) is ENSEMBLE
+    ):  # AIPerf has no penalty: its largest error is a rule
+        figures.append(penalty_figure(points, workload=result.workload))
+    figures.append(timeline_figure(points[-1]))
     note = Paragraph(
         "Official FLOPS are all operations / (last end − first start) (decision D6): a member that "
         "starts late, or trains longer than the others, makes all accelerators wait. Idle is the "
@@ -117,16 +124,8 @@ def speed_figure(points: Sequence[PointResult]) -> Figure:
     linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
     series = [
         *([linear] if valid else []),
-        Series(
-            "FLOPS",
-            values(points, lambda point: point.flops / factor, "flops", factor),
-            "mean",
-        ),
-        Series(
-            "VFLOPS",
-            values(points, lambda point: point.vflops / factor, "vflops", factor),
-            "ensemble",
-        ),
+        Series("FLOPS", speeds(points, "flops", factor), "mean"),
+        Series("VFLOPS", speeds(points, "vflops", factor), "ensemble"),
     ]
     title = "Speed over the number of members"
     chart = LineChart(series, x_title="members M", y_title=f"{prefix}FLOPS")
@@ -138,31 +137,22 @@ def speed_figure(points: Sequence[PointResult]) -> Figure:
     return Figure(title, chart, caption.strip())
 
 
-def values(
-    points: Sequence[PointResult],
-    quantity: Callable[[PointResult], float],
-    field: str = "",
-    factor: float = 1.0,
-    *,
-    trusted: bool | None = None,
-) -> list[Value]:
-    """Return a quantity over M, with the range of its trials.
-
-    `trusted` overrides the validity of the point's timing, for quantities other than speed.
-    """
+def values(points: Sequence[PointResult], figure: str, factor: float = 1.0) -> list[Value]:
+    """Return a figure of the score over M, with the range of its trials."""
     result = []
     for point in points:
-        raw = [getattr(trial, field) / factor for trial in point.score.trials] if field else []
-        result.append(
-            Value(
-                point.score.ensemble_size,
-                quantity(point),
-                point.timing_valid if trusted is None else trusted,
-                min(raw, default=None),
-                max(raw, default=None),
-            )
-        )
+        trials = [require(getattr(trial, figure), figure) / factor for trial in point.score.trials]
+        value = require(getattr(point.score, figure), figure) / factor
+        result.append(Value(point.score.ensemble_size, value, True, min(trials), max(trials)))
     return result
+
+
+def speeds(points: Sequence[PointResult], figure: str, factor: float) -> list[Value]:
+    """Return a speed over M, with the range of its trials; valid as far as the timing is."""
+    return [
+        replace(value, trusted=point.timing_valid)
+        for point, value in zip(points, values(points, figure, factor), strict=True)
+    ]
 
 
 def efficiency_figure(points: Sequence[PointResult]) -> Figure:
@@ -191,17 +181,10 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     """Plot the ensemble's and the members' quality over M."""
     name = points[0].score.quality_name
     title = f"Quality over the number of members: {name}"
+    means = [Value(p.score.ensemble_size, p.score.members_mean_quality) for p in points]
     series = [
-        Series(
-            "ensemble",
-            values(points, lambda point: point.ensemble_quality, "ensemble_quality", trusted=True),
-            "ensemble",
-        ),
-        Series(
-            "members' mean",
-            values(points, lambda point: point.score.members_mean_quality, trusted=True),
-            "mean",
-        ),
+        Series("ensemble", values(points, "ensemble_quality"), "ensemble"),
+        Series("members' mean", means, "mean"),
     ]
     chart = LineChart(
         series,
@@ -210,13 +193,7 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
         levels=[Level("target", points[0].score.target_quality, "target")],
         from_zero=False,
     )
-    is_search = points[0].score.search is not None
-    caption = (
-        "The best model of all workers, in the same time; workers see each other's histories."
-        if is_search
-        else "Each member learns from its own bootstrap; none knows M."
-    )
-    return Figure(title, chart, caption)
+    return Figure(title, chart, QUALITY_CAPTIONS[program_of(points[0].score).name])
 
 
 def penalty_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
@@ -224,11 +201,8 @@ def penalty_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
     title = "Penalty coefficient"
     paper = V3_PENALTY.get(workload)
     levels = [] if paper is None else [Level(f"V3 {paper:g}", paper, "theoretical")]
-    coefficients = values(
-        points, lambda point: point.score.penalty_coefficient, "penalty_coefficient", trusted=True
-    )
     chart = LineChart(
-        [Series("ours", coefficients, "ensemble")],
+        [Series("ours", values(points, "penalty_coefficient"), "ensemble")],
         x_title="members M",
         y_title="(quality / target)ⁿ",
         levels=levels,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ai500.core.events import Event
 from ai500.meters import Meter, Reading, open_meters
-from ai500.records import Plan, System
+from ai500.records import NodeSlots, Plan, System
 from ai500.study.records import Conditions
 
 # Fraction of the cores or of an accelerator's time that other processes may use before speeds are
@@ -37,7 +37,7 @@ def timing_issues(
             f"the members run in {plan.waves} waves, because the system holds fewer at once "
             "(decision D13)"
         )
-    hosts, nodes = _host_count(events), _nodes_at_once(plan)
+    hosts, nodes = _host_count(events), len({share.node for share in _shares_at_once(plan)})
     if hosts and nodes > hosts:
         issues.append(f"{nodes} nodes are parts of {hosts} host(s), whose cores they share")
     if any(event["event"] == "resumed" for event in events):
@@ -98,30 +98,17 @@ def _accelerator_load(meters: Sequence[Meter]) -> float | None:
     )
 
 
+def _shares_at_once(plan: Plan) -> list[NodeSlots]:
+    return [share for member in plan.mapping if member.wave == 0 for share in member.shares]
+
+
 def _cores_at_once(plan: Plan) -> int:
     size = {(node.name, slot.index): len(slot.cores) for node in plan.nodes for slot in node.slots}
-    used = {
-        (share.node, index)
-        for member in plan.mapping
-        if member.wave == 0
-        for share in member.shares
-        for index in share.slots
-    }
+    used = {(share.node, index) for share in _shares_at_once(plan) for index in share.slots}
     return sum(size[slot] for slot in used)
-
-
-def _nodes_at_once(plan: Plan) -> int:
-    return len(
-        {share.node for member in plan.mapping if member.wave == 0 for share in member.shares}
-    )
 
 
 def _host_count(events: Sequence[Event]) -> int:
     """Count the hosts that trained by their boot identifiers: virtual nodes of a host share one."""
-    return len(
-        {
-            event.get("boot")
-            for event in events
-            if event["event"] == "first_batch" and event.get("boot")
-        }
-    )
+    boots = {event.get("boot") for event in events if event["event"] == "first_batch"}
+    return len(boots - {None, ""})

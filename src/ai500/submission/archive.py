@@ -8,17 +8,15 @@ detected. `tar xf` reads the format too; docs/submission.md explains why it is n
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from ai500.core.atomic import explaining_write_errors, sync_folder
+from ai500.core.atomic import explaining_write_errors, write_parts
 from ai500.core.errors import InputError
 
 BLOCK = 512
@@ -93,20 +91,7 @@ def printable(text: str) -> str:
 
 def pack(path: Path, files: Mapping[str, bytes]) -> None:
     """Write the archive atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    with explaining_write_errors(path):
-        try:
-            with temporary.open("xb") as file:
-                for part in blocks(files):
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        sync_folder(path.parent)
+    write_parts(path, blocks(files))
 
 
 def blocks(files: Mapping[str, bytes]) -> Iterator[bytes]:

@@ -22,26 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ai500 import records
 from ai500.core import schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
 from ai500.pipeline.programs import program_of
-from ai500.records import (
-    BootstrapRecord,
-    EnsembleResult,
-    JobRecord,
-    Placement,
-    Plan,
-    RunState,
-    Score,
-    System,
-    Task,
-    TrainRecord,
-    TrialRecord,
-    TrialScore,
-)
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
@@ -248,7 +235,7 @@ class _Checker:
         for name in REQUIRED_FILES:
             self._require(name)
         info = self._info()
-        plan = self._decoded(Plan, "plan.json")
+        plan = self._decoded(records.Plan, "plan.json")
         if plan is not None and (reason := self._implausible(plan)):
             self._withhold("plan.json", reason)
         elif plan is not None:
@@ -279,7 +266,7 @@ class _Checker:
             self._problems.append(f"{INFO}: {key} {reason}")
         return info
 
-    def _implausible(self, plan: Plan) -> str | None:
+    def _implausible(self, plan: records.Plan) -> str | None:
         """Return why the files can't contain the plan's counts, which bound loops, or None."""
         members = plan.trials * plan.ensemble_size
         if plan.trials < 1 or plan.ensemble_size < 1 or members > len(self._files):
@@ -314,7 +301,7 @@ class _Checker:
         (self._folder / name).unlink()
 
 
-def required_files(plan: Plan) -> Iterator[str]:
+def required_files(plan: records.Plan) -> Iterator[str]:
     """Yield the files that a submission must contain for the trials and members of a plan."""
     for trial in range(1, plan.trials + 1):
         yield from (f"trials/{trial:02d}/{name}" for name in TRIAL_FILES)
@@ -340,20 +327,20 @@ def info_problems(info: Info) -> Iterator[tuple[str, str]]:
 _KINDS: list[tuple[re.Pattern[str], Any]] = [
     (re.compile(pattern), kind)
     for pattern, kind in (
-        (r"run\.json", RunState),
-        (r"system\.json", System),
-        (r"score\.json", Score),
-        (r"trials/\d+/score\.json", TrialScore),
+        (r"run\.json", records.RunState),
+        (r"system\.json", records.System),
+        (r"score\.json", records.Score),
+        (r"trials/\d+/score\.json", records.TrialScore),
         (r"findings\.json", list[Finding]),
         (r"judgement\.json", Judgement),
-        (r"trials/\d+/trial\.json", TrialRecord),
-        (r"trials/\d+/bootstraps\.json", list[BootstrapRecord]),
-        (r"trials/\d+/placement\.json", list[Placement]),
-        (r"trials/\d+/jobs\.json", list[JobRecord]),
-        (r"trials/\d+/ensemble\.json", EnsembleResult),
+        (r"trials/\d+/trial\.json", records.TrialRecord),
+        (r"trials/\d+/bootstraps\.json", list[records.BootstrapRecord]),
+        (r"trials/\d+/placement\.json", list[records.Placement]),
+        (r"trials/\d+/jobs\.json", list[records.JobRecord]),
+        (r"trials/\d+/ensemble\.json", records.EnsembleResult),
         (r"trials/\d+/systems/[^/]+\.json", NodeDescription),
-        (r"trials/\d+/members/\d+/task\.json", Task),
-        (r"trials/\d+/members/\d+/record\.json", TrainRecord),
+        (r"trials/\d+/members/\d+/task\.json", records.Task),
+        (r"trials/\d+/members/\d+/record\.json", records.TrainRecord),
     )
 ]
 

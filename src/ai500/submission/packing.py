@@ -53,9 +53,7 @@ def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | Non
     reasons = list(unfinished_trials(run, plan))
     try:
         score, judgement = scoring.judge_run(run, level=options.level)
-        reasons += [
-            _reason(finding) for finding in judgement.findings if finding.severity == "violation"
-        ]
+        reasons += map(_reason, judgement.violations)
         info = describe(run, plan, options)
         files = collect(run) | result_files(score, judgement)
         files |= added_files(info, plan, notes=options.notes)

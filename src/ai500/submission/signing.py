@@ -102,12 +102,15 @@ def sign(manifest: bytes, key: Path) -> Signature:
         ) from error
     if not isinstance(secret, Ed25519PrivateKey):
         raise InputError(f"{key}: not an Ed25519 key.", path=key, remedy=MAKE_KEY)
-    public = secret.public_key()
+    return _signature(secret.public_key(), secret.sign(manifest))
+
+
+def _signature(public: Ed25519PublicKey, signature: bytes) -> Signature:
     return Signature(
         algorithm="ed25519",
         public_key=_pem(public),
         fingerprint=_fingerprint(public),
-        signature=base64.b64encode(secret.sign(manifest)).decode(),
+        signature=base64.b64encode(signature).decode(),
     )
 
 
@@ -124,13 +127,7 @@ def verify(text: bytes, *, manifest: bytes) -> str:
     except (ValueError, schema.SchemaError, untrusted.UnsafeFileError, RecursionError) as error:
         raise BadSignatureError(f"it is not a signature ({error})") from error
     public = _public_key(signature.public_key.encode("utf-8", errors="replace"))
-    expected = Signature(
-        algorithm="ed25519",
-        public_key=_pem(public),
-        fingerprint=_fingerprint(public),
-        signature=base64.b64encode(signature_bytes).decode(),
-    )
-    if json_text(schema.encode(expected)).encode() != text:
+    if json_text(schema.encode(_signature(public, signature_bytes))).encode() != text:
         raise BadSignatureError("it is not as `ai500 submit` writes it: it was changed")
     try:
         public.verify(signature_bytes, manifest)

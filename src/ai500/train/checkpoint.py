@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -49,6 +49,14 @@ class Position:
     loss_sum: float = 0.0
 
 
+class Trained(Protocol):
+    """Objects whose state a checkpoint holds: a `Member` has them."""
+
+    engine: Engine
+    numerics: Numerics
+    optimizer: torch.optim.Optimizer
+
+
 class Writer:
     """Asynchronous writer: the state is copied at once, a thread writes the file atomically.
 
@@ -58,22 +66,15 @@ class Writer:
     def __init__(self) -> None:
         self._writing: Future[None] | None = None
 
-    def save(
-        self,
-        path: Path,
-        *,
-        engine: Engine,
-        optimizer: torch.optim.Optimizer,
-        numerics: Numerics,
-        position: Position,
-    ) -> None:
+    def save(self, path: Path, trained: Trained, position: Position) -> None:
         """Gather the state of all ranks and start writing it on rank 0."""
+        engine, numerics = trained.engine, trained.numerics
         if engine.mesh.rank == 0:
             self.wait()
         own = copy.deepcopy({"engine": engine.state_dict(), "numerics": numerics.state_dict()})
         state = {
             "model": gather_weights(engine.module, engine.layout),
-            "optimizer": gather_optimizer(optimizer, engine.module, engine.layout),
+            "optimizer": gather_optimizer(trained.optimizer, engine.module, engine.layout),
             "ranks": _state_of_ranks(own, engine),
             "position": asdict(position),
         }
@@ -94,15 +95,9 @@ def _write(path: Path, state: dict[str, Any]) -> None:
     atomic.write_bytes(path, buffer.getbuffer())
 
 
-def restore(
-    path: Path,
-    *,
-    engine: Engine,
-    optimizer: torch.optim.Optimizer,
-    numerics: Numerics,
-    seed: int,
-) -> Position | None:
+def restore(path: Path, trained: Trained, *, seed: int) -> Position | None:
     """Load this rank's part; return None if there is no checkpoint yet."""
+    engine = trained.engine
     if not path.exists():
         return None
     state = read(path)
@@ -115,10 +110,10 @@ def restore(
                 value=position.seed,
             )
         load_weights(engine.module, state["model"], engine.layout)
-        load_optimizer(optimizer, engine.module, state["optimizer"], engine.layout)
+        load_optimizer(trained.optimizer, engine.module, state["optimizer"], engine.layout)
         own = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
         engine.load_state_dict(own["engine"])
-        numerics.load_state_dict(own["numerics"])
+        trained.numerics.load_state_dict(own["numerics"])
     except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
         raise _not_a_checkpoint(path, f": {error}") from error
     return position

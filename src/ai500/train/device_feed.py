@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -94,12 +94,6 @@ def _select(values: Tensor, rows: Tensor) -> Tensor:
     if signed is None:
         return values.index_select(0, rows)
     return values.view(signed).index_select(0, rows).view(values.dtype)
-
-
-def resident_feed(feed: Feed, load: Callable[[], DeviceSamples]) -> ResidentFeed:
-    """Return the same feed from samples in device memory."""
-    same = {field.name: getattr(feed, field.name) for field in fields(Feed)}
-    return ResidentFeed(**same, load=load)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +50,10 @@ class Feed:
     def global_batch_size(self) -> int:
         """Images of one optimizer step on all ranks."""
         return self.batch_size * self.world_size
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of a feed, for one of another kind with the same batches."""
+        return {field.name: getattr(self, field.name) for field in fields(Feed)}
 
     def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Batch]:
         """Yield the epoch's batches from `first_step` on, prefetched on an accelerator."""

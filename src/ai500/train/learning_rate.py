@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import wraps
+from typing import NamedTuple, Protocol
 
 from ai500.core import plugins
 from ai500.records import Hyperparameters
@@ -48,82 +49,69 @@ def learning_rate_of(
     return rate
 
 
-def scaled_peak(base: float, *, global_batch_size: int, reference_batch_size: int) -> float:
+def scaled_peak(hyperparameters: Hyperparameters, *, global_batch_size: int) -> float:
     """Scale the base rate linearly with the batch."""
-    return base * global_batch_size / reference_batch_size
+    base = hyperparameters.base_learning_rate
+    return base * global_batch_size / hyperparameters.reference_batch_size
 
 
-def cosine(
-    step: int,
-    *,
-    peak: float,
-    total_steps: int,
-    warmup_steps: int,
-    decay_steps: Sequence[int] = (),
-    power: float = 0.0,
-) -> float:
+class _Point(NamedTuple):
+    """A step after the warm-up, as decays see it."""
+
+    step: int
+    peak: float
+    since_warm_up: int
+    """Number of steps since the warm-up."""
+    progress: float
+    """0 at the first step after the warm-up, 1 at the end of training."""
+    decay_steps: Sequence[int]
+    power: float
+
+
+def _after_warm_up(decay: Callable[[_Point], float]) -> LearningRate:
+    """Make the policy that rises linearly and then follows `decay`.
+
+    The first step learns already, the last one of the warm-up is at the peak.
+    """
+
+    @wraps(decay)
+    def policy(
+        step: int,
+        *,
+        peak: float,
+        total_steps: int,
+        warmup_steps: int,
+        decay_steps: Sequence[int] = (),
+        power: float = 0.0,
+    ) -> float:
+        if step < warmup_steps:
+            return peak * (step + 1) / warmup_steps
+        since = step - warmup_steps
+        progress = min(1.0, since / max(1, total_steps - warmup_steps))
+        return decay(_Point(step, peak, since, progress, decay_steps, power))
+
+    return policy
+
+
+@_after_warm_up
+def cosine(at: _Point) -> float:
     """Decay by half a cosine from the peak to zero after warm-up."""
-    del decay_steps, power
-    if step < warmup_steps:
-        return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
-    progress = _progress(step, first=warmup_steps, end=total_steps)
-    return peak * 0.5 * (1 + math.cos(math.pi * progress))
+    return at.peak * 0.5 * (1 + math.cos(math.pi * at.progress))
 
 
-def step_decay(
-    step: int,
-    *,
-    peak: float,
-    total_steps: int,
-    warmup_steps: int,
-    decay_steps: Sequence[int],
-    power: float = 0.0,
-) -> float:
+@_after_warm_up
+def step_decay(at: _Point) -> float:
     """Divide the rate by ten at each of `decay_steps`, after warm-up."""
-    del total_steps, power
-    if step < warmup_steps:
-        return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
-    return float(peak * 0.1 ** sum(step >= at for at in decay_steps))
+    return float(at.peak * 0.1 ** sum(at.step >= decay_step for decay_step in at.decay_steps))
 
 
-def polynomial(
-    step: int,
-    *,
-    peak: float,
-    total_steps: int,
-    warmup_steps: int,
-    decay_steps: Sequence[int] = (),
-    power: float = 2.0,
-) -> float:
+@_after_warm_up
+def polynomial(at: _Point) -> float:
     """Decay as (1 − progress)^power after warm-up; power 2 is LARS's published policy."""
-    del decay_steps
-    if step < warmup_steps:
-        return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
-    progress = _progress(step, first=warmup_steps, end=total_steps)
-    return float(peak * (1 - progress) ** power)
+    return float(at.peak * (1 - at.progress) ** at.power)
 
 
-def inverse_time(
-    step: int,
-    *,
-    peak: float,
-    total_steps: int,
-    warmup_steps: int,
-    decay_steps: Sequence[int] = (),
-    power: float = 0.1 / 60,
-) -> float:
+@_after_warm_up
+def inverse_time(at: _Point) -> float:
     """Decay as peak / (1 + power × steps) after warm-up: AIPerf's Keras "decay=0.1/60"."""
-    del total_steps, decay_steps
-    if step < warmup_steps:
-        return _warm_up(step, peak=peak, warmup_steps=warmup_steps)
-    return peak / (1 + power * (step - warmup_steps))
-
-
-def _warm_up(step: int, *, peak: float, warmup_steps: int) -> float:
-    """Rise linearly: the first step learns already, the last one is at the peak."""
-    return peak * (step + 1) / warmup_steps
-
-
-def _progress(step: int, *, first: int, end: int) -> float:
-    """Return 0 at the first step after warm-up, 1 at the end of training."""
-    return min(1.0, (step - first) / max(1, end - first))
+    return at.peak / (1 + at.power * at.since_warm_up)

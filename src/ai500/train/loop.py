@@ -24,12 +24,12 @@ from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import epoch_order
 from ai500.parallel.engines import CheckpointAction
-from ai500.records import Progress, Task
+from ai500.records import Progress
 from ai500.train import checkpoint
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.member import Member
 from ai500.train.optimizers import settings_sha256
-from ai500.train.step import StepRequest, eager_step, sample_batch
+from ai500.train.step import StepRequest, eager_step, warm_up_batch
 from ai500.train.worker import Interrupted
 
 # Often enough for a live view, seldom enough to cost nothing beside steps of milliseconds.
@@ -65,18 +65,12 @@ def prepare(member: Member) -> checkpoint.Position:
     """Warm up and restore, before the timed window; return the position to train from."""
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
-    batch = sample_batch(member)
+    batch = warm_up_batch(member)
     member.engine.warm_up(
         *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
     )
     member.evaluator.warm_up()
-    position = checkpoint.restore(
-        member.folder.checkpoint,
-        engine=member.engine,
-        optimizer=member.optimizer,
-        numerics=member.numerics,
-        seed=member.task.seed,
-    )
+    position = checkpoint.restore(member.folder.checkpoint, member, seed=member.task.seed)
     if position is None:
         return checkpoint.Position(seed=member.task.seed)
     member.emit("resumed", epoch=position.epoch, step=position.step)
@@ -94,7 +88,8 @@ def training_steps(member: Member, position: checkpoint.Position) -> TrainingSte
 
 def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingSteps:
     task, hyper = member.task, member.task.hyperparameters
-    rate = _learning_rate(task, global_batch_size=member.feed.global_batch_size)
+    peak = scaled_peak(hyper, global_batch_size=member.feed.global_batch_size)
+    rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         loss_sum = _mean_over_replicas(member, position.loss_sum)
@@ -117,7 +112,7 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
             member.emit("end", epoch=finished)
         # A new position: step, images and loss are sums over an epoch.
         position = checkpoint.Position(seed=task.seed, epoch=finished)
-        _save(member, position)
+        member.checkpoints.save(member.folder.checkpoint, member, position)
         _report_progress(member, position, images_per_second=images_per_second, loss=None)
         if member.on_epoch(finished):
             return
@@ -156,7 +151,7 @@ def _train_epoch(
         if action != CheckpointAction.CONTINUE:
             position.loss_sum += float(loss_sum)
             loss_sum.zero_()
-            _save(member, position)
+            member.checkpoints.save(member.folder.checkpoint, member, position)
         if action == CheckpointAction.STOP:
             member.checkpoints.wait()
             member.emit("interrupted", epoch=position.epoch, step=position.step)
@@ -180,16 +175,6 @@ def _step_seed(member: Member, position: checkpoint.Position) -> int:
     """Derive the seed of a step from its position: a resumed step draws the same numbers."""
     task, rank = member.task, member.feed.rank
     return derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, rank)
-
-
-def _learning_rate(task: Task, *, global_batch_size: int) -> Callable[[int], float]:
-    hyper = task.hyperparameters
-    peak = scaled_peak(
-        hyper.base_learning_rate,
-        global_batch_size=global_batch_size,
-        reference_batch_size=hyper.reference_batch_size,
-    )
-    return learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
 
 
 def _mean_over_replicas(member: Member, loss_sum: float) -> float:
@@ -218,19 +203,9 @@ def _evaluate(member: Member, epoch: int) -> None:
     if predictions is None:
         return
     quality = member.workload.quality(predictions, member.evaluator.validation_targets())
-    if epoch == member.task.hyperparameters.epochs and member.task.search is None:
-        atomic.write_array(member.folder.validation, predictions)
+    if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
+        atomic.write_array(member.validation_file, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
-
-
-def _save(member: Member, position: checkpoint.Position) -> None:
-    member.checkpoints.save(
-        member.folder.checkpoint,
-        engine=member.engine,
-        optimizer=member.optimizer,
-        numerics=member.numerics,
-        position=position,
-    )
 
 
 def _report_progress(

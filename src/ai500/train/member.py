@@ -15,8 +15,8 @@ from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
 from ai500.data.open_store import open_store
-from ai500.data.store import Samples
-from ai500.operations import count, example_input
+from ai500.data.store import Samples, Store
+from ai500.operations import OperationCount, count, example_input
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
@@ -64,6 +64,8 @@ class Member:
     """Hook called after every step."""
     on_epoch: Callable[[int], bool] = lambda _: False
     """Hook called with the number of finished epochs; True ends the training early."""
+    validation_file: Path | None = None
+    """File for the last validation predictions; None: no ensemble aggregates them."""
     checkpoints: checkpoint.Writer = field(default_factory=checkpoint.Writer)
     cudnn_autotuned: bool = False
     """True once its step was captured: cuDNN then timed its algorithms during warm-up."""
@@ -72,6 +74,18 @@ class Member:
         """Emit an event of this member; only rank 0 has a sink."""
         if self.events is not None:
             self.events.emit(event, **fields)
+
+    def count(self, convention: str) -> OperationCount:
+        """Count the operations of the unsharded model at its batch and input size."""
+        return count(
+            self.engine.unsharded(),
+            example_input(
+                (self.feed.batch_size, *self.problem_class.input_shape),
+                dtype=self.problem_class.input_dtype,
+            ),
+            convention=convention,
+            loss=self.workload.loss_operator,
+        )
 
 
 def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: StopRequest) -> Member:
@@ -84,19 +98,25 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         model=workload.model(task.definition).to(device),
         mesh=make_mesh(task.parallel, device=device),
         device=device,
-        splits=open_splits(task),
+        splits=open_data(task).splits,
         log=event_log(task, rank=rank, device=device),
         stop=stop,
     )
+    member.validation_file = member.folder.validation
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
-        member.operations = _count_operations(member)
+        member.operations = member.count(task.convention).as_record()
     return member
 
 
-def open_splits(task: Task) -> Mapping[str, Samples]:
+def staged_folder(task: Task) -> str | None:
+    """Return the node's copy of the data, made by the controller or by this job; None: none."""
+    return task.staged or os.environ.get("AI500_STAGED")
+
+
+def open_data(task: Task) -> Staged | Store:
     """Open the node's copy of the samples, or the shared store."""
-    staged = task.staged or os.environ.get("AI500_STAGED")
-    return (Staged.open(Path(staged)) if staged else open_store(Path(task.store))).splits
+    staged = staged_folder(task)
+    return Staged.open(Path(staged)) if staged else open_store(Path(task.store))
 
 
 def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
@@ -210,17 +230,3 @@ def _build_engine(
         setting
     )
     return engine
-
-
-def _count_operations(member: Member) -> Operations:
-    """Count the operations of the unsharded model at the batch and input size it trains with."""
-    counted = count(
-        member.engine.unsharded(),
-        example_input(
-            (member.feed.batch_size, *member.problem_class.input_shape),
-            dtype=member.problem_class.input_dtype,
-        ),
-        convention=member.task.convention,
-        loss=member.workload.loss_operator,
-    )
-    return counted.as_record()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from ai500.records import Operations, Task, TrainRecord, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.loop import train
-from ai500.train.member import Member, member_from_task
+from ai500.train.member import Member, member_from_task, staged_folder
 from ai500.train.profiler import profile_steps
 from ai500.train.timed_window import lock_member, timed_window
 from ai500.train.worker import Rank, StopRequest
@@ -93,7 +92,7 @@ def finish(member: Member) -> None:
     # Samples the member never drew are not in its node's copy: they come from the shared store.
     store = open_store(Path(member.task.store))
     shared: Samples = store.splits["train"]
-    if member.task.staged or os.environ.get("AI500_STAGED"):
+    if staged_folder(member.task):
         # Staging verified only what it copied.
         shared = VerifiedSplit(store.splits["train"], store.digests("train"))
     indices = out_of_bag_indices(member.counts, limit=member.problem_class.out_of_bag_samples)

@@ -22,6 +22,9 @@ from torch.distributed.tensor import DTensor
 from ai500.records import Hyperparameters
 
 Parameters = Iterable[nn.Parameter]
+Weights = list[nn.Parameter]
+Tensors = list[Tensor]
+Group = dict[str, Any]
 Norms = Callable[[Sequence[Tensor], Sequence[nn.Parameter]], Sequence[Tensor]]
 """Function that returns the L2 norms of tensors shaped like their parameters; an engine that splits
 parameters replaces it by one that sums over ranks."""
@@ -44,22 +47,17 @@ def sgd(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim
     on_gpu = all(weight.is_cuda and not isinstance(weight, DTensor) for weight in weights)
     return torch.optim.SGD(
         weights,
-        lr=hyperparameters.base_learning_rate,
         momentum=hyperparameters.momentum,
-        weight_decay=hyperparameters.weight_decay,
         fused=on_gpu or None,
+        **_rate_and_decay(hyperparameters),
     )
 
 
 def adam(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.Adam:
     """Make Adam (Kingma and Ba 2015)."""
-    return torch.optim.Adam(
-        parameters,
-        lr=hyperparameters.base_learning_rate,
-        betas=hyperparameters.betas,
-        eps=_epsilon(hyperparameters, 1e-8),
-        weight_decay=hyperparameters.weight_decay,
-    )
+    epsilon = _epsilon(hyperparameters, 1e-8)
+    common = _rate_and_decay(hyperparameters)
+    return torch.optim.Adam(parameters, betas=hyperparameters.betas, eps=epsilon, **common)
 
 
 def adamw(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.AdamW:
@@ -78,34 +76,29 @@ def adamw(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.opt
 
 def adagrad(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.Adagrad:
     """Make AdaGrad (Duchi et al. 2011)."""
-    return torch.optim.Adagrad(
-        parameters,
-        lr=hyperparameters.base_learning_rate,
-        eps=_epsilon(hyperparameters, 1e-10),
-        weight_decay=hyperparameters.weight_decay,
-    )
+    epsilon = _epsilon(hyperparameters, 1e-10)
+    return torch.optim.Adagrad(parameters, eps=epsilon, **_rate_and_decay(hyperparameters))
 
 
 def lars(parameters: Parameters, hyperparameters: Hyperparameters) -> LARS:
     """Make LARS (You et al. 2017)."""
-    return LARS(
-        parameters,
-        lr=hyperparameters.base_learning_rate,
-        momentum=hyperparameters.momentum,
-        weight_decay=hyperparameters.weight_decay,
-        trust_coefficient=hyperparameters.trust_coefficient,
-    )
+    settings = {
+        "momentum": hyperparameters.momentum,
+        "trust_coefficient": hyperparameters.trust_coefficient,
+    }
+    return LARS(parameters, settings | _rate_and_decay(hyperparameters))
 
 
 def lamb(parameters: Parameters, hyperparameters: Hyperparameters) -> LAMB:
     """Make LAMB (You et al. 2020)."""
-    return LAMB(
-        parameters,
-        lr=hyperparameters.base_learning_rate,
-        betas=hyperparameters.betas,
-        eps=_epsilon(hyperparameters, 1e-6),
-        weight_decay=hyperparameters.weight_decay,
-    )
+    settings = {"betas": hyperparameters.betas, "eps": _epsilon(hyperparameters, 1e-6)}
+    return LAMB(parameters, settings | _rate_and_decay(hyperparameters))
+
+
+def _rate_and_decay(hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """Return the settings that every optimizer has."""
+    rate, decay = hyperparameters.base_learning_rate, hyperparameters.weight_decay
+    return {"lr": rate, "weight_decay": decay}
 
 
 def _epsilon(hyperparameters: Hyperparameters, default: float) -> float:
@@ -126,7 +119,25 @@ def _norm(tensor: Tensor) -> Tensor:
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
-class LARS(torch.optim.Optimizer):
+class _Layerwise(torch.optim.Optimizer):
+    """Optimizer that scales each parameter's step by a trust ratio of norms."""
+
+    norms: Norms = staticmethod(norms)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all parameters; the closure is not used."""
+        for group in self.param_groups:
+            weights = [p for p in group["params"] if p.grad is not None]
+            if weights:
+                self._update(weights, [p.grad for p in weights], group)
+
+    def _update(self, weights: Weights, gradients: Tensors, group: Group) -> None:
+        """Update the weights of a group."""
+        raise NotImplementedError
+
+
+class LARS(_Layerwise):
     """Layer-wise adaptive rate scaling, Algorithm 1 of You, Gitman and Ginsburg 2017.
 
         λ = η ‖w‖ / (‖∇L‖ + β ‖w‖)      v ← m v + γ λ (∇L + β w)      w ← w − v
@@ -135,45 +146,18 @@ class LARS(torch.optim.Optimizer):
     momentum holds past steps with the rate they were made at.
     """
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        *,
-        lr: float,
-        momentum: float,
-        weight_decay: float,
-        trust_coefficient: float = 0.001,
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "trust_coefficient": trust_coefficient,
-        }
-        super().__init__(parameters, defaults)
-        self.norms: Norms = norms
+    def _update(self, weights: Weights, gradients: Tensors, group: Group) -> None:
+        velocities = [_state(self, p, "momentum_buffer") for p in weights]
+        ratios = self._local_rates(weights, gradients, group)
+        updates = torch._foreach_add(
+            _local(gradients), _local(weights), alpha=group["weight_decay"]
+        )
+        torch._foreach_mul_(updates, [group["lr"] * ratio for ratio in ratios])
+        torch._foreach_mul_(_local(velocities), group["momentum"])
+        torch._foreach_add_(_local(velocities), updates)
+        torch._foreach_sub_(_local(weights), _local(velocities))
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all parameters; the closure is not used."""
-        for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
-            if not weights:
-                continue
-            gradients = [p.grad for p in weights]
-            velocities = [_state(self, p, "momentum_buffer") for p in weights]
-            ratios = self._local_rates(weights, gradients, group)
-            updates = torch._foreach_add(
-                _local(gradients), _local(weights), alpha=group["weight_decay"]
-            )
-            torch._foreach_mul_(updates, [group["lr"] * ratio for ratio in ratios])
-            torch._foreach_mul_(_local(velocities), group["momentum"])
-            torch._foreach_add_(_local(velocities), updates)
-            torch._foreach_sub_(_local(weights), _local(velocities))
-
-    def _local_rates(
-        self, weights: list[nn.Parameter], gradients: list[Tensor], group: dict[str, Any]
-    ) -> list[Tensor]:
+    def _local_rates(self, weights: Weights, gradients: Tensors, group: Group) -> Tensors:
         weight_norms = self.norms(weights, weights)
         gradient_norms = self.norms(gradients, weights)
         return [
@@ -182,7 +166,7 @@ class LARS(torch.optim.Optimizer):
         ]
 
 
-class LAMB(torch.optim.Optimizer):
+class LAMB(_Layerwise):
     """Algorithm 2 of You et al. 2020, with φ the identity, as in the paper's experiments.
 
         m ← β₁ m + (1−β₁) g      v ← β₂ v + (1−β₂) g²      r = m̂ / (√v̂ + ε)
@@ -191,42 +175,20 @@ class LAMB(torch.optim.Optimizer):
     m̂ and v̂ are corrected for their bias to zero, λ is weight decay (not in the gradient).
     """
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float,
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(parameters, defaults)
-        self.norms: Norms = norms
+    def _update(self, weights: Weights, gradients: Tensors, group: Group) -> None:
+        group["steps"] = group.get("steps", 0) + 1
+        updates = self._adam(weights, gradients, group)
+        torch._foreach_add_(_local(updates), _local(weights), alpha=group["weight_decay"])
+        ratios = [
+            _ratio(w, u)
+            for w, u in zip(self.norms(weights, weights), self.norms(updates, weights), strict=True)
+        ]
+        torch._foreach_mul_(_local(updates), [group["lr"] * ratio for ratio in ratios])
+        torch._foreach_sub_(_local(weights), _local(updates))
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update all parameters; the closure is not used."""
-        for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
-            if not weights:
-                continue
-            group["steps"] = group.get("steps", 0) + 1
-            updates = self._adam(weights, group)
-            torch._foreach_add_(_local(updates), _local(weights), alpha=group["weight_decay"])
-            ratios = [
-                _ratio(w, u)
-                for w, u in zip(
-                    self.norms(weights, weights), self.norms(updates, weights), strict=True
-                )
-            ]
-            torch._foreach_mul_(_local(updates), [group["lr"] * ratio for ratio in ratios])
-            torch._foreach_sub_(_local(weights), _local(updates))
-
-    def _adam(self, weights: list[nn.Parameter], group: dict[str, Any]) -> list[Tensor]:
+    def _adam(self, weights: Weights, gradients: Tensors, group: Group) -> Tensors:
         """Return r, Adam's step, shaped like the parameters."""
         beta1, beta2 = group["betas"]
-        gradients = [p.grad for p in weights]
         means = [_state(self, p, "exp_avg") for p in weights]
         squares = [_state(self, p, "exp_avg_sq") for p in weights]
         torch._foreach_lerp_(_local(means), _local(gradients), 1 - beta1)

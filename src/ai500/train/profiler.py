@@ -12,7 +12,7 @@ import itertools
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,6 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from ai500.inventory.machine import describe
-from ai500.operations import count, example_input
 from ai500.parallel import spans
 from ai500.records import Profiling, run_folder
 from ai500.records.profiling import (
@@ -36,6 +35,7 @@ from ai500.records.profiling import (
 from ai500.train.feed import Batch, Feed
 from ai500.train.loop import train
 from ai500.train.member import Member
+from ai500.train.provenance import device_name
 from ai500.train.worker import Rank
 
 # Of so many exchanges the fastest is used: enough that one of them meets no delay.
@@ -83,7 +83,8 @@ class Tracing:
             activities=_activities(device),
             schedule=schedule(wait=0, warmup=DISCARDED_STEPS, active=steps, repeat=1),
             on_trace_ready=self._save,
-            experimental_config=_all_threads(),
+            # All threads: on a CPU buckets are reduced in a thread of their own.
+            experimental_config=_ExperimentalConfig(profile_all_threads=True),
         )
 
     def step_begins(self, step: int) -> None:
@@ -138,8 +139,7 @@ def profile_steps(member: Member, request: Profiling, *, rank: Rank) -> None:
         if request.mode == "trace"
         else Counting(request.steps, device=device)
     )
-    same = {field.name: getattr(member.feed, field.name) for field in fields(Feed)}
-    member.feed = ProfiledFeed(**same, profiling=profiling)
+    member.feed = ProfiledFeed(**member.feed.settings(), profiling=profiling)
     with contextlib.suppress(Profiled):
         train(member)
     offset, uncertainty = _clock_offset(rank)
@@ -147,7 +147,7 @@ def profile_steps(member: Member, request: Profiling, *, rank: Rank) -> None:
         rank=rank.rank,
         host=socket.gethostname(),
         device=str(device),
-        device_name=_device_name(device),
+        device_name=describe().cpu if device.type == "cpu" else device_name(device),
         seconds_per_step=profiling.seconds_per_step,
         images_per_step=member.feed.global_batch_size,
         clock_offset_seconds=offset,
@@ -164,11 +164,6 @@ def _activities(device: torch.device) -> list[ProfilerActivity]:
     return [ProfilerActivity.CPU, *filter(None, [kinds.get(device.type)])]
 
 
-def _all_threads() -> _ExperimentalConfig:
-    """Profile all threads: on a CPU buckets are reduced in a thread of their own."""
-    return _ExperimentalConfig(profile_all_threads=True)
-
-
 def _synchronize(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
@@ -176,21 +171,8 @@ def _synchronize(device: torch.device) -> None:
 
 def _operations(member: Member) -> dict[str, int]:
     """Count the operations of an optimizer step of all ranks by kind, convention `matmul`."""
-    counted = count(
-        member.engine.unsharded(),
-        example_input(
-            (member.feed.batch_size, *member.problem_class.input_shape),
-            dtype=member.problem_class.input_dtype,
-        ),
-        convention="matmul",
-        loss=member.workload.loss_operator,
-    )
-    replicas = member.feed.world_size
-    return {
-        kind: operations.total * replicas
-        for kind, operations in counted.by_kind.items()
-        if operations.total
-    }
+    by_kind, replicas = member.count("matmul").by_kind, member.feed.world_size
+    return {kind: count.total * replicas for kind, count in by_kind.items() if count.total}
 
 
 def _clock_offset(rank: Rank) -> tuple[float, float]:
@@ -230,9 +212,3 @@ def _ask() -> tuple[float, float]:
         if half < best[1]:
             best = (((asked + heard) // 2 - int(answer)) / 1e9, half)
     return best
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cpu":
-        return describe().cpu
-    return str(torch.get_device_module(device).get_device_name(device))

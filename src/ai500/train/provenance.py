@@ -10,12 +10,10 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -29,15 +27,13 @@ from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
-from ai500.data.open_store import open_store
 from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
-from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Hyperparameters, Task
 from ai500.train.learning_rate import scaled_peak
-from ai500.train.member import Member
+from ai500.train.member import Member, open_data, staged_folder
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -70,6 +66,11 @@ def effective(
     """
     parallel = described[0] | _total_traffic(described)
     kind = type(member.optimizer)
+    # By number: an epoch that was repeated after a crash is in the log twice.
+    rates = {
+        event["epoch"]: event["learning_rate"] for event in events if event["event"] == "epoch"
+    }
+    evaluated = {event["epoch"] for event in events if event["event"] == "quality"}
     return {
         "optimizer": kind.__name__,
         "optimizer_class": f"{kind.__module__}.{kind.__qualname__}",
@@ -81,12 +82,10 @@ def effective(
         "parallel": parallel,
         "numerics": member.numerics.describe(),
         "groups": groups,
-        "hyperparameters": _hyperparameters(member, groups, events),
-        "learning_rate": _learning_rate(member, events),
-        "epochs": sorted({event["epoch"] for event in events if event["event"] == "epoch"}),
-        "evaluation_epochs": sorted(
-            {event["epoch"] for event in events if event["event"] == "quality"}
-        ),
+        "hyperparameters": _hyperparameters(member, groups, epochs=len(rates)),
+        "learning_rate": _learning_rate(member, rates),
+        "epochs": sorted(rates),
+        "evaluation_epochs": sorted(evaluated),
         "model": _model(member),
         "framework": _framework(
             member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
@@ -175,11 +174,11 @@ def _batch_size(member: Member) -> int:
 
 
 def _hyperparameters(
-    member: Member, groups: Sequence[dict[str, Any]], events: Sequence[Event]
+    member: Member, groups: Sequence[dict[str, Any]], *, epochs: int
 ) -> dict[str, Any]:
     """Return every hyper-parameter, read from the object that applies it where there is one."""
     used: dict[str, Any] = schema.encode(member.task.hyperparameters)
-    used["epochs"] = len({event["epoch"] for event in events if event["event"] == "epoch"})
+    used["epochs"] = epochs
     used["batch_size"] = _batch_size(member)
     for name, key in FROM_OPTIMIZER.items():
         values = [schema.encode(group[key]) for group in groups if key in group]
@@ -190,24 +189,17 @@ def _hyperparameters(
     return used
 
 
-def _learning_rate(member: Member, events: Sequence[Event]) -> dict[str, Any]:
+def _learning_rate(member: Member, rates: Mapping[int, float]) -> dict[str, Any]:
     """Describe the policy that set the rate; a policy from outside with its source code."""
     hyper: Hyperparameters = member.task.hyperparameters
     policy = plugins.load("learning_rate", hyper.schedule)
     where = f"{getattr(policy, '__module__', '?')}.{getattr(policy, '__qualname__', '?')}"
     built_in = where.startswith("ai500.")
-    by_epoch = {
-        event["epoch"]: event["learning_rate"] for event in events if event["event"] == "epoch"
-    }
     return {
         "policy": where,
         "source": None if built_in else _source_of(policy),
-        "peak": scaled_peak(
-            hyper.base_learning_rate,
-            global_batch_size=member.feed.global_batch_size,
-            reference_batch_size=hyper.reference_batch_size,
-        ),
-        "at_end_of_epochs": [by_epoch[epoch] for epoch in sorted(by_epoch)],
+        "peak": scaled_peak(hyper, global_batch_size=member.feed.global_batch_size),
+        "at_end_of_epochs": [rates[epoch] for epoch in sorted(rates)],
     }
 
 
@@ -250,16 +242,11 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
     """Name backend, version and collective; all None for a member of one process."""
     if not dist.is_initialized():
         return {"backend": None, "version": None, "mode": None, "precision": None}
-    device = member.feed.device
-    backend = "gloo"
-    if device.type != "cpu":
-        backend = str(dist.get_default_backend_for_device(device))
-    version = None
-    if backend == "nccl":
-        version = ".".join(map(str, torch.cuda.nccl.version()))
+    backend = dist.get_default_backend_for_device(member.feed.device)  # gloo on a CPU
+    nccl = backend == "nccl"
     return {
         "backend": backend,
-        "version": version,
+        "version": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
         "mode": (collective or {}).get("mode"),
         "precision": (collective or {}).get("precision"),
     }
@@ -267,11 +254,10 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
 
 def _data(member: Member) -> dict[str, Any]:
     """Identify the data that was read: the node's copy, or the shared store."""
-    staged = member.task.staged or os.environ.get("AI500_STAGED")
-    store = Staged.open(Path(staged)) if staged else open_store(Path(member.task.store))
+    store = open_data(member.task)
     return {
         "store_sha256": store.sha256,
-        "staged": staged is not None,
+        "staged": staged_folder(member.task) is not None,
         "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(member.problem_class.normalization),
     }

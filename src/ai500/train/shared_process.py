@@ -21,7 +21,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, JobError
 from ai500.inventory.node import record_after, record_before
 from ai500.records import Task
 from ai500.train.checkpoint import Position
-from ai500.train.device_feed import fits, load, resident_feed
+from ai500.train.device_feed import ResidentFeed, fits, load
 from ai500.train.loop import TrainingSteps, advance, prepare, training_steps
 from ai500.train.member import Member, member_from_task
 from ai500.train.member_process import finish, worker_context
@@ -141,12 +141,8 @@ def run(
 
 def _prepare(group: MemberGroup) -> dict[MemberIndex, Position]:
     """Warm up and restore each member; return the positions of those that can train."""
-    positions = {}
-    for index in range(len(group.members)):
-        position = group.attempt(index, prepare)
-        if position is not None:
-            positions[index] = position
-    return positions
+    positions = {index: group.attempt(index, prepare) for index in range(len(group.members))}
+    return {index: position for index, position in positions.items() if position is not None}
 
 
 def feed_from_device(members: Sequence[Member]) -> bool:
@@ -159,7 +155,7 @@ def feed_from_device(members: Sequence[Member]) -> bool:
         return False
     load_once = functools.cache(functools.partial(load, samples, counts, device=device))
     for member in members:
-        member.feed = resident_feed(member.feed, load_once)
+        member.feed = ResidentFeed(**member.feed.settings(), load=load_once)
     return True
 
 

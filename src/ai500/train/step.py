@@ -53,7 +53,7 @@ def update_weights(member: Member) -> None:
     member.numerics.step(member.optimizer)
 
 
-def sample_batch(member: Member) -> Batch:
+def warm_up_batch(member: Member) -> Batch:
     """Read a batch for warm-up: the member's first samples, repeated where it drew too few."""
     indices = np.resize(np.flatnonzero(member.counts), member.feed.batch_size)
     device = member.feed.device

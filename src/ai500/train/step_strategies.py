@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ai500.train.graphed_step import GraphedStep, preserve_state
 from ai500.train.member import Member
-from ai500.train.step import StepRequest, eager_step, sample_batch
+from ai500.train.step import StepRequest, eager_step, warm_up_batch
 
 MemberIndex = int
 """Position of a member among those of its process."""
@@ -91,7 +91,7 @@ def choose(members: Mapping[MemberIndex, Member]) -> Choice:
         return Choice(Sequential(members))
     strategies = graph_strategies(members)
     requests = {
-        index: StepRequest(sample_batch(member), learning_rate=0.0, seed=0)
+        index: StepRequest(warm_up_batch(member), learning_rate=0.0, seed=0)
         for index, member in members.items()
     }
     with preserve_state(list(members.values())):
@@ -109,7 +109,7 @@ def graph_strategies(members: Mapping[MemberIndex, Member]) -> list[GraphStreams
     cuda = device.type == "cuda"
     streams = {index: torch.cuda.Stream(device) if cuda else None for index in members}
     steps = {
-        index: GraphedStep(member, sample_batch(member), streams[index])
+        index: GraphedStep(member, warm_up_batch(member), streams[index])
         for index, member in members.items()
     }
     first_stream = dict.fromkeys(members, next(iter(streams.values())))

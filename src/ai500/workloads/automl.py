@@ -61,15 +61,12 @@ CLASSES = {
             batch_sizes=(32, 64, 128),
             degree=1,
         ),
-        reference=Hyperparameters(
+        reference=images.sgd(
             epochs=5,
             batch_size=64,
-            optimizer="sgd",
             base_learning_rate=1.0,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=0.5,
-            momentum=0.9,
             weight_decay=5e-4,
         ),
     ),
@@ -87,15 +84,12 @@ CLASSES = {
             degree=1,
             needs_accelerator=True,
         ),
-        reference=Hyperparameters(
+        reference=images.sgd(
             epochs=5,
             batch_size=128,
-            optimizer="sgd",
             base_learning_rate=0.1,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=0.5,
-            momentum=0.9,
             weight_decay=1e-4,
         ),
     ),
@@ -112,16 +106,14 @@ CLASSES = {
             needs_accelerator=True,
         ),
         # AIPerf Table IV; its rate of 0.1 is for its nodes of eight V100.
-        reference=Hyperparameters(
+        reference=images.sgd(
             epochs=60,
             batch_size=448,
-            optimizer="sgd",
             base_learning_rate=0.1,
             reference_batch_size=448 * 8,
             schedule="inverse_time",
             decay_power=0.1 / 60,
             warmup_epochs=0,
-            momentum=0.9,
             weight_decay=0.0,
         ),
     ),
@@ -142,14 +134,12 @@ class AutoML(images.ImageClassification):
         """Build the initial model: ResNet-50 v1.5 in `full`; weights by He's method."""
         from ai500.workloads.models.architecture_network import Network
 
-        assert problem_class.search is not None
-        return Network(
-            initial_architecture(
-                problem_class.search.initial,
-                classes=problem_class.classes,
-                input_channels=problem_class.input_shape[0],
-            )
+        architecture = initial_architecture(
+            problem_class.search_settings.initial,
+            classes=problem_class.classes,
+            input_channels=problem_class.input_shape[0],
         )
+        return Network(architecture)
 
     def parallel_plan(self, problem_class: ProblemClass) -> None:
         """Return None: models differ; a worker's accelerators share the batch."""

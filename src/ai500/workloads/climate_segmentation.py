@@ -41,7 +41,7 @@ def _class(name: str, size: tuple[int, int], samples: tuple[int, int], **more: A
     """Return a class; n of Eq. 8 is V2's of Extreme Weather Analytics, for MLPerf HPC has none."""
     return ProblemClass(
         name=name, penalty_exponent=10, classes=len(segmented.PIXEL_CLASSES),
-        input_shape=(len(segmented.CHANNELS), *size), fields=segmented.mask_fields(*size),
+        input_shape=(16, *size), fields=segmented.mask_fields(*size),
         train_samples=samples[0], validation_samples=samples[1], **more,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ai500.core.errors import DataError
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
 from ai500.records.fields import image_fields
+from ai500.workloads.averaging import average
 from ai500.workloads.learnable_images import SMOKE, WORKSTATION
 from ai500.workloads.models.resnet_plan import resnet_plan
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 # ImageNet's statistics, on the scale of 0 to 255; used for every class.
 CHANNEL_MEAN = (123.675, 116.28, 103.53)
 CHANNEL_DEVIATION = (58.395, 57.12, 57.375)
+
+# SGD with momentum; learning rates are stated for a batch of 256 (Goyal et al.).
+sgd = partial(Hyperparameters, optimizer="sgd", momentum=0.9, reference_batch_size=256)
 
 CLASSES = {
     "smoke": ProblemClass(
@@ -45,15 +50,12 @@ CLASSES = {
         seconds_per_image=168 / (4 * 22_176),
         measured_on="cpu: two one-core slots of a Xeon, start-up and evaluation included",
         global_batch_size=64,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=11,
             batch_size=64,
-            optimizer="sgd",
             base_learning_rate=1.2,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=2,
-            momentum=0.9,
             weight_decay=5e-4,
         ),
     ),
@@ -75,15 +77,12 @@ CLASSES = {
         seconds_per_image=242.2 / 204_800,
         measured_on="cuda: one NVIDIA H200, FP32, evaluation included",
         global_batch_size=128,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=8,
             batch_size=128,
-            optimizer="sgd",
             base_learning_rate=0.1,
-            reference_batch_size=256,
             schedule="cosine",
             warmup_epochs=1,
-            momentum=0.9,
             weight_decay=1e-4,
         ),
     ),
@@ -99,16 +98,13 @@ CLASSES = {
         train_samples=1_281_167,
         validation_samples=50_000,
         out_of_bag_samples=50_000,
-        reference=Hyperparameters(
+        reference=sgd(
             epochs=90,
             batch_size=128,
-            optimizer="sgd",
             base_learning_rate=0.1,
-            reference_batch_size=256,
             schedule="step",
             decay_epochs=(30, 60, 80),
             warmup_epochs=5,
-            momentum=0.9,
             weight_decay=1e-4,
             evaluate_every_epochs=5,
         ),
@@ -127,6 +123,7 @@ class ImageClassification:
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 5
     capturable = True
+    combine = staticmethod(average)
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return learnable images; None for `full`, the user's copy of ImageNet."""
@@ -219,14 +216,6 @@ class ImageClassification:
     def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return class probabilities."""
         return outputs.float().softmax(dim=1)
-
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        """Average the voters' probabilities."""
-        total = np.einsum("msc,ms->sc", members.astype(np.float64), voters.astype(np.float64))
-        averaged: NDArray[np.floating] = total / voters.sum(axis=0)[:, None]
-        return averaged
 
     def quality(
         self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]

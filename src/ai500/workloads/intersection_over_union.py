@@ -20,7 +20,8 @@ def predicted_classes(predictions: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
     rest = FULL - predictions.sum(axis=1, dtype=np.int16, keepdims=True)
     ranked = np.concatenate([rest, predictions], axis=1)
-    return ranked.argmax(axis=1).astype(np.uint8)
+    chosen: NDArray[np.uint8] = ranked.argmax(axis=1).astype(np.uint8)
+    return chosen
 
 
 def class_overlaps(

@@ -94,7 +94,7 @@ class LanguageModel:
         self, model: nn.Module, *, precision: str, device: torch.device
     ) -> Optimized | None:
         """Compile the training pass on a GPU."""
-        from ai500.workloads.models.transformer import use_compiler
+        from ai500.workloads.models.compiled import use_compiler
 
         return use_compiler(model, precision=precision, device=device)
 

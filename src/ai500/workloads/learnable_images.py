@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
+from ai500.core.randomness import hashes, mix
 from ai500.data.generated import Generated
 from ai500.data.store import Arrays
 from ai500.records.fields import Field, image_fields
@@ -31,18 +32,6 @@ SPLITS = ("train", "validation")
 RADIUS = 64  # of every figure, in the units of its own frame
 SUBPIXELS = 16  # positions and sizes are in sixteenths of a pixel
 PIXELS_PER_BLOCK = 1 << 16  # painted at once: small enough for a core's own cache
-
-
-def _mix(words: Words) -> Words:
-    """Apply the finalizer of splitmix64; arithmetic on arrays of uint64 wraps."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def _hash(keys: Words, slots: Words) -> Words:
-    """Hash each key (a row) with each slot (a column)."""
-    return _mix(keys[:, None] + (slots[None, :] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 class _Draws:
@@ -58,7 +47,7 @@ class _Draws:
         self.slot += len(ranges)
         low = np.array([low for low, _ in ranges], np.int32)
         size = np.array([high - low + 1 for low, high in ranges], np.uint64)
-        words = _hash(self.keys, slots) >> np.uint64(32)
+        words = hashes(self.keys, slots) >> np.uint64(32)
         return ((words * size) >> np.uint64(32)).astype(np.int32) + low
 
 
@@ -235,13 +224,16 @@ class LearnableImages(Generated):
 
     def _keys(self, split: str, index: Words) -> Words:
         stream = np.array([self.seed * len(SPLITS) + SPLITS.index(split)], np.uint64)
-        keys: Words = _hash(_mix(stream), index)[0]
+        keys: Words = hashes(mix(stream), index)[0]
         return keys
 
     def _paint(self, keys: Words, labels: NDArray[np.int64]) -> NDArray[np.uint8]:
         draws = _Draws(keys)
-        figures = [self._background(draws)]
-        figures += [self._distractor(draws) for _ in range(self.distractors)]
+        background, distractor = (64, 140), (28, 56)
+        figures = [
+            self._figures(draws, radius=radius, tilt=64)
+            for radius in (background, *[distractor] * self.distractors)
+        ]
         figures.append(self._labelled(draws, labels))
         layer = np.empty((len(keys), self.height, self.width), np.uint8)
         for depth, figure in enumerate(figures):
@@ -270,12 +262,6 @@ class LearnableImages(Generated):
             (14, 24),
         )
         return _Figures(*(columns[:, [column]] for column in range(columns.shape[1])))
-
-    def _background(self, draws: _Draws) -> _Figures:
-        return self._figures(draws, radius=(64, 140), tilt=64)
-
-    def _distractor(self, draws: _Draws) -> _Figures:
-        return self._figures(draws, radius=(28, 56), tilt=64)
 
     def _labelled(self, draws: _Draws, labels: NDArray[np.int64]) -> _Figures:
         drawn = self._figures(draws, radius=(72, 112), tilt=self.tilt)
@@ -317,7 +303,7 @@ class LearnableImages(Generated):
         words = -(-height * width * 3 // 8)
         slots = np.arange(1 << 20, (1 << 20) + words, dtype=np.uint64)
         # Little-endian by name: the bytes of a word have one order on every machine.
-        noise = _hash(draws.keys, slots).astype("<u8").view(np.int8)[:, : height * width * 3]
+        noise = hashes(draws.keys, slots).astype("<u8").view(np.int8)[:, : height * width * 3]
         grain = noise.reshape(images, height, width, 3).astype(np.int16)
         grain *= np.int16(self.noise)
         grain >>= 7
@@ -348,17 +334,6 @@ SMOKE = LearnableImages(
     clutter=40,
     noise=24,
 )
-WORKSTATION = LearnableImages(
-    seed=500,
-    height=256,
-    width=256,
-    outlines=6,
-    patterns=5,
-    train=25_600,
-    validation=5_000,
-    tilt=10,
-    distractors=1,
-    contrast=64,
-    clutter=40,
-    noise=24,
+WORKSTATION = replace(
+    SMOKE, height=256, width=256, outlines=6, patterns=5, train=25_600, validation=5_000
 )

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.core.randomness import mix
 from ai500.data.generated import Generated
 from ai500.data.store import Arrays
 from ai500.records import Field
@@ -33,16 +34,9 @@ FULL_STOP = 0  # index of the word that ends a sentence; every sample begins aft
 _FREQUENCY = 1 << 20  # frequency of a word is this over its rank
 
 
-def _mix(words: Words) -> Words:
-    """Apply the finalizer of splitmix64; arithmetic on arrays of uint64 wraps."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def _hash(keys: Words, slot: int) -> Words:
     """Hash each key with a slot."""
-    return _mix(keys + np.array([slot + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    return mix(keys + np.array([slot + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def _below(words: Words, size: int) -> Integers:

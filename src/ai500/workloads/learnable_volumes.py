@@ -80,7 +80,8 @@ class LearnableVolumes(Generated):
         slots = np.arange(size, dtype=np.uint64) + np.uint64((purpose + 1) << 32)
         words = hashes(np.array([key]), slots)[0].view(np.uint16).reshape(size, 4)
         centred = words.sum(axis=1, dtype=np.int64) - 2 * 65_535
-        return (centred / (65_536 / np.sqrt(3.0))).reshape(3 * (self.edge,))
+        noise: Volume = (centred / (65_536 / np.sqrt(3.0))).reshape(3 * (self.edge,))
+        return noise
 
     def _filter(self, parameters: NDArray[np.float32]) -> Volume:
         """Return the square root of the power spectrum, of variance 1 at the middle parameters."""
@@ -89,7 +90,8 @@ class LearnableVolumes(Generated):
         slope = SLOPE + SLOPE_RANGE * float(parameters[1])
         turnover = TURNOVER * 2.0 ** float(parameters[2])
         power = _spectrum(self.edge, slope=slope, turnover=turnover) / _mean(middle, self.edge)
-        return amplitude * np.sqrt(power)
+        root: Volume = amplitude * np.sqrt(power)
+        return root
 
 
 def volume_fields(edge: int) -> tuple[Field, Field]:

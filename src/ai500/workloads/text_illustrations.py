@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from PIL import Image, ImageDraw, ImageFont
 from ai500.data.store import Arrays, Samples
 from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
 from ai500.workloads.learnable_text import SMOKE, WORKSTATION
+
+if TYPE_CHECKING:
+    from ai500.workloads.language_model import LanguageModel
 
 Floats = NDArray[np.floating]
 
@@ -23,18 +26,8 @@ PALE, DARK = np.array([255.0, 255.0, 255.0]), np.array([226.0, 120.0, 60.0])
 SHADING = Shading("bits.png", f"0 to {MOST_BITS:g} bits")
 
 
-class LanguageWorkload(Protocol):
-    """The part of a workload that the section needs."""
-
-    def combine(self, members: Floats, *, voters: NDArray[np.bool_]) -> Floats:
-        """Aggregate members' predictions."""
-
-    def quality(self, predictions: Floats, targets: Mapping[str, NDArray[Any]]) -> float:
-        """Compute the bits per byte."""
-
-
 def illustrations(
-    workload: LanguageWorkload, predictions: Mapping[int, Floats], *, samples: Samples
+    workload: LanguageModel, predictions: Mapping[int, Floats], *, samples: Samples
 ) -> Drawn:
     """Show members' and the ensemble's probabilities of the true tokens [samples, context]."""
     fields = samples.rows(np.arange(samples.count))
@@ -109,7 +102,7 @@ def _introduction(samples: Samples, *, shown: bool) -> tuple[str, ...]:
 
 
 def _rows(
-    workload: LanguageWorkload, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
+    workload: LanguageModel, predictions: Mapping[int, Floats], ensemble: Floats, fields: Arrays
 ) -> list[tuple[str, ...]]:
     """Return the table: the ensemble, its members, and the optimum where it is known."""
 

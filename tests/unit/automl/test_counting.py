@@ -13,11 +13,11 @@ from ai500.operations.count import count_trace
 from ai500.operations.graph import with_loss
 from ai500.operations.shipped import shipped_operations
 from ai500.operations.torch_trace import trace
+from ai500.records import InitialNetwork
 from ai500.workloads.models.architecture import (
     Architecture,
     Builder,
-    basic_resnet,
-    bottleneck_resnet,
+    initial_architecture,
 )
 from ai500.workloads.models.architecture_network import Network
 
@@ -31,15 +31,15 @@ def every_kind() -> Architecture:
     pooled = build.add("max_pool", wide, kernel=3, stride=2)
     summed = build.add("add", pooled, pooled, pooled)
     build.add("dense", build.add("global_pool", summed), channels=5)
-    return build.architecture()
+    return Architecture(tuple(build.layers))
 
 
 @pytest.mark.parametrize(
     ("architecture", "size"),
     [
         (every_kind(), 23),
-        (basic_resnet((1, 2), width=8, classes=10), 24),
-        (bottleneck_resnet((1, 1, 2), width=8, classes=7), 65),
+        (initial_architecture(InitialNetwork("basic", (1, 2), 8), classes=10), 24),
+        (initial_architecture(InitialNetwork("bottleneck", (1, 1, 2), 8), classes=7), 65),
     ],
 )
 @pytest.mark.parametrize("convention", ["aiperf", "v3"])
@@ -56,14 +56,14 @@ def test_the_count_is_that_of_the_traced_module(
 
 
 def test_resnet_50_is_counted_as_the_one_of_image_classification() -> None:
-    start = bottleneck_resnet((3, 4, 6, 3), width=64, classes=1000)
+    start = initial_architecture(InitialNetwork("bottleneck", (3, 4, 6, 3), 64), classes=1000)
     ours = count_architecture(start, input_shape=(3, 224, 224), convention="aiperf")
     assert ours == shipped_operations("image_classification", "full")
 
 
 def test_children_are_counted_as_they_are_traced() -> None:
     generator, random = torch.Generator().manual_seed(3), Random(3)
-    child = basic_resnet((1, 1), width=4, classes=5)
+    child = initial_architecture(InitialNetwork("basic", (1, 1), 4), classes=5)
     weights = dict(Network(child).state_dict())
     for kind in ("deeper", "wider", "kernel", "skip_add", "skip_concat"):
         move = random.choice([one for one in moves(child) if one.kind == kind])

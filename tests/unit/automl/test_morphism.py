@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
+from ai500.records import InitialNetwork
 from ai500.workloads.models import architecture as architectures
-from ai500.workloads.models.architecture import Architecture, basic_resnet, bottleneck_resnet
+from ai500.workloads.models.architecture import Architecture, initial_architecture
 from ai500.workloads.models.architecture_network import Network
 
 pytestmark = pytest.mark.slow
@@ -39,8 +40,8 @@ def grown(architecture: Architecture, weights: Weights, *, dtype: torch.dtype) -
 
 
 SMALL = [
-    basic_resnet((1, 1), width=4, classes=5),
-    bottleneck_resnet((1, 1), width=4, classes=5),
+    initial_architecture(InitialNetwork("basic", (1, 1), 4), classes=5),
+    initial_architecture(InitialNetwork("bottleneck", (1, 1), 4), classes=5),
 ]
 
 
@@ -116,5 +117,7 @@ def test_widening_reaches_through_additions_and_concatenations() -> None:
 
 
 def test_resnet_50_is_the_start_of_full() -> None:
-    network = Network(bottleneck_resnet((3, 4, 6, 3), width=64, classes=1000))
+    network = Network(
+        initial_architecture(InitialNetwork("bottleneck", (3, 4, 6, 3), 64), classes=1000)
+    )
     assert sum(parameter.numel() for parameter in network.parameters()) == 25_557_032

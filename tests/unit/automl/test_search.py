@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from ai500 import config as configuration
 from ai500.automl.history import MAX_STARTS, Ended, Epoch, Line, Model, Presence, Work, resume_state
 from ai500.automl.memory import is_out_of_memory
-from ai500.automl.program import planned_search
 from ai500.automl.selection import (
     draw_parents,
     has_stalled,
@@ -31,10 +30,12 @@ from ai500.automl.tuning import import_optuna, propose
 from ai500.bagging.data_sampler import WHOLE
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.parallel import sharing
+from ai500.pipeline.planning import make_plan
 from ai500.records import InitialNetwork, Search
 from ai500.train.learning_rate import inverse_time
 from ai500.workloads.automl import CLASSES, WORKLOAD
 from tests.support.synthetic_search import candidate
+from tests.support.trial_events import MACHINE
 
 SEARCH = Search(
     minutes=1, initial=InitialNetwork("basic", (1, 1), 8), patience=2, batch_sizes=(32, 64, 128)
@@ -234,10 +235,11 @@ def test_a_model_that_kills_its_worker_is_given_up() -> None:
 
 def planned(problem_class: str = "smoke", *, device: str = "cpu", **overrides: Any) -> Search:
     values: Mapping[str, Any] = {key.replace("__", "."): v for key, v in overrides.items()}
-    config = configuration.load(overrides={"workload": "automl", **values})
-    chosen = CLASSES[problem_class]
-    hyper = dataclasses.replace(chosen.reference, evaluate_every_epochs=1)
-    return planned_search(config, chosen, hyper, device=device, degree=1)
+    system = {"system.device": device, "system.nodes": 1, "system.accelerators_per_node": 1}
+    chosen = {"workload": "automl", "problem_class": problem_class, **system, **values}
+    search = make_plan(configuration.load(overrides=chosen), MACHINE).search
+    assert search is not None
+    return search
 
 
 def test_the_users_changes_stand_over_the_class() -> None:

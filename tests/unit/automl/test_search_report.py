@@ -16,7 +16,7 @@ from ai500.automl.sections import (
     trials_table,
     workers_table,
 )
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.tree import Node, Tree, lineage, log_ticks

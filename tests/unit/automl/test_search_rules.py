@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from ai500.automl.history import EXHAUSTED, Candidate, Presence, Unreadable
-from ai500.automl.rules import SEARCH_RULES, SearchEvidence, search_evidence
+from ai500.automl.rules import SEARCH_RULES, SearchEvidence
 from ai500.pipeline import scoring
+from ai500.records import InitialNetwork
 from ai500.records.findings import Judgement
 from ai500.rules.evidence import Evidence, TrialEvidence
 from ai500.rules.judgement import judge as judge_by
-from ai500.workloads.models.architecture import basic_resnet
+from ai500.workloads.models.architecture import initial_architecture
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
 Change = Callable[[Evidence], Evidence]
@@ -40,9 +41,8 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def searched(trial: TrialEvidence) -> SearchEvidence:
-    search = search_evidence(trial)
-    assert search is not None
-    return search
+    assert isinstance(trial.program_evidence, SearchEvidence)
+    return trial.program_evidence
 
 
 def on_trials(**changes: Any) -> Change:
@@ -117,7 +117,7 @@ class Violation:
     also: frozenset[str] = field(default_factory=frozenset)
 
 
-OTHER_START = basic_resnet((2, 1), width=8, classes=10)
+OTHER_START = initial_architecture(InitialNetwork("basic", (2, 1), 8), classes=10)
 UNCOUNTED = "operations of the architectures"
 V = Violation
 VIOLATIONS: dict[str, Violation] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.core.errors import JobError
 from ai500.records import Plan
 from tests.support.trial_events import (

@@ -112,7 +112,7 @@ def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
         (["check", "{run}", "--level", "fre"], "did you mean 'free'?"),
         (["check", "{run}", "--rules", "1999"], "no rule set '1999'; known: 2026.1"),
         (["diff", "{run}", "nowhere"], "no such run folder or submission"),
-        (["diff", "{run}", "{run}", "--level", "x"], "no such level"),
+        (["diff", "{run}", "{run}", "--level", "x"], "no such value; known: free, hardware"),
     ],
 )
 def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: str) -> None:

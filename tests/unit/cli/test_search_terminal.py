@@ -42,7 +42,7 @@ def printed(renderable: object) -> str:
 def test_workers_are_shown_from_their_histories(run: RunFolder) -> None:
     views = {worker: MemberView(worker, state="running") for worker in range(3)}
     Collector(
-        run, trial=1, members=list(views), read_details=SEARCH.details_reader(run.trial(1))
+        run, trial=1, members=list(views), read_details=SEARCH.details_reader(run, 1)
     ).show_all(views)
     text = printed(terminal.members_table(list(views.values())))
     history = History(run.trial(1).members)

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 from ai500.cli.data import app
 from ai500.core.errors import DataError, RuleError
 from ai500.data.climate.check import check_years
+from ai500.data.climate.physics import QUANTITIES
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
+from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
 from tests.support.climate_files import LAYOUTS, boxes_of, flip, frames_of, write_year
 
 
@@ -55,6 +57,26 @@ def damage(folder: Path, *, signature: bytes, first: int = 0, **layout: Any) -> 
     for place in places:
         whole = whole[:place] + b"lost" + whole[place + 4 :]
     path.write_bytes(whole)
+
+
+def normalized_boxes() -> Any:
+    boxes = boxes_of().astype(np.float64)
+    real = boxes[..., 4] >= 0
+    boxes[real] /= (12, 20, 12, 20, 1)
+    return boxes
+
+
+def with_copied_frame(folder: Path, **layout: Any) -> None:
+    """The layouts of the two years differ."""
+    frames = frames_of(1981)
+    frames[5] = frames_of(1979)[2]
+    write_year(folder, 1981, frames=frames, **layout)
+
+
+def with_values(folder: Path, channel: str, values: Any, **layout: Any) -> None:
+    frames = frames_of(1980)
+    frames[3, CHANNELS.index(channel)] = values
+    write_year(folder, 1980, frames=frames, **layout)
 
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -111,6 +133,25 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: write_year(f, 1980, boxes=bad_boxes(0, 0, (1.5, 2, 5, 9, 1))),
         "frame 0: box 0 .* is not of whole numbers",
     ),
+    "double precision": (
+        lambda f: write_year(f, 1980, frames=frames_of(1980).astype(np.float64)),
+        "climo_1980.h5: `images` holds float64; the schema has float32",
+    ),
+    "normalized": (
+        lambda f: write_year(f, 1980, boxes=normalized_boxes()),
+        r"climo_1980.h5: all 3 boxes lie between 0 and 1: .*multiply y by 12 and x by 20",
+    ),
+    "same frame twice": (
+        lambda f: with_copied_frame(f),
+        "climo_1981.h5: frame 5: is the same as frame 2 of climo_1979.h5",
+    ),
+    "same frame twice, in chunks": (
+        lambda f: with_copied_frame(f, **LAYOUTS["gzip, shuffled, frames together"]),
+        "climo_1981.h5: frame 5: is the same as frame 2 of climo_1979.h5",
+    ),
+    "constant": (
+        lambda f: with_values(f, "TS", 280.0), r"climo_1980.h5: frame 3: TS: constant \(280\)"
+    ),
     "nothing to learn": (
         lambda f: [write_year(f, y, boxes=np.full((7, 15, 5), -1)) for y in (1979, 1980, 1981)],
         "no frame of any year has a box",
@@ -128,6 +169,58 @@ def test_check_names_what_is_wrong(fault: str, three: Path) -> None:
     assert result.exception.exit_code == 1
     with pytest.raises(RuleError, match=message):
         raise result.exception
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "gzip", "lzf"])
+@pytest.mark.parametrize("fill", [1e20, 9.96921e36, -9999.0])
+def test_fill_values_are_named(fill: float, layout: str, three: Path) -> None:
+    frames = frames_of(1980)
+    frames[2:4, CHANNELS.index("TMQ"), 1, 3:5] = fill
+    write_year(three, 1980, frames=frames, **LAYOUTS[layout])
+    (problem,) = check_years(three).problems
+    assert (problem.file, problem.frame) == ("climo_1980.h5", 2)
+    assert problem.text == f"TMQ: 2 values are {fill:g}, a fill value (and in 1 more frames)"
+
+
+UNITS = {
+    "PSL": (0.01, 0, "hPa"), "T200": (1, -273.15, "°C"), "PRECT": (3.6e6, 0, "mm/h"),
+    "Z200": (9.80665, 0, "m²/s²"), "QREFHT": (1000, 0, "g/kg"), "TMQ": (1000, 0, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("channel", UNITS)
+def test_a_channel_in_another_unit_is_named(channel: str, three: Path) -> None:
+    factor, offset, unit = UNITS[channel]
+    frames = frames_of(1980)
+    number = CHANNELS.index(channel)
+    frames[:, number] = frames[:, number] * factor + offset
+    write_year(three, 1980, frames=frames)
+    (problem,) = check_years(three).problems
+    assert (problem.file, problem.frame) == ("climo_1980.h5", -1)
+    assert problem.text.startswith(f"{channel}: values from ")
+    assert problem.text.endswith(f"they look like {unit}" if unit else QUANTITIES[channel].unit)
+
+
+def test_channels_in_another_order_are_named(three: Path) -> None:
+    """ClimateNet's files begin with TMQ and U850."""
+    write_year(three, 1980, frames=frames_of(1980)[:, ::-1])
+    named = {problem.text.split(":")[0] for problem in check_years(three).problems}
+    assert {"PS", "PSL", "T200", "Z200"} <= named
+
+
+def test_generated_climate_is_possible(tmp_path: Path) -> None:
+    recipe = ClimateRecipe(seed=5, height=48, width=72, train=9, validation=3, event_scale=1.8)
+    generate_years(tmp_path / "years", recipe, workers=1)
+    assert check_years(tmp_path / "years").problems == ()
+
+
+def test_a_run_refuses_normalized_boxes_as_the_check_does(three: Path) -> None:
+    write_year(three, 1980, boxes=normalized_boxes())
+    (problem,) = check_years(three).problems
+    with pytest.raises(DataError, match="multiply y by 12 and x by 20") as raised:
+        ClimateStore.open(three).prepare()
+    assert raised.value.path == three
+    assert problem.text in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ai500.core.errors import DataError
-from ai500.data.pack import decode, pack_folder
+from ai500.data.pack import Packed, pack
 from ai500.data.packed_store import PackedStore
+from ai500.data.readers import pixels
+from ai500.data.readers.open_source import Options
 from tests.support import hostile_disk
 
 CLASSES = ("ant", "bee", "cow")
+
+
+def pack_folder(
+    source: Path, out: Path, *, workers: int | None = 1, progress: Any = None, **options: Any
+) -> Packed:
+    return pack(source, out, options=Options(**options), workers=workers, progress=progress)
+
+
+def decode(file: Path, *, size: int) -> pixels.Pixels:
+    return pixels.decode(file, size=size, dtype="uint8", name=file.name)
 
 
 def paint(file: Path, *, value: int, width: int = 20, height: int = 12, mode: str = "RGB") -> None:
@@ -48,7 +61,10 @@ def test_train_and_val_folders(tmp_path: Path) -> None:
     plant(tmp_path / "birds" / "val", per_class=2)
     (tmp_path / "birds" / "train" / "ant" / "notes.txt").write_text("not an image")
     packed = pack_folder(tmp_path / "birds", tmp_path / "store", size=8, workers=1)
-    assert (packed.unreadable, packed.ignored) == (0, 1)
+    (tmp_path / "birds" / "readme.md").write_text("neither")
+    packed = pack_folder(tmp_path / "birds", tmp_path / "store", size=8, workers=1)
+    assert packed.unreadable == 0
+    assert packed.ignored.examples == ["train/ant/notes.txt", "readme.md"]
     assert (packed.store.name, packed.store.classes) == ("birds", CLASSES)
     expected = [(label, 80 * label + i) for label in range(3) for i in range(10)]
     assert packed_values(packed.store, "train") == expected
@@ -295,7 +311,7 @@ except AI500Error as error:
 
 def test_trees_that_are_none(tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "store"
-    with pytest.raises(DataError, match="no such folder of images"):
+    with pytest.raises(DataError, match="no such file or folder"):
         pack_folder(source, out)
     source.mkdir()
     (source / "stray.png").touch()

@@ -28,7 +28,7 @@ from ai500.inventory.node import (
     recorded_nodes,
 )
 from ai500.inventory.software import software
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
 from tests.support.synthetic_run import Shape, write_synthetic_run
 

@@ -6,6 +6,7 @@ import csv
 import os
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from ai500.config import Config, ContainerConfig, load, to_toml
 from ai500.core import plugins
 from ai500.core.errors import ConfigError
 from ai500.jobs.launchers import Container, apptainer, bare, docker, podman, pyxis
+from ai500.jobs.trial_jobs import CONTAINER_VARIABLES, job_container
+from ai500.records.run_folder import RunFolder
 
 COMMAND = ["python3", "-m", "ai500.jobs.node_agent", "/runs/a run; rm -rf $HOME/trial"]
 CONTAINER = Container(
@@ -234,13 +237,13 @@ def test_all_are_plugins() -> None:
 
 
 def test_a_container_as_configured() -> None:
-    asked = {"mounts": ["/site:ro"], "environment": ["HOME", "A"], "flags": ["-x"]}
-    config = load(overrides={f"container.{key}": value for key, value in asked.items()}).container
-    options = {"folders": ["/run"], "accelerators": False, "environment": ["A", "B"]}
-    assert Container.of(config, working_directory="/run", **options) is None  # type: ignore[arg-type]
-    container = Container.of(replace(config, image="i"), working_directory="/run", **options)  # type: ignore[arg-type]
-    assert container == Container(
-        "i", ("/run", "/site:ro"), False, ("A", "B", "HOME"), "/run", ("-x",)
+    asked = {"mounts": ["/site:ro"], "environment": ["HOME", "TMPDIR"], "flags": ["-x"]}
+    overrides = {f"container.{key}": value for key, value in asked.items()} | {"data.stage": False}
+    run, store = RunFolder(Path("/run")), Path("/store")
+    assert job_container(run, load(overrides=overrides), accelerators=True, store=store) is None
+    config = load(overrides=overrides | {"container.image": "i"})
+    assert job_container(run, config, accelerators=False, store=store) == Container(
+        "i", ("/run", "/store", "/site:ro"), False, (*CONTAINER_VARIABLES, "HOME"), "/run", ("-x",)
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.cli import score_view, terminal
 from ai500.core import events
 from ai500.meters.log import read_meters

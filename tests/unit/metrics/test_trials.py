@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ai500.bagging.score import score_trial
+from ai500.bagging.program import score_trial
 from ai500.metrics.trials import mean_of_trials, variation
 from ai500.records import Plan, TrialScore
 from tests.support.trial_events import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ai500.core.errors import InputError
 from ai500.operations import aten
-from ai500.operations.count import convention_named, count_op, count_ops
+from ai500.operations.count import convention_named, count_op, count_trace
 from ai500.operations.graph import UNKNOWN, Op, Shapes, Trace, with_loss
 from ai500.operations.rules import _EXTENSIONS, CONVENTIONS, aiperf, matmul, v3
 
@@ -113,14 +113,14 @@ def test_in_place_is_the_same_kind() -> None:
 
 def test_unknown_operators_are_named_and_counted() -> None:
     strange = Op(UNKNOWN, Shapes(), operator="mine::fancy")
-    counted = count_ops([strange, strange], convention="aiperf", batch=1, parameters=0)
+    counted = count_trace(Trace((strange, strange), parameters=0, batch=1), convention="aiperf")
     assert counted.unknown == {"mine::fancy": 2}
     assert counted.total == 0
 
 
 def test_with_loss_appends_over_the_output() -> None:
     trace = with_loss(Trace((), parameters=0, batch=3, outputs=((3, 10),)), "softmax")
-    counted = count_ops(trace.ops, convention="aiperf", batch=3, parameters=0)
+    counted = count_trace(trace, convention="aiperf")
     assert counted.by_kind["softmax"].forward == 13 * 30
     assert list(counted.by_module) == ["(loss)"]
 

@@ -7,13 +7,13 @@ import pytest
 from ai500.core.errors import InputError
 from ai500.operations.rules import CONVENTIONS
 from ai500.operations.shipped import _table, shipped_operations
-from ai500.workloads import ship_operations as ship
+from tests.support import ship_operations as ship
 
 pytestmark = pytest.mark.slow
 
 
 def test_shipped_equals_traced() -> None:
-    assert _table() == ship.table(), "run: python -m ai500.workloads.ship_operations"
+    assert _table() == ship.table(), "run: python -m tests.support.ship_operations"
 
 
 def test_every_class_ships_in_every_convention() -> None:

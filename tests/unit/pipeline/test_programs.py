@@ -7,8 +7,8 @@ from importlib import import_module
 import pytest
 
 from ai500.automl.program import SEARCH
-from ai500.bagging.program import ENSEMBLE, Program
-from ai500.pipeline.programs import PROGRAMS, program_of_class
+from ai500.bagging.program import ENSEMBLE
+from ai500.pipeline.programs import PROGRAMS, Program, program_of_class
 from ai500.workloads.automl import CLASSES as SEARCH_CLASSES
 from ai500.workloads.image_classification import CLASSES as ENSEMBLE_CLASSES
 

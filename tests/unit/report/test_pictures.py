@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from ai500.bagging.illustrate import illustrate
+from ai500.bagging.aggregate import illustrate
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import RunFolder

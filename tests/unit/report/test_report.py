@@ -13,7 +13,7 @@ import pytest
 
 from ai500.bagging.sections import members_table
 from ai500.core.units import human_si
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.page import ROWS_SHOWN
@@ -34,7 +34,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
     code = (
         "import sys; from pathlib import Path; from ai500.records.run_folder import RunFolder\n"
-        "from ai500.pipeline.reporting import write_report\n"
+        "from ai500.pipeline.scoring import write_report\n"
         f"write_report(RunFolder.open(Path({str(run.path)!r})))\n"
         "sys.exit('torch' in sys.modules)"
     )
@@ -98,6 +98,15 @@ def test_every_trial_is_listed(tmp_path: Path) -> None:
     assert "Every figure here is the mean of 1 trial of them." in page.text
     assert "Means of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
     assert "VFLOPS of every trial" in page.text
+
+
+def test_a_single_trial_is_listed_with_its_seed(tmp_path: Path) -> None:
+    run, page = report(tmp_path / "run", Shape())
+    (trial,) = run_folder.read(Score, run.score).trials
+    assert trial.seed is not None
+    row = page.text.partition(" seed ")[2].partition(" Training ")[0]
+    assert row.startswith(f"1 {human_si(trial.vflops)}FLOPS") and row.endswith(f" {trial.seed}")
+    assert "Each trial is listed below" not in page.text
 
 
 def test_changed_hyperparameters_are_marked(tmp_path: Path) -> None:

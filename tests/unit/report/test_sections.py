@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from ai500.core import schema
 from ai500.core.errors import InputError
-from ai500.pipeline.reporting import write_report
+from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
@@ -28,6 +29,7 @@ from ai500.report.section import (
     Paragraph,
     Section,
     Table,
+    named_figures,
 )
 from ai500.report.section_files import read_sections, write_section
 from tests.support.synthetic_run import Shape, write_synthetic_run
@@ -54,8 +56,19 @@ def every_block(text: str) -> list[Block]:
     ]
 
 
-def rendered(section: Section) -> str:
-    return render(Page("title", "kicker", "heading", "facts", [], [section]))
+def rendered(*sections: Section) -> str:
+    return render(Page("title", "kicker", "heading", "facts", [], sections))
+
+
+def test_figures_of_one_title_have_names_of_their_own() -> None:
+    figures = [Figure("Loss", CHARTS[0], "1"), Figure("Loss", CHARTS[1], "2")]
+    named = named_figures([Grid([*figures, Figure("No chart", None, "3")])])
+    assert {name: figure.caption for name, figure in named.items()} == {"loss": "1", "loss-2": "2"}
+
+
+def test_sections_of_one_title_have_identifiers_of_their_own() -> None:
+    text = rendered(*(Section(title, []) for title in ("The system", "Score", "The System", "—")))
+    assert re.findall(r'id="([^"]*)"', text) == ["the-system", "score", "the-system-2"]
 
 
 def test_every_text_of_every_block_is_shown_and_escaped() -> None:

@@ -9,20 +9,32 @@ from pathlib import Path
 
 import ai500
 from ai500.rules.decisions import DECISIONS
-from ai500.rules.document import document
-from ai500.rules.layers import ASPECTS
+from ai500.rules.layers import ASPECTS, LEVELS
 from ai500.rules.registry import ENSEMBLE_RULES
 
 PAGE = Path(__file__).parents[3] / "docs" / "rules.md"
 
 
 def test_every_rule_and_every_aspect_is_on_the_page() -> None:
-    text = document(ENSEMBLE_RULES)
+    text = PAGE.read_text(encoding="utf-8")
     for rule in ENSEMBLE_RULES:
         assert f"| {rule.name} | {rule.text} |" in text
     for name, aspect in ASPECTS.items():
-        freedoms = f"{aspect.hardware} | {aspect.system} | {aspect.free}"
+        freedoms = " | ".join(aspect.at(level) for level in LEVELS)
         assert f"{name}: {aspect.text} | {freedoms} |" in text
+
+
+def test_a_level_frees_what_the_levels_below_it_free() -> None:
+    freedoms = {
+        name: [ASPECTS[name].at(level) for level in LEVELS]
+        for name in ("data set", "other hyper-parameters", "AI framework", "precision")
+    }
+    assert freedoms == {
+        "data set": ["fixed", "fixed", "fixed"],
+        "other hyper-parameters": ["fixed", "fixed", "free"],
+        "AI framework": ["fixed", "free", "free"],
+        "precision": ["free", "free", "free"],
+    }
 
 
 def shown_strings(code: str) -> Iterator[str]:

@@ -18,10 +18,11 @@ from ai500.pipeline import stages as pipeline
 from ai500.records import Cluster, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.study.collect import wall_seconds
-from ai500.study.definition import StudyContext, StudyOptions, ensemble_sizes
+from ai500.study.definition import StudyContext, StudyOptions
 from ai500.study.folder import StudyFolder, cost_family, finished_runs, work_digest
 from ai500.study.planning import check_same_study, estimate, remaining_seconds, study_context
 from ai500.study.records import StudyPlan
+from ai500.study.scaling import ensemble_sizes
 from ai500.study.studies import STUDIES
 from tests.support.synthetic_study import configured, prepared, pretend_finished
 

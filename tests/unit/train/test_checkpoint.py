@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,6 +35,10 @@ def engine() -> Engine:
     )  # fmt: skip
 
 
+def trained(engine: Engine, optimizer: torch.optim.Optimizer) -> SimpleNamespace:
+    return SimpleNamespace(engine=engine, optimizer=optimizer, numerics=NUMERICS)
+
+
 def step(engine: Engine, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
     engine.forward_backward(torch.randn(8, 512), torch.randint(0, 512, (8,)))
@@ -50,10 +55,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
         for parameter in parameters_of(optimizer)
     ]
     WRITER_THREAD.submit(disk_is_free.wait)
-    writer.save(
-        path, engine=engine, optimizer=optimizer, numerics=NUMERICS,
-        position=Position(seed=1, step=8),
-    )  # fmt: skip
+    writer.save(path, trained(engine, optimizer), Position(seed=1, step=8))
     step(engine, optimizer)
     assert not path.exists()
     disk_is_free.set()
@@ -63,7 +65,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
     torch.testing.assert_close(state["model"], then, rtol=0, atol=0)
     assert not torch.equal(engine.module.state_dict()["weight"], then["weight"])
 
-    restored = restore(path, engine=engine, optimizer=optimizer, numerics=NUMERICS, seed=1)
+    restored = restore(path, trained(engine, optimizer), seed=1)
     assert restored == Position(seed=1, step=8)
     again = [
         optimizer.state[parameter]["momentum_buffer"] for parameter in parameters_of(optimizer)
@@ -82,9 +84,7 @@ def test_what_the_disk_refuses_is_heard_of_at_the_next_checkpoint(
     writer, path = Writer(), tmp_path / "gone" / "checkpoint.pt"
 
     def save() -> None:
-        writer.save(
-            path, engine=engine, optimizer=optimizer, numerics=NUMERICS, position=Position(seed=1)
-        )
+        writer.save(path, trained(engine, optimizer), Position(seed=1))
 
     save()
     with pytest.raises(EnvironmentLacksError, match="its folder does not exist"):

@@ -12,7 +12,7 @@ from ai500.core.errors import DataError
 from ai500.data.generated import generate
 from ai500.data.packed_store import PackedSplit
 from ai500.records.fields import Field
-from ai500.train.device_feed import fits, load, resident_feed
+from ai500.train.device_feed import ResidentFeed, fits, load
 from ai500.train.feed import Feed, tensors
 from ai500.train.graphed_step import require_fixed_shapes
 from ai500.train.prefetch import prefetch
@@ -39,7 +39,9 @@ def test_every_type_stays_on_the_device(tmp_path: Path) -> None:
     feed, resident = feed_of(split), load(split, counts, device=CPU)
     order = np.random.default_rng(1).permutation(np.flatnonzero(counts[0]))
     plain = list(feed.epoch(0, order, first_step=1))
-    selected = list(resident_feed(feed, lambda: resident).epoch(0, order, first_step=1))
+    selected = list(
+        ResidentFeed(**feed.settings(), load=lambda: resident).epoch(0, order, first_step=1)
+    )
     assert len(plain) == len(selected) == 4
     for batch, other in zip(plain, selected, strict=True):
         assert list(batch.fields) == [field.name for field in fixed_fields()]

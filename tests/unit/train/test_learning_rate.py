@@ -24,8 +24,10 @@ COURSE: dict[str, Any] = {"peak": 2.0, "decay_steps": [50], "power": 2.0}
 
 
 def test_linear_scaling() -> None:
-    assert scaled_peak(0.1, global_batch_size=1024, reference_batch_size=256) == pytest.approx(0.4)
-    assert scaled_peak(0.1, global_batch_size=256, reference_batch_size=256) == 0.1
+    reference = load_workload("image_classification").problem_classes["full"].reference
+    assert (reference.base_learning_rate, reference.reference_batch_size) == (0.1, 256)
+    assert scaled_peak(reference, global_batch_size=1024) == pytest.approx(0.4)
+    assert scaled_peak(reference, global_batch_size=256) == 0.1
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -33,8 +33,9 @@ def gpu_machine(name: str) -> System:
 
 @pytest.mark.parametrize("name", ["tf32", "fp8"])
 def test_a_cpu_has_no_tensor_cores(name: str) -> None:
-    with pytest.raises(ConfigError, match=f'train.precision = "{name}" on system.device = "cpu"'):
+    with pytest.raises(ConfigError) as refused:
         make_plan(load(overrides={"train.precision": name}), MACHINE)
+    assert (refused.value.key, refused.value.value) == ("train.precision", name)
     with pytest.raises(EnvironmentLacksError, match="tensor cores") as error:
         precision.make(name, device=CPU)
     assert error.value.exit_code == 3

@@ -20,7 +20,7 @@ from ai500.workloads.climate.segmented import NORMALIZATION, SOURCES, SegmentedC
 from ai500.workloads.climate.segmented_tensors import weighted_cross_entropy
 from ai500.workloads.climate_segmentation import CLASSES, DESIGNS, FREQUENCIES, WEIGHTS, WORKLOAD
 from ai500.workloads.intersection_over_union import class_ious, mean_iou, predicted_classes
-from ai500.workloads.models.deepcam import DeepCAM
+from ai500.workloads.models.deepcam import PRIOR, DeepCAM
 from ai500.workloads.models.deepcam_plan import LARGE, SMALL, deepcam_plan
 
 RECIPE = replace(recipes.SMOKE, height=192, width=288)
@@ -181,6 +181,12 @@ def test_the_model_answers_for_every_pixel() -> None:
         assert large(torch.randn(2, 16, 96, 64)).shape == (2, 3, 96, 64)
         encoded = large.stages(large.stem(torch.randn(2, 16, 96, 64)))
     assert encoded.shape == (2, LARGE.encoded, 6, 4)  # an output stride of 16
+
+
+def test_an_untrained_model_expects_background() -> None:
+    with torch.no_grad():
+        probabilities = small()(torch.randn(2, 16, 64, 96)).softmax(dim=1)
+    assert probabilities[:, 0].mean().item() == pytest.approx(PRIOR, abs=0.01)
 
 
 def test_units_of_the_pipeline_are_the_model() -> None:

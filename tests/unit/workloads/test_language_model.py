@@ -22,7 +22,8 @@ from ai500.workloads import language_model
 from ai500.workloads.language_model import CLASSES, WORKLOAD
 from ai500.workloads.learnable_text import SMOKE
 from ai500.workloads.models import transformer
-from ai500.workloads.models.transformer import Transformer, use_compiler
+from ai500.workloads.models.compiled import use_compiler
+from ai500.workloads.models.transformer import Transformer
 from ai500.workloads.models.transformer_plan import SHAPES, TransformerShape, transformer_plan
 from ai500.workloads.text_illustrations import illustrations, source_bits
 

@@ -1,4 +1,4 @@
-"""Compares a folder of years with the schema: every problem, with its year and frame."""
+"""Compares a folder of years with the schema and with physics: every problem, with its frame."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
 from ai500.data.climate.index import FileIndex, digests_of_block, slabs, threads_for
-from ai500.data.climate.schema import CHANNELS, Boxes, Frames, missing_years, year_files
+from ai500.data.climate.physics import Tally
+from ai500.data.climate.schema import Boxes, Frames, missing_years, year_files
 from ai500.data.climate.years import Chunk, Chunked, Year, box_problems, open_year
 from ai500.data.resumable_work import Progress
 from ai500.data.store import CheckReport, Problem
@@ -34,6 +33,11 @@ def check_years(path: Path, progress: Progress | None = None) -> CheckReport:
     for missing in missing_years(list(files)):
         problems.append(Problem("", -1, f"the year {missing} is missing"))
     problems += _size_problems(years)
+    problems += [
+        Problem(year.path.name, -1, f"`images` holds {year.dtype}; the schema has float32")
+        for year in years
+        if year.dtype != "float32"
+    ]
     boxes: dict[Year, Boxes] = {}
     for year in years:
         try:
@@ -45,7 +49,11 @@ def check_years(path: Path, progress: Progress | None = None) -> CheckReport:
     count = sum(int((rows[..., 4] >= 0).sum()) for rows in boxes.values())
     if boxes and count == 0:
         problems.append(Problem("", -1, "no frame of any year has a box: nothing can be learned"))
-    problems += _content_problems(path, years, boxes, progress)
+    tallies = {year: Tally(year) for year in years}
+    problems += _content_problems(path, tallies, boxes, progress)
+    for number, tally in enumerate(tallies.values()):
+        problems += tally.problems()
+        problems += tally.duplicates(list(tallies.values())[:number])
     frames = sum(year.count for year in years)
     return CheckReport(
         path,
@@ -92,9 +100,13 @@ def _notes(years: Sequence[Year]) -> Iterator[str]:
 
 
 def _content_problems(
-    path: Path, years: Sequence[Year], boxes: Mapping[Year, Boxes], progress: Progress | None
+    path: Path,
+    tallies: Mapping[Year, Tally],
+    boxes: Mapping[Year, Boxes],
+    progress: Progress | None,
 ) -> Iterator[Problem]:
-    """Yield values that are not finite, chunks that can't be unpacked, frames that changed."""
+    """Yield chunks that can't be unpacked and frames that changed; tally all values."""
+    years = list(tallies)
     index = indexing.load(path, years) or next(indexing.saved(path), None)
     differing = dict(index.other_files(years)) if index is not None else {}
     if index is not None and index.origin is not None:
@@ -108,7 +120,7 @@ def _content_problems(
             # Users may change their own files; the next run indexes them again.
             recorded = recorded if recorded.is_of(year) else None
         try:
-            jobs += _jobs(year, boxes.get(year), recorded)
+            jobs += _jobs(year, tallies[year], boxes.get(year), recorded)
         except DataError as error:
             yield Problem(year.path.name, -1, _without_path(str(error), year.path))
     pool = concurrent.futures.ThreadPoolExecutor(threads_for(years))
@@ -123,71 +135,60 @@ def _content_problems(
 
 
 def _jobs(
-    year: Year, boxes: Boxes | None, recorded: FileIndex | None
+    year: Year, tally: Tally, boxes: Boxes | None, recorded: FileIndex | None
 ) -> Iterator[Callable[[], list[Problem]]]:
     layout = year.layout
     if recorded is None and isinstance(layout, Chunked):
-        # Chunks that were never written have the fill value: nothing to read.
         chunks = year.chunks(layout, range(0, year.count, layout.shape[0]))
-        written = [chunk for chunk in chunks if chunk.offset is not None]
-        if len(written) < len(chunks) and not np.isfinite(layout.fill):
-            text = f"{len(chunks) - len(written)} chunks were never written and read as no number"
-            yield lambda: [Problem(year.path.name, -1, text)]
-        for first in range(0, len(written), CHUNKS_PER_JOB):
-            yield partial(_chunk_problems, year, layout, written[first : first + CHUNKS_PER_JOB])
+        for first in range(0, len(chunks), CHUNKS_PER_JOB):
+            part = chunks[first : first + CHUNKS_PER_JOB]
+            yield partial(_chunk_problems, year, tally, layout, part)
         return
     for _, first, last in indexing.blocks([year]):
-        yield partial(_block_problems, year, first, last, boxes, recorded)
+        yield partial(_block_problems, year, tally, first, last, boxes, recorded)
 
 
-def _chunk_problems(year: Year, layout: Chunked, chunks: Sequence[Chunk]) -> list[Problem]:
+def _chunk_problems(
+    year: Year, tally: Tally, layout: Chunked, chunks: Sequence[Chunk]
+) -> list[Problem]:
     problems: list[Problem] = []
     for chunk in chunks:
-        frame, channel = chunk.corner[:2]
+        if chunk.offset is None:  # never written: nothing to read
+            tally.add_unwritten(chunk.corner, layout.shape, layout.fill)
+            continue
         try:
             values = year.unpacked(layout, chunk)
         except DataError as error:
-            problems.append(Problem(year.path.name, frame, _without_path(str(error), year.path)))
-            continue
-        if np.isfinite(values).all():
-            continue
-        bad = ~np.isfinite(values[: year.count - frame, : len(CHANNELS) - channel])
-        problems += [
-            _not_finite(year, frame + row, channel + field, count)
-            for row, field in np.argwhere(bad.any(axis=(2, 3))).tolist()
-            if (count := int(bad[row, field].sum()))
-        ]
+            text = _without_path(str(error), year.path)
+            problems.append(Problem(year.path.name, chunk.corner[0], text))
+        else:
+            tally.add(values, corner=chunk.corner)
     return problems
 
 
 def _block_problems(
-    year: Year, first: int, last: int, boxes: Boxes | None, recorded: FileIndex | None
+    year: Year,
+    tally: Tally,
+    first: int,
+    last: int,
+    boxes: Boxes | None,
+    recorded: FileIndex | None,
 ) -> list[Problem]:
-    problems: list[Problem] = []
-
     def inspect(channel: int, slab: Frames) -> None:
-        for row, fields in enumerate(slab):
-            for number, field in enumerate(fields):
-                if not np.isfinite(field).all():
-                    count = int((~np.isfinite(field)).sum())
-                    problems.append(_not_finite(year, first + row, channel + number, count))
+        tally.add(slab, corner=(first, channel, 0, 0))
 
     try:
         if boxes is None or recorded is None:
             for channel, slab in slabs(year, first, last):
                 inspect(channel, slab)
-            return problems
+            return []
         digests = digests_of_block(year, first, last, boxes=boxes, inspect=inspect)
     except DataError as error:
-        return [*problems, Problem(year.path.name, first, _without_path(str(error), year.path))]
-    expected = recorded.digests[first:last]
-    for frame, (digest, known) in enumerate(zip(digests, expected, strict=True), first):
-        if digest != known:
-            text = f"has changed: its digest is not the one in {indexing.INDEX}"
-            problems.append(Problem(year.path.name, frame, text))
-    return problems
-
-
-def _not_finite(year: Year, frame: int, channel: int, count: int) -> Problem:
-    values = "value is" if count == 1 else "values are"
-    return Problem(year.path.name, frame, f"{CHANNELS[channel]}: {count} {values} NaN or infinite")
+        return [Problem(year.path.name, first, _without_path(str(error), year.path))]
+    text = f"has changed: its digest is not the one in {indexing.INDEX}"
+    pairs = zip(digests, recorded.digests[first:last], strict=True)
+    return [
+        Problem(year.path.name, frame, text)
+        for frame, (digest, known) in enumerate(pairs, first)
+        if digest != known
+    ]

@@ -72,6 +72,8 @@ class Year:
     modified_ns: int
     layout: int | Chunked | None
     """Offset of contiguous frames, or their chunks; None: only h5py can read them."""
+    dtype: str = "float32"
+    """Type of the frames in the file; they are read as float32."""
 
     @property
     def frame_bytes(self) -> int:
@@ -261,6 +263,7 @@ def open_year(path: Path) -> Year:
             bytes=stat.st_size,
             modified_ns=stat.st_mtime_ns,
             layout=_layout(images),
+            dtype=images.dtype.name,
         )
 
 
@@ -302,8 +305,26 @@ def _layout(images: Any) -> int | Chunked | None:
     return Chunked(images.chunks, tuple(names[code] for code in codes), float(images.fillvalue))
 
 
+def normalized_boxes(year: Year, boxes: Boxes) -> Iterator[Problem]:
+    """Yield a problem where all boxes of a year lie between 0 and 1: fractions of the frame."""
+    real = boxes[~_is_padding(boxes)][:, :4]
+    with np.errstate(invalid="ignore"):
+        inside = real.size and bool(((real >= 0) & (real <= 1)).all())
+    if inside:
+        yield Problem(
+            year.path.name,
+            -1,
+            f"all {len(real)} boxes lie between 0 and 1: they are fractions of the frame, the "
+            f"schema has pixels (multiply y by {year.height} and x by {year.width})",
+        )
+
+
 def box_problems(year: Year, boxes: Boxes) -> Iterator[Problem]:
     """Yield the boxes that the schema does not allow."""
+    normalized = list(normalized_boxes(year, boxes))
+    if normalized:  # every box would be reported for its fractions
+        yield from normalized
+        return
     south, west, north, east, kind = np.moveaxis(boxes, -1, 0)
     padding = _is_padding(boxes)
     after_padding = np.zeros_like(padding)
@@ -322,10 +343,11 @@ def box_problems(year: Year, boxes: Boxes) -> Iterator[Problem]:
 
 
 def unusable_boxes(year: Year, boxes: Boxes) -> Iterator[Problem]:
-    """Yield the boxes that can't be trained on: no area, wholly outside, of no class.
+    """Yield the boxes that can't be trained on: normalized, no area, wholly outside, of no class.
 
-    Fractions, boxes that cross an edge and padding between boxes do no harm.
+    Other fractions, boxes that cross an edge and padding between boxes do no harm.
     """
+    yield from normalized_boxes(year, boxes)
     south, west, north, east, kind = np.moveaxis(boxes, -1, 0)
     with np.errstate(invalid="ignore"):
         sized = (south < north) & (west < east) & np.isfinite(boxes).all(axis=-1)

@@ -11,7 +11,7 @@ from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import JobError
 from ai500.jobs.launchers import Launcher
-from ai500.records import Cluster, JobState, Plan, Share
+from ai500.records import Cluster, JobState, NodeSlots, Plan
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
@@ -34,7 +34,7 @@ class JobSpec:
     """Argument words, equal for all members; the environment names the member."""
     environment: Mapping[str, str]
     log: Path
-    shares: tuple[Share, ...]
+    shares: tuple[NodeSlots, ...]
 
     @property
     def member(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ai500.config import Config
 from ai500.core.atomic import explaining_write_errors
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError, setting_error
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.launchers import RUNTIMES, Launcher
 from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, SchedulerContext
@@ -157,11 +157,11 @@ class LocalKind:
         """Return no scripts, since processes are started directly; check the launcher."""
         launcher, runtime = context.plan.launcher, context.config.container.runtime
         if context.launcher.srun_flags:
-            raise ConfigError(
-                f"scheduler.launcher = {launcher!r} needs Slurm to start the container.",
-                key="scheduler.launcher",
-                value=launcher,
-                remedy="Set scheduler.kind = 'slurm', or another launcher.",
+            raise setting_error(
+                "scheduler.launcher",
+                launcher,
+                "it needs Slurm to start the container.",
+                "Set scheduler.kind = 'slurm', or another launcher.",
             )
         program = runtime[0] if runtime else launcher
         if launcher in RUNTIMES and shutil.which(program) is None:

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from ai500.config import Config
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import ConfigError, EnvironmentLacksError, setting_error
 from ai500.core.units import human_seconds
 from ai500.jobs.schedulers.slurm_commands import show
 from ai500.jobs.schedulers.slurm_output import has_accounting, read_config, seconds_of
 from ai500.records import Cluster
-
-MIB: Final = 1024 * 1024
 
 _USABLE_BASES: Final = frozenset(
     {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED"}
@@ -43,15 +41,11 @@ _TIME: Final = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimi
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node as `scontrol show node` describes it; CPUs and memory that jobs may use."""
+    """A node as `scontrol show node` describes it; CPUs that jobs may use."""
 
     name: str
-    address: str
     cpus: int
-    memory_bytes: int | None
     gpus: int
-    gpu_type: str | None
-    """GPU type; several types are joined as `a100+h100`."""
     state: str
     usable: bool
     """True if Slurm can start a job here, now or after power-up or the end of another job."""
@@ -160,18 +154,13 @@ def read_nodes(text: str) -> Iterator[SlurmNode]:
         fields = _fields(line)
         if "NodeName" not in fields:
             continue
-        name, state = fields["NodeName"], fields.get("State", "UNKNOWN")
-        gpus, gpu_type = read_gpus(fields.get("Gres", ""))
-        memory = int(fields.get("RealMemory", 0)) - int(fields.get("MemSpecLimit", 0))
+        state = fields.get("State", "UNKNOWN")
         usable = is_usable(state)
         yield SlurmNode(
-            name=name,
-            address=fields.get("NodeAddr", name),
+            name=fields["NodeName"],
             cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 1),
             threads_per_core=int(fields.get("ThreadsPerCore", 1)),
-            memory_bytes=memory * MIB if memory > 1 else None,  # Slurm's default is 1 MiB
-            gpus=gpus,
-            gpu_type=gpu_type,
+            gpus=read_gpus(fields.get("Gres", "")),
             state=state,
             usable=usable,
             reason=None if usable else _reason(line) or f"its state is {state}",
@@ -192,16 +181,14 @@ def is_usable(state: str) -> bool:
     return words[0] in _USABLE_BASES and _UNUSABLE_FLAGS.isdisjoint(words)
 
 
-def read_gpus(gres: str) -> tuple[int, str | None]:
-    """Parse `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → (8, "a100+h100"): GPUs only."""
-    count, types = 0, []
+def read_gpus(gres: str) -> int:
+    """Count the GPUs, and only those, of `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → 8."""
+    count = 0
     for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
         name, *parts = entry.strip().split(":")
-        if name != "gpu":
-            continue
-        count += int(parts.pop()) if parts and parts[-1].isdigit() else 1
-        types += [part for part in parts if part and part != "no_consume"]
-    return count, "+".join(dict.fromkeys(types)) or None
+        if name == "gpu":
+            count += int(parts[-1]) if parts and parts[-1].isdigit() else 1
+    return count
 
 
 def matches(constraint: str | None, features: Collection[str]) -> bool:
@@ -232,27 +219,22 @@ def check_settings(config: Config) -> None:
     for key, values in texts.items():
         for value in values:
             if "\n" in value or "\0" in value:
-                raise ConfigError(
-                    f"slurm.{key} = {value!r} contains a line break or a null character.",
-                    key=f"slurm.{key}",
-                    value=value,
-                    remedy="Write one item per line.",
-                )
+                problem = "it contains a line break or a null character."
+                raise setting_error(f"slurm.{key}", value, problem, "Write one item per line.")
     if slurm.time_limit is not None and not _TIME.fullmatch(slurm.time_limit):
-        raise ConfigError(
-            f"slurm.time_limit = {slurm.time_limit!r} is not a time in Slurm's format.",
-            key="slurm.time_limit",
-            value=slurm.time_limit,
-            remedy="Write '2:00:00' for two hours, '1-12:00:00' for a day and a half, '90' for "
-            "90 minutes.",
+        raise setting_error(
+            "slurm.time_limit",
+            slurm.time_limit,
+            "not a time in Slurm's format.",
+            "Write '2:00:00' for two hours, '1-12:00:00' for 36 hours, '90' for 90 minutes.",
         )
     if config.ensemble.members_per_accelerator > 1 and slurm.start == "array":
-        raise ConfigError(
-            "ensemble.members_per_accelerator > 1 with slurm.start = 'array': Slurm allocates an "
-            "accelerator to one job only (decision D11).",
-            key="slurm.start",
-            value=slurm.start,
-            remedy="Set slurm.start = 'gang'.",
+        raise setting_error(
+            "slurm.start",
+            slurm.start,
+            "with ensemble.members_per_accelerator > 1, but Slurm allocates an accelerator to one "
+            "job only (decision D11).",
+            "Set slurm.start = 'gang'.",
         )
 
 
@@ -260,12 +242,11 @@ def check_time_limit(time_limit: str | None, *, partition: Partition) -> None:
     """Reject a time limit longer than the partition's."""
     limit, longest = seconds_of(time_limit or ""), partition.max_seconds
     if limit is not None and longest is not None and limit > longest:
-        raise ConfigError(
-            f"slurm.time_limit = {time_limit!r} is longer than the "
-            f"{human_seconds(longest)} that partition {partition.name!r} allows.",
-            key="slurm.time_limit",
-            value=time_limit,
-            remedy="Set a shorter one: members resume from their checkpoint in the next job.",
+        raise setting_error(
+            "slurm.time_limit",
+            time_limit,
+            f"longer than the {human_seconds(longest)} that partition {partition.name!r} allows.",
+            "Set a shorter one: members resume from their checkpoint in the next job.",
         )
 
 
@@ -273,12 +254,11 @@ def check_uniform(partition: str, nodes: Sequence[SlurmNode], *, device: str | N
     """Reject nodes with different numbers of accelerators."""
     counts = sorted({node.gpus for node in nodes})
     if device != "cpu" and len(counts) > 1:
-        raise ConfigError(
-            f"the nodes of partition {partition!r} have different numbers of accelerators "
-            f"({', '.join(map(str, counts))}).",
-            key="slurm.partition",
-            value=partition,
-            remedy="Select nodes with slurm.constraint, or set system.accelerators_per_node.",
+        raise setting_error(
+            "slurm.partition",
+            partition,
+            f"its nodes have different numbers of accelerators ({', '.join(map(str, counts))}).",
+            "Select nodes with slurm.constraint, or set system.accelerators_per_node.",
         )
 
 
@@ -315,13 +295,9 @@ def _choose_partition(text: str, name: str | None) -> dict[str, str]:
         )
     if name not in partitions:
         near = difflib.get_close_matches(name, partitions, n=1)
-        hint = f'Did you mean "{near[0]}"? ' if near else ""
-        raise ConfigError(
-            f'slurm.partition = "{name}" is not a partition of this cluster.',
-            key="slurm.partition",
-            value=name,
-            remedy=f"{hint}It has: {names}.",
-        )
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        problem = "not a partition of this cluster."
+        raise setting_error("slurm.partition", name, problem, f"{hint}It has: {names}.")
     return partitions[name]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ai500.parallel.collectives import Collective
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.targets import Targets
@@ -24,6 +25,8 @@ from ai500.workloads.protocol import Optimized
 
 Loss = Callable[[Any, Targets], Tensor]
 Forward = Callable[[nn.Module, Tensor, Targets], Any]
+Optimize = Callable[..., Optimized | None]
+"""A workload's offer of a faster form of its model: `Workload.optimized`."""
 
 
 def without_targets(module: nn.Module, inputs: Tensor, targets: Targets) -> Any:
@@ -52,41 +55,6 @@ class Numerics(Protocol):
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return the loss times the loss scale, for the backward pass."""
-
-
-class Collective(Protocol):
-    """Averaging of gradients over data-parallel ranks."""
-
-    @property
-    def keeps_memory(self) -> bool:
-        """True if it keeps state from step to step."""
-
-    def all_reduce_mean(self, flat: Tensor, *, key: str) -> Tensor:
-        """Average over the ranks; `key` names the buffer from step to step."""
-
-    @property
-    def ddp_hook(self) -> Callable[..., Any]:
-        """The same average as a communication hook of DDP."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return this rank's state, such as int8's error feedback; empty if there is none."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore this rank's state."""
-
-    def reset(self) -> None:
-        """Discard state and traffic counters."""
-
-    def describe(self) -> dict[str, Any]:
-        """Describe what is sent, for the record."""
-
-
-class Optimize(Protocol):
-    """A workload's offer of a faster form of its model (`Workload.optimized`)."""
-
-    def __call__(
-        self, model: nn.Module, *, precision: str, device: torch.device
-    ) -> Optimized | None: ...
 
 
 @dataclass(frozen=True)

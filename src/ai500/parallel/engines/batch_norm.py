@@ -7,17 +7,15 @@ exact to rounding: the mean first, then the squared distances from it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ai500.core.errors import AI500Error
+from ai500.parallel.engines.channels import all_reduce, exchange
 from ai500.parallel.engines.mesh import Axis
 
 
@@ -84,22 +82,5 @@ def _per_channel(value: Tensor, x: Tensor) -> Tensor:
 
 
 def _all_reduce(x: Tensor, axis: Axis) -> Tensor:
-    return _AllReduce.apply(x, axis)  # type: ignore[no-any-return]
-
-
-class _AllReduce(Function):
     """Sum over ranks; its gradient is summed too: every rank's loss depends on every value."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        total = x.clone()
-        dist.all_reduce(total, group=axis.group)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        total = gradient.clone()
-        dist.all_reduce(total, group=ctx.axis.group)
-        return total, None
+    return exchange(x, axis, all_reduce, all_reduce)

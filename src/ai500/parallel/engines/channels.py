@@ -7,6 +7,7 @@ hand: DTensor's convolution gives wrong numbers for split channels (docs/model-p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,74 +22,52 @@ CHANNELS = 1
 """Dimension of the features in N×C and N×C×H×W."""
 
 
+Exchange = Callable[[Tensor, Axis], Tensor]
+
+
 def replicate(x: Tensor, axis: Axis) -> Tensor:
     """Pass a replicated tensor to a layer with split outputs; sum its gradient over ranks."""
-    return _Replicate.apply(x, axis)  # type: ignore[no-any-return]
+    return exchange(x, axis, _identity, all_reduce)
 
 
 def reduce(x: Tensor, axis: Axis) -> Tensor:
     """Turn a partial tensor into a replicated one."""
-    return _Reduce.apply(x, axis)  # type: ignore[no-any-return]
+    return exchange(x, axis, all_reduce, _identity)
 
 
 def gather(x: Tensor, axis: Axis) -> Tensor:
     """Turn a split tensor into a replicated one."""
-    return _Gather.apply(x, axis)  # type: ignore[no-any-return]
+    return exchange(x, axis, _all_gather, _own_channels)
 
 
 def scatter(x: Tensor, axis: Axis) -> Tensor:
     """Return this rank's channels of a replicated tensor."""
-    return _Scatter.apply(x, axis)  # type: ignore[no-any-return]
+    return exchange(x, axis, _own_channels, _all_gather)
 
 
-class _Replicate(Function):
+def exchange(x: Tensor, axis: Axis, forward: Exchange, backward: Exchange) -> Tensor:
+    """Exchange a tensor among the ranks by `forward`, and its gradient by `backward`."""
+    return _Exchange.apply(x, axis, forward, backward)  # type: ignore[no-any-return]
+
+
+class _Exchange(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return x.view_as(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _all_reduce(gradient, ctx.axis), None
-
-
-class _Reduce(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        return _all_reduce(x, axis)
+    def forward(ctx: Any, x: Tensor, axis: Axis, forward: Exchange, backward: Exchange) -> Tensor:
+        ctx.axis, ctx.exchange = axis, backward
+        return forward(x, axis)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.exchange(gradient, ctx.axis), None, None, None
 
 
-class _Gather(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return _all_gather(x, axis)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _own_channels(gradient, ctx.axis), None
+def _identity(x: Tensor, axis: Axis) -> Tensor:
+    return x.view_as(x)  # a view: autograd takes no input for an output
 
 
-class _Scatter(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return _own_channels(x, axis)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _all_gather(gradient, ctx.axis), None
-
-
-def _all_reduce(x: Tensor, axis: Axis) -> Tensor:
+def all_reduce(x: Tensor, axis: Axis) -> Tensor:
+    """Sum over the ranks."""
     total = x.clone(memory_format=_memory_format(x))
     dist.all_reduce(_in_memory_order(total), group=axis.group)
     return total

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ai500.parallel.cuda_graph import GradientGraph, gradients_capturable
 from ai500.parallel.engines import CheckpointAction, Setting
-from ai500.parallel.engines.batch_norm import synchronize
-from ai500.parallel.engines.replicas import (
-    broadcast_action,
-    describe,
-    evaluating,
-    in_single_precision,
-    without_weights,
-)
+from ai500.parallel.engines.replicas import ReplicaEngine
 from ai500.parallel.engines.state import Layout
-from ai500.parallel.targets import Targets, chunked
+from ai500.parallel.targets import Targets
 
 # Renamed in torch 2.13; the old name warns there.
 _SYNC_BUFFERS_EACH_STEP = (
@@ -33,7 +25,7 @@ _SYNC_BUFFERS_EACH_STEP = (
 )
 
 
-class DataParallel:
+class DataParallel(ReplicaEngine):
     """Gradients are averaged by DDP's buckets, overlapped with the backward pass.
 
     Batch norm is per replica unless synchronized. Running statistics are rank 0's: buffers are not
@@ -41,22 +33,19 @@ class DataParallel:
     """
 
     def __init__(self, setting: Setting) -> None:
-        self.mesh = setting.mesh
-        self.module = setting.module
+        super().__init__(setting)
         self.layout = Layout(replica=self.mesh.data.rank)
-        self._setting = setting
-        self._unsharded = without_weights(setting.module)
         self._kernels = ""
         if self.mesh.data.size > 1:
-            if setting.parallel.batch_norm == "synchronized":
-                synchronize(self.module, self.mesh.data)
+            self._synchronize_batch_norm()
+            self._training_module = self._replicated()
         elif setting.optimized is not None:
             optimized = setting.optimized(
                 self.module, precision=setting.numerics.name, device=setting.device
             )
             if optimized is not None:
-                self.module, self._kernels = optimized.model, optimized.kernels
-        self._forward = self.module if self.mesh.data.size == 1 else self._replicated()
+                self.module = self._training_module = optimized.model
+                self._kernels = optimized.kernels
         self._graph: GradientGraph | None = None
         self._not_captured = ""
         alone = self.mesh.data.size == 1 and setting.accumulation == 1
@@ -82,29 +71,15 @@ class DataParallel:
         return replicated
 
     def forward_backward(self, inputs: Tensor, targets: Targets) -> Tensor:
-        """Return the mean loss over the micro-steps; the last backward pass averages over ranks."""
+        """Replay the captured graph, or run the micro-steps."""
         if self._graph is not None:
             return self._graph(inputs, targets)
-        steps = self._setting.accumulation
-        micro_batches = list(zip(inputs.chunk(steps), chunked(targets, steps), strict=True))
-        losses = []
-        for number, micro_batch in enumerate(micro_batches, start=1):
-            with self._averaging(last=number == len(micro_batches)):
-                losses.append(self._micro_step(*micro_batch))
-        return torch.stack(losses).mean()
-
-    def _micro_step(self, inputs: Tensor, targets: Targets) -> Tensor:
-        numerics = self._setting.numerics
-        with numerics.forward():
-            outputs = self._setting.forward(self._forward, inputs, targets)
-            loss = self._setting.loss(outputs, targets)
-        numerics.scale(loss / self._setting.accumulation).backward()
-        return loss.detach()
+        return super().forward_backward(inputs, targets)
 
     def _averaging(self, *, last: bool) -> AbstractContextManager[None]:
-        if last or not isinstance(self._forward, DistributedDataParallel):
+        if last or not isinstance(self._training_module, DistributedDataParallel):
             return nullcontext()
-        return self._forward.no_sync()
+        return self._training_module.no_sync()
 
     def warm_up(self, inputs: Tensor, targets: Targets) -> None:
         """Capture the graph; or let DDP lay out its buckets, which it does again after its first
@@ -134,50 +109,18 @@ class DataParallel:
             self._graph, self._not_captured = None, str(error).split(". ")[0]
             print(f"the step is not captured: {self._not_captured}", file=sys.stderr)
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Return all parameters: every rank holds the whole model."""
-        return self.module.parameters()
-
-    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Do nothing: parameters are whole."""
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Enter evaluation mode, with rank 0's running statistics."""
-        return evaluating(self.module, self.mesh.data)
-
-    def predict(self, inputs: Tensor) -> Any:
-        """Return the outputs for this rank's inputs."""
-        with self._setting.numerics.forward():
-            return self.module(inputs)
-
     def agree(self, action: CheckpointAction) -> CheckpointAction:
         """Return rank 0's action if every rank saves its collective's state; else rank 0 saves
         alone, and no communication is needed."""
         collective = self._setting.collective
         all_save = collective is not None and collective.keeps_memory
-        return broadcast_action(action, self.mesh) if all_save else action
-
-    def unsharded(self) -> nn.Module:
-        """Return the model before DDP and synchronized batch norm."""
-        return in_single_precision(self._unsharded)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the collective's state."""
-        collective = self._setting.collective
-        return {} if collective is None else collective.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the collective's state."""
-        if self._setting.collective is not None and state:
-            self._setting.collective.load_state_dict(state)
+        return super().agree(action) if all_save else action
 
     def describe(self) -> dict[str, Any]:
         """Describe parallelism, kernels, graph capture and communication."""
-        description = describe(self._setting.parallel, self.mesh, self.module)
+        description = super().describe()
         if self._kernels:
             description["kernels"] = self._kernels
         if self._graph is not None or self._not_captured:
             description["captured"] = self._graph is not None or f"no: {self._not_captured}"
-        if self._setting.collective is not None:
-            description["communication"] = self._setting.collective.describe()
         return description

@@ -6,8 +6,6 @@ over the data axis after all backward passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
@@ -16,52 +14,31 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ai500.core.errors import AI500Error
-from ai500.parallel.engines import CheckpointAction, Setting
-from ai500.parallel.engines.batch_norm import synchronize
-from ai500.parallel.engines.pipeline import (
-    Carried,
-    Pipeline,
-    Stage,
-    Unit,
-    boundaries,
-    cut,
-    finish,
-    keep_only,
-)
-from ai500.parallel.engines.replicas import (
-    broadcast_action,
-    describe,
-    evaluating,
-    in_single_precision,
-    without_weights,
-)
+from ai500.parallel.engines import Setting, pipeline
+from ai500.parallel.engines.replicas import ReplicaEngine
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
 from ai500.parallel.targets import Targets, chunked
 from ai500.records import ParallelPlan
 
 
-class MixedParallel:
+class MixedParallel(ReplicaEngine):
     """Mathematically equal to one process, except for batch norm's statistics: per replica unless
     synchronized, and per micro-batch in a pipeline."""
 
     def __init__(self, setting: Setting) -> None:
-        self.mesh = setting.mesh
-        self.module = setting.module
-        self._setting = setting
+        super().__init__(setting)
         self._plan = _plan_of(setting)
-        self._unsharded = without_weights(setting.module)
         self._losses: list[Tensor] = []
         self._stages = self._cut()
         own_units = self._stages[self.mesh.pipeline.rank]
         splits: dict[str, int] = {}
         if self.mesh.tensor.size > 1:
             splits = split_layers(self.module, self._plan, self.mesh.tensor)
-        keep_only(self.module, self._plan.stages, own_units, shared=self._plan.shared)
+        pipeline.keep_only(self.module, self._plan.stages, own_units, shared=self._plan.shared)
         self._shared = self._shared_parameters()
         self._ends = self._group_of_ends() if self._shared else None
-        if setting.parallel.batch_norm == "synchronized" and self.mesh.data.size > 1:
-            synchronize(self.module, self.mesh.data)
+        self._synchronize_batch_norm()
         self.layout = Layout(
             axis=self.mesh.tensor,
             splits=splits,
@@ -71,11 +48,11 @@ class MixedParallel:
         )
         self._pipeline = self._make_pipeline(own_units) if self.mesh.pipeline.size > 1 else None
 
-    def _cut(self) -> list[list[Unit]]:
+    def _cut(self) -> list[list[pipeline.Unit]]:
         units = self._plan.stages
         if self.mesh.pipeline.size == 1:
             return [list(units)]
-        return cut(
+        return pipeline.cut(
             self.unsharded(),
             units,
             stages=self.mesh.pipeline.size,
@@ -104,34 +81,32 @@ class MixedParallel:
         group: dist.ProcessGroup = dist.new_group(ends, use_local_synchronization=True)
         return group
 
-    def _make_pipeline(self, own_units: list[Unit]) -> Pipeline:
+    def _make_pipeline(self, own_units: list[pipeline.Unit]) -> pipeline.Pipeline:
         numerics, parallel = self._setting.numerics, self._setting.parallel
         axis, device = self.mesh.pipeline, self._setting.device
 
         @cache
         def boundary_tensors(
             shape: torch.Size, dtype: torch.dtype, training: bool
-        ) -> list[Carried]:
+        ) -> list[pipeline.Carried]:
             like = torch.empty(shape, dtype=dtype, device="meta")
-            return boundaries(
+            return pipeline.boundaries(
                 self._unsharded, self._stages, numerics, like, device=device, training=training
             )
 
-        return Pipeline(
-            Stage(self.module, own_units, numerics, last=axis.rank == axis.size - 1),
+        return pipeline.Pipeline(
+            pipeline.Stage(self.module, own_units, numerics, last=axis.rank == axis.size - 1),
             axis=axis,
             schedule=parallel.pipeline_schedule,
             microbatches=parallel.microbatches,
             loss=self._last_stage_loss,
-            boundaries=lambda inputs, training: boundary_tensors(
-                inputs.shape, inputs.dtype, training
-            ),
+            boundaries=boundary_tensors,
         )
 
     def _last_stage_loss(self, carried: Any, targets: Targets) -> Tensor:
         """Compute the loss on the last stage, from what its units output."""
         with self._setting.numerics.forward():
-            outputs = finish(self.module, carried, targets)
+            outputs = pipeline.finish(self.module, carried, targets)
         return self._scaled_loss(outputs, targets)
 
     def _scaled_loss(self, outputs: Any, targets: Targets) -> Tensor:
@@ -147,13 +122,13 @@ class MixedParallel:
         steps = self._setting.accumulation
         self._losses.clear()
         for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
-            self._micro_step(*micro_batch)
+            self._backward(*micro_batch)
         for parameter in self._shared.values():
             dist.all_reduce(parameter.grad, group=self._ends)
         self._average_gradients()
         return self._mean_loss()
 
-    def _micro_step(self, inputs: Tensor, targets: Targets) -> None:
+    def _backward(self, inputs: Tensor, targets: Targets) -> None:
         if self._pipeline is not None:
             self._pipeline.forward_backward(inputs, targets)
             return
@@ -189,13 +164,6 @@ class MixedParallel:
             dist.broadcast(loss, src=axis.global_rank(axis.size - 1), group=axis.group)
         return loss
 
-    def warm_up(self, inputs: Tensor, targets: Targets) -> None:
-        """Do nothing: cuts, splits and shapes are fixed from the start."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Return this rank's part of the parameters of its stage."""
-        return self.module.parameters()
-
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
         """Let LARS and LAMB sum the norms of split parameters over the tensor axis."""
         if hasattr(optimizer, "norms") and self.layout.splits:
@@ -206,46 +174,21 @@ class MixedParallel:
             }
             optimizer.norms = partial(split_norms, split=split, axis=self.mesh.tensor)
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Enter evaluation mode, with the running statistics of data-parallel rank 0."""
-        return evaluating(self.module, self.mesh.data)
-
     def predict(self, inputs: Tensor) -> Any:
         """Return the outputs, through all stages or the model's own forward pass."""
         if self._pipeline is not None:
             return self._pipeline.predict(inputs)
-        with self._setting.numerics.forward():
-            return self.module(inputs)
-
-    def agree(self, action: CheckpointAction) -> CheckpointAction:
-        """Return rank 0's action: every rank saves its part."""
-        return broadcast_action(action, self.mesh)
-
-    def unsharded(self) -> nn.Module:
-        """Return the model before it was split and cut."""
-        return in_single_precision(self._unsharded)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the collective's state."""
-        collective = self._setting.collective
-        return {} if collective is None else collective.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the collective's state."""
-        if self._setting.collective is not None and state:
-            self._setting.collective.load_state_dict(state)
+        return super().predict(inputs)
 
     def describe(self) -> dict[str, Any]:
         """Describe parallelism, pipeline and communication."""
-        description = describe(self._setting.parallel, self.mesh, self.module)
+        description = super().describe()
         if self._pipeline is not None:
             description["pipeline_schedule"] = self._setting.parallel.pipeline_schedule
             description["microbatches"] = self._setting.parallel.microbatches
             description["stages"] = [
                 [name for unit in units for name in unit] for units in self._stages
             ]
-        if self._setting.collective is not None:
-            description["communication"] = self._setting.collective.describe()
         return description
 
 

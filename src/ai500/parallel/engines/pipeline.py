@@ -149,7 +149,7 @@ class Pipeline:
         schedule: str,
         microbatches: int,
         loss: Callable[[Any, Targets], Tensor],
-        boundaries: Callable[[Tensor, bool], list[Carried]],
+        boundaries: Callable[[torch.Size, torch.dtype, bool], list[Carried]],
     ) -> None:
         self._stage = stage
         self._axis = axis
@@ -178,7 +178,7 @@ class Pipeline:
     def predict(self, inputs: Tensor) -> Tensor:
         """Run one batch through all stages; return the last stage's outputs on every rank."""
         axis = self._axis
-        boundary = self._boundaries(inputs, False)
+        boundary = self._boundaries(inputs.shape, inputs.dtype, False)
         carried: Carried = (inputs,)
         if axis.rank > 0:
             carried = tuple(torch.empty_like(x, device=inputs.device) for x in boundary[axis.rank])
@@ -197,7 +197,8 @@ class Pipeline:
         key = (tuple(inputs.shape), inputs.dtype)
         if key not in self._schedules:
             # Explicit shapes: to infer them torch would run a pass that moves running averages.
-            boundary = self._boundaries(inputs[: len(inputs) // self._microbatches], True)
+            micro_batch = inputs[: len(inputs) // self._microbatches]
+            boundary = self._boundaries(micro_batch.shape, micro_batch.dtype, True)
             rank = self._axis.rank
             stage = PipelineStage(
                 self._stage,

@@ -16,12 +16,11 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ai500.core.errors import AI500Error
-from ai500.parallel.engines.channels import gather, reduce, replicate, scatter
+from ai500.parallel.engines.channels import Exchange, gather, reduce, replicate, scatter
 from ai500.parallel.engines.mesh import Axis
 from ai500.records import ParallelPlan, Split, SplitKind
 
 Operation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-Exchange = Callable[[Tensor, Axis], Tensor]
 
 OUTPUTS, INPUTS = 0, 1
 """Dimensions of a weight, the same for convolutions and linear layers."""

@@ -401,7 +401,7 @@ const ai500 = (() => {
       .replaceChildren(...(buttons.length ? buttons : [none]));
   }
 
-  const describe = entry => `${entry.system}, ${entry.organization}, ${entry.edition}: `
+  const describe = entry => `${[entry.system, entry.organization, entry.edition].filter(Boolean).join(", ")}: `
     + `${KINDS.flops(entry.vflops)} (${listName(entry)})`;
 
   function choose(next) {

@@ -98,10 +98,7 @@ class Scatter:
             x=Scale(0.0, x_ticks.high, svg.room_for(ticks), svg.WIDTH - 20),
             y=Scale(ticks.low, ticks.high, 300, 58),
         )
-        parts = [
-            svg.y_axis(frame, ticks, title=self.y_title),
-            svg.x_axis(frame, x_ticks, title=self.x_title),
-        ]
+        parts = svg.axes(frame, x_ticks, ticks, x_title=self.x_title, y_title=self.y_title)
         for dot in self.dots:
             point = (frame.x(dot.x), frame.y(dot.y))
             hollow = "" if dot.trusted else " hollow"

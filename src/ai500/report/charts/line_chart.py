@@ -109,10 +109,7 @@ class LineChart:
         """Draw the chart."""
         drawn = [series for series in self.series if series.values]
         frame, x_ticks, y_ticks = self._frame(drawn)
-        parts = [
-            svg.y_axis(frame, y_ticks, title=self.y_title),
-            svg.x_axis(frame, x_ticks, title=self.x_title),
-        ]
+        parts = svg.axes(frame, x_ticks, y_ticks, x_title=self.x_title, y_title=self.y_title)
         labels = []
         for level in self.levels:
             edge = (frame.right, frame.y(level.value))

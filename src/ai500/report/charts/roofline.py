@@ -105,11 +105,12 @@ class RooflineChart:
     def svg(self, title: str) -> str:
         """Draw the chart."""
         plot = layout(self.roofs, self.slopes, self.marks)
-        frame = plot.frame
-        parts = [
-            svg.y_axis(frame, _ticks(frame.y), title="FLOPS"),
-            svg.x_axis(frame, _ticks(frame.x), title="COI: FLOP per byte sent"),
-        ]
+        x_ticks, y_ticks, x_title = (
+            _ticks(plot.frame.x),
+            _ticks(plot.frame.y),
+            "COI: FLOP per byte sent",
+        )
+        parts = svg.axes(plot.frame, x_ticks, y_ticks, x_title=x_title, y_title="FLOPS")
         for roof, start, end in plot.flats:
             parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
         parts += [svg.line(start, end, "slope") for _, start, end in plot.slants]
@@ -300,22 +301,3 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
         near, far = sorted(((low - at) / step, (high - at) / step))
         first, last = max(first, near), min(last, far)
     return first <= last
-
-
-STANDALONE = """<style>
-svg { background: #fff; } text { font: 13px sans-serif; fill: #1b1f24; }
-.tick, .axis-title { fill: #57606a; } .axis { stroke: #57606a; } .grid { stroke: #d5dae0; }
-.roof { stroke: #0060a0; stroke-width: 2; } .slope { stroke: #b84a00; stroke-width: 2; }
-.theoretical { stroke: #57606a; stroke-width: 1.5; stroke-dasharray: 6 5; }
-.point.dot { fill: #1b1f24; stroke: #fff; stroke-width: 1.5; } .point.leader { stroke: #1b1f24; }
-.leader { stroke-width: 1; stroke-dasharray: none; opacity: .7; }
-text.roof { fill: #0060a0; } text.theoretical { fill: #57606a; } text.slope { fill: #b84a00; }
-text.point { font-weight: 700; }
-text.halo { stroke: #fff; stroke-width: 4px; stroke-dasharray: none; paint-order: stroke; }
-</style>"""
-
-
-def standalone(figure: str) -> str:
-    """Return a figure as a file of its own: on white, with its colours inside."""
-    head, mark, rest = figure.partition(">")
-    return f"{head}{mark}{STANDALONE}{rest}\n"

@@ -234,6 +234,11 @@ def y_axis(frame: Frame, ticks: Ticks, *, title: str) -> str:
     return "".join(parts)
 
 
+def axes(frame: Frame, x_ticks: Ticks, y_ticks: Ticks, *, x_title: str, y_title: str) -> list[str]:
+    """Draw both axes."""
+    return [y_axis(frame, y_ticks, title=y_title), x_axis(frame, x_ticks, title=x_title)]
+
+
 def document(parts: Iterable[str], *, height: float, title: str) -> str:
     """Put the parts together, with a title for screen readers."""
     name = escape(title, quote=True)

@@ -46,10 +46,7 @@ class Tree:
             y=LogScale(y_ticks.low, y_ticks.high, HEIGHT - 54, 40),
         )
         places = {node.name: (frame.x(node.x), frame.y(node.y)) for node in self.nodes}
-        parts = [
-            svg.y_axis(frame, y_ticks, title=self.y_title),
-            svg.x_axis(frame, x_ticks, title=self.x_title),
-        ]
+        parts = svg.axes(frame, x_ticks, y_ticks, x_title=self.x_title, y_title=self.y_title)
         for node in self.nodes:
             if node.parent in places:
                 parts.append(svg.line(places[node.parent], places[node.name], "branch"))

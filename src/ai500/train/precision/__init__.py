@@ -13,29 +13,9 @@
 Weights are what the optimizer updates: FP32 master copies, rounded when a layer uses them. Batch
 norm's parameters and statistics are FP32 in every precision. mixed-fp16 leaves to autocast what is
 safe in FP16 (it keeps softmax, losses, layer norm and sums in FP32), fp16 keeps nothing.
-
-This file imports no torch at module level: planning uses it where torch is not installed.
 """
 
-from __future__ import annotations
+from ai500.records.precision import PRECISIONS
+from ai500.train.precision.modes import make
 
-from typing import TYPE_CHECKING
-
-from ai500.records.precision import PRECISIONS, check, check_name
-
-if TYPE_CHECKING:
-    import torch
-
-    from ai500.train.precision.numerics import Numerics
-
-__all__ = ["PRECISIONS", "check", "check_name", "make"]
-
-
-def make(name: str, *, device: torch.device) -> Numerics:
-    """Make the numerics of that name on this device, or raise EnvironmentLacksError.
-
-    Sets torch's process-wide TF32 switch; call it before the first layer runs.
-    """
-    from ai500.train.precision.modes import make as make_on_node
-
-    return make_on_node(name, device=device)
+__all__ = ["PRECISIONS", "make"]

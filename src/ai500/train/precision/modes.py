@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from ai500.core.errors import EnvironmentLacksError
 from ai500.records.precision import PRECISIONS
-from ai500.train.precision.custom_products import ProductMode, Products
+from ai500.train.precision.custom_products import ProductMode
 from ai500.train.precision.fp8 import FP8Products
 from ai500.train.precision.int8 import Int8Products
 from ai500.train.precision.loss_scaling import LossScaling
@@ -23,7 +23,10 @@ from ai500.train.precision.numerics import Numerics
 
 
 def make(name: str, *, device: torch.device) -> Numerics:
-    """Make the numerics of that name, or raise EnvironmentLacksError with the reason."""
+    """Make the numerics of that name on this device, or raise EnvironmentLacksError.
+
+    Sets torch's process-wide TF32 switch; call it before the first layer runs.
+    """
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r} is not known")
     if device.type == "cpu" and name in ("mixed-bf16", "mixed-fp16", "fp16"):
@@ -34,94 +37,47 @@ def make(name: str, *, device: torch.device) -> Numerics:
         raise EnvironmentLacksError(
             f'train.precision = "{name}" on {device}: {reason}.', key="train.precision", value=name
         )
-    return _MAKERS[name](device)
+    return _make(name, device)
 
 
-def _fp32(device: torch.device) -> Numerics:
-    return Numerics("fp32", "IEEE FP32", device)
+def _make(name: str, device: torch.device) -> Numerics:
+    numerics = partial(Numerics, name, device=device)
+    bf16 = partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    fp16 = partial(torch.autocast, device.type, dtype=torch.float16)
+    match name:
+        case "tf32":
+            return numerics("TF32 inputs, FP32 sums")
+        case "mixed-bf16":
+            return numerics("BF16 by autocast", context=bf16)
+        case "mixed-fp16":
+            return numerics("FP16 by autocast", context=fp16, loss_scaling=LossScaling())
+        case "fp16":
+            # The loss itself is FP16: a scale above FP16's largest number would always overflow.
+            scaling = LossScaling(scale=32768.0, largest=32768.0)
+            arithmetic = "FP16, and every other operation of the model as well"
+            return numerics(arithmetic, context=_AllInFP16, loss_scaling=scaling)
+        case "fp8":
+            fp8 = FP8Products()
+            return numerics(
+                "FP8 e4m3, gradients e5m2, in linear and 1×1 convolution; others BF16 by autocast",
+                context=partial(_both, bf16, partial(ProductMode, fp8)),
+                has_own_products=fp8.has_own,
+            )
+        case "int8":
+            int8 = Int8Products()
+            arithmetic = "INT8 × INT8 → INT32 forward and backward; others FP32"
+            context = partial(ProductMode, int8)
+            return numerics(arithmetic, context=context, has_own_products=int8.has_own)
+    return numerics("IEEE FP32")
 
-
-def _tf32(device: torch.device) -> Numerics:
-    return Numerics("tf32", "TF32 inputs, FP32 sums", device)
-
-
-def _mixed_bf16(device: torch.device) -> Numerics:
-    return Numerics(
-        "mixed-bf16", "BF16 by autocast", device, context=_autocast(device, torch.bfloat16)
-    )
-
-
-def _mixed_fp16(device: torch.device) -> Numerics:
-    return Numerics(
-        "mixed-fp16",
-        "FP16 by autocast",
-        device,
-        context=_autocast(device, torch.float16),
-        loss_scaling=LossScaling(),
-    )
-
-
-def _fp16(device: torch.device) -> Numerics:
-    return Numerics(
-        "fp16",
-        "FP16, and every other operation of the model as well",
-        device,
-        context=_AllInFP16,
-        # The loss itself is FP16: a scale above FP16's largest number would always overflow.
-        loss_scaling=LossScaling(scale=32768.0, largest=32768.0),
-    )
-
-
-def _fp8(device: torch.device) -> Numerics:
-    products = FP8Products()
-    return Numerics(
-        "fp8",
-        "FP8 e4m3, gradients e5m2, in linear and 1×1 convolution; others BF16 by autocast",
-        device,
-        context=_both(_autocast(device, torch.bfloat16), _with_products(products)),
-        has_own_products=products.has_own,
-    )
-
-
-def _int8(device: torch.device) -> Numerics:
-    products = Int8Products()
-    return Numerics(
-        "int8",
-        "INT8 × INT8 → INT32 forward and backward; others FP32",
-        device,
-        context=_with_products(products),
-        has_own_products=products.has_own,
-    )
-
-
-_MAKERS: dict[str, Callable[[torch.device], Numerics]] = {
-    "fp32": _fp32,
-    "tf32": _tf32,
-    "mixed-bf16": _mixed_bf16,
-    "mixed-fp16": _mixed_fp16,
-    "fp16": _fp16,
-    "fp8": _fp8,
-    "int8": _int8,
-}
 
 Context = Callable[[], AbstractContextManager[Any]]
 
 
-def _autocast(device: torch.device, dtype: torch.dtype) -> Context:
-    return partial(torch.autocast, device.type, dtype=dtype)
-
-
-def _with_products(products: Products) -> Context:
-    return partial(ProductMode, products)
-
-
-def _both(outer: Context, inner: Context) -> Context:
-    @contextmanager
-    def context() -> Any:
-        with outer(), inner():
-            yield
-
-    return context
+@contextmanager
+def _both(outer: Context, inner: Context) -> Iterator[None]:
+    with outer(), inner():
+        yield
 
 
 class _AllInFP16(TorchFunctionMode):
@@ -174,7 +130,7 @@ def _unsupported_reason(name: str, device: torch.device) -> str:
                 f"{torch.cuda.get_device_name(device)} has {actual[0]}.{actual[1]}"
             )
     try:
-        _try_out(_MAKERS[name](device))
+        _try_out(_make(name, device))
     except (RuntimeError, NotImplementedError) as error:
         return f"torch {torch.__version__} does not support it: {str(error).splitlines()[0]}"
     return ""

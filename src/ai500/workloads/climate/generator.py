@@ -279,9 +279,7 @@ class _Scene:
         if kind is None:
             return
         if kind in MASKS:
-            rows, columns, covered = footprint
-            free = self.masks[rows, columns] == 0
-            self.masks[rows, columns] += (covered & free) * MASKS[kind]
+            self._mark(footprint, MASKS[kind])
         south, west, north, east = extent
         rows, columns = self.recipe.height / 180.0, self.recipe.width / 360.0
         self.boxes.append(
@@ -293,3 +291,9 @@ class _Scene:
                 kind,
             )
         )
+
+    def _mark(self, footprint: Footprint, value: int) -> None:
+        """Give an event's pixels their class, where they have none yet."""
+        rows, columns, covered = footprint
+        free = self.masks[rows, columns] == 0
+        self.masks[rows, columns] += (covered & free) * value

@@ -37,14 +37,8 @@ LATITUDES = tuple(
     for degrees in (60, 30, 0, -30, -60)
 )
 LONGITUDES = tuple(
-    Tick(degrees / 360, text)
-    for degrees, text in (
-        (60, "60°E"),
-        (120, "120°E"),
-        (180, "180°"),
-        (240, "120°W"),
-        (300, "60°W"),
-    )
+    Tick(degrees / 360, f"{min(degrees, 360 - degrees)}°{side}")
+    for degrees, side in ((60, "E"), (120, "E"), (180, ""), (240, "W"), (300, "W"))
 )
 
 Field = NDArray[np.float32]

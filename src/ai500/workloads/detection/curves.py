@@ -14,7 +14,7 @@ from ai500.workloads.detection.mean_average_precision import RECALLS, Curve, pre
 # Curves drawn; means are over all members.
 MAX_CURVES = 32
 COLUMNS = ("class", "members' mean", "ensemble")
-Curves = list[Curve | None]
+AXES = ("recall", "precision")
 
 
 def precision_recall_charts(
@@ -32,7 +32,8 @@ def precision_recall_charts(
         member_curves = [curve for curves in by_member if (curve := curves[number]) is not None]
         ensemble_curve = of_ensemble[number]
         if ensemble_curve is None:
-            charts.append(_no_chart(kind))
+            reason = f"no validation frame has a true box of the class {kind.name}"
+            charts.append(Chart(_title(kind), f"Not measured: {reason}.", *AXES))
             continue
         mean = fmean(curve.average_precision for curve in member_curves)
         areas.append((f"{kind.name} ({kind.short})", mean, ensemble_curve.average_precision))
@@ -53,8 +54,8 @@ def _chart(kind: Kind, members: Sequence[Curve], ensemble: Curve, *, mean: float
     return Chart(
         title=_title(kind),
         caption=f"{events}. Thick: the ensemble. Thin: the {thin_lines}.",
-        x_title="recall",
-        y_title="precision",
+        x_title=AXES[0],
+        y_title=AXES[1],
         x=_rounded(RECALLS),
         lines=(
             *(Line("member", _rounded(curve.precision)) for curve in drawn),
@@ -62,19 +63,6 @@ def _chart(kind: Kind, members: Sequence[Curve], ensemble: Curve, *, mean: float
         ),
         ensemble_text=("ensemble", f"AP {ensemble.average_precision:.3f}"),
         members_text=("members", f"mean AP {mean:.3f}"),
-    )
-
-
-def _no_chart(kind: Kind) -> Chart:
-    return Chart(
-        title=_title(kind),
-        caption=f"Not measured: no validation frame has a true box of the class {kind.name}.",
-        x_title="recall",
-        y_title="precision",
-        x=(),
-        lines=(),
-        ensemble_text=(),
-        members_text=(),
     )
 
 

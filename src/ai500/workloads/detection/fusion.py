@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.workloads.detection.mean_average_precision import box_overlaps
+
 Floats = NDArray[np.float64]
 # IoU above which a box joins a fused one: the paper's optimum.
 OVERLAP = 0.55
@@ -71,10 +73,6 @@ def _best_cluster(box: Floats, averages: Floats, *, overlap: float) -> int | Non
     """Return the fused box that this box overlaps most, if by more than `overlap`."""
     if len(averages) == 0:
         return None
-    top, left = (np.maximum(averages[:, side], box[side]) for side in (0, 1))
-    bottom, right = (np.minimum(averages[:, side], box[side]) for side in (2, 3))
-    shared = (bottom - top).clip(min=0) * (right - left).clip(min=0)
-    sizes = (averages[:, 2] - averages[:, 0]) * (averages[:, 3] - averages[:, 1])
-    overlaps = shared / (sizes + (box[2] - box[0]) * (box[3] - box[1]) - shared)
+    overlaps = box_overlaps(averages[:, :4], box[:4])
     best = int(overlaps.argmax())
     return best if overlaps[best] > overlap else None

@@ -93,7 +93,7 @@ def _correct(predictions: Floats, truth: Floats, *, overlap: float) -> Flags:
     for rank in range(detections):
         ranked = predictions[:, rank]
         same = free & (truth[..., 4] == ranked[:, None, 5])
-        overlaps = np.where(same, _overlaps(ranked[:, None, :4], truth[..., :4]), -1.0)
+        overlaps = np.where(same, box_overlaps(ranked[:, None, :4], truth[..., :4]), -1.0)
         # COCO takes the last of equals.
         best = overlaps.shape[1] - 1 - overlaps[:, ::-1].argmax(axis=1)
         correct[:, rank] = overlaps[sample_index, best] >= overlap
@@ -101,7 +101,7 @@ def _correct(predictions: Floats, truth: Floats, *, overlap: float) -> Flags:
     return correct
 
 
-def _overlaps(first: Floats, second: Floats) -> Floats:
+def box_overlaps(first: Floats, second: Floats) -> Floats:
     """Return the intersection over union, box by box."""
     corner = np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(
         first[..., :2], second[..., :2]

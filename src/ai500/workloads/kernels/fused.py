@@ -18,8 +18,9 @@ from ai500.workloads.kernels.launch import (
     ceil_div,
     grid,
     kernels,
+    map_tiles,
     product_grid,
-    split_rows,
+    reduce_rows,
     tensor_descriptor,
     tile_shape,
 )
@@ -124,14 +125,7 @@ class FusedKernels(ReferenceKernels):
 
     def partial_statistics(self, x: Tensor) -> Tensor:
         """Return the statistics of each split of the rows."""
-        rows, channels = x.shape
-        bm, bc = tile_shape(channels, launch.REDUCTION_TILE)
-        count, per_split = split_rows(x, bm, bc)
-        parts = x.new_empty(count, 3, channels, dtype=torch.float32)
-        kernels().partial_statistics[(count, ceil_div(channels, bc))](
-            x, parts, rows, channels, per_split, BM=bm, BC=bc, num_warps=8
-        )
-        return parts
+        return reduce_rows(kernels().partial_statistics, x, x, sums=3)
 
     def fold_norm(self, parts: Tensor, norm: nn.BatchNorm2d, rows: int) -> FoldedNorm:
         """Merge partial statistics and update the running ones."""
@@ -158,33 +152,19 @@ class FusedKernels(ReferenceKernels):
 
     def norm_relu(self, x: Tensor, norm: FoldedNorm) -> Tensor:
         """Apply batch norm and ReLU."""
-        rows, channels = x.shape
         y = torch.empty_like(x)
-        bm, bc = tile_shape(channels, launch.ELEMENTWISE_TILE)
-        kernels().norm_relu[grid(rows, channels, bm, bc)](
-            x, norm.mean, y, rows, channels, BM=bm, BC=bc, num_warps=8
-        )
+        map_tiles(kernels().norm_relu, x, x, norm.mean, y)
         return y
 
     def norm_relu_sum(self, x: Tensor, norm: FoldedNorm) -> tuple[Tensor, Tensor]:
         """Apply batch norm and ReLU; return the column sums too."""
         y = torch.empty_like(x)
-        return y, self._launch_column_sums("norm_relu_sum", x, norm.mean, y)
+        parts = reduce_rows(kernels().norm_relu_sum, x, x, norm.mean, y, sums=1)
+        return y, parts[:, 0].sum(0)
 
     def column_sums(self, y: Tensor) -> Tensor:
         """Sum each column."""
-        return self._launch_column_sums("column_sums", y)
-
-    def _launch_column_sums(self, name: str, x: Tensor, *arguments: Tensor) -> Tensor:
-        """Launch a kernel that also sums columns."""
-        rows, channels = x.shape
-        bm, bc = tile_shape(channels, launch.REDUCTION_TILE)
-        count, per_split = split_rows(x, bm, bc)
-        parts = x.new_empty(count, channels, dtype=torch.float32)
-        getattr(kernels(), name)[(count, ceil_div(channels, bc))](
-            x, *arguments, parts, rows, channels, per_split, BM=bm, BC=bc, num_warps=8
-        )
-        return parts.sum(0)
+        return reduce_rows(kernels().column_sums, y, y, sums=1)[:, 0].sum(0)
 
     def _norm_add_relu(
         self,
@@ -194,28 +174,19 @@ class FusedKernels(ReferenceKernels):
         other: PointwiseConv | None,
         bits: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        rows, channels = x.shape
         y = torch.empty_like(x)
-        bm, bc = tile_shape(channels, launch.ELEMENTWISE_TILE)
         second, second_norm = x if skip is None else skip, norm
         if other is not None:
             second, second_norm = _product(other), other.norm
-        kernels().norm_add_relu[grid(rows, channels, bm, bc)](
-            x, norm.mean, second, second_norm.mean, y, bits, rows, channels,
-            SKIP=skip is not None, DUAL=other is not None, BM=bm, BC=bc, num_warps=8,
+        map_tiles(
+            kernels().norm_add_relu, x, x, norm.mean, second, second_norm.mean, y, bits,
+            SKIP=skip is not None, DUAL=other is not None,
         )  # fmt: skip
         return y, bits
 
     def norm_backward_sums(self, dy: Tensor, x: Tensor, norm: FoldedNorm) -> Tensor:
         """Return the sums of each split of the rows."""
-        rows, channels = x.shape
-        bm, bc = tile_shape(channels, launch.REDUCTION_TILE)
-        count, per_split = split_rows(x, bm, bc)
-        sums = x.new_empty(count, 2, channels, dtype=torch.float32)
-        kernels().norm_backward_sums[(count, ceil_div(channels, bc))](
-            dy, x, norm.mean, sums, rows, channels, per_split, BM=bm, BC=bc, num_warps=8
-        )
-        return sums
+        return reduce_rows(kernels().norm_backward_sums, x, dy, x, norm.mean, sums=2)
 
     def add_relu_backward(self, dy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mask the gradient by a block's last ReLU; return it and its column sums."""
@@ -233,25 +204,17 @@ class FusedKernels(ReferenceKernels):
     def _add_relu_backward(
         self, dy: Tensor, extra: SkipGradient | None, size: Size | None, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        rows, channels = dy.shape
-        bm, bc = tile_shape(channels, launch.REDUCTION_TILE)
-        count, per_split = split_rows(dy, bm, bc)
-        g, parts = torch.empty_like(dy), dy.new_empty(count, channels, dtype=torch.float32)
-        plane = (1, 1) if size is None else (size.height, size.width)
-        kernels().add_relu_backward[(count, ceil_div(channels, bc))](
-            dy, dy if extra is None else extra.gradient, mask, g, parts, rows, channels, *plane,
-            per_split, STRIDE=0 if extra is None else extra.stride, BM=bm, BC=bc, num_warps=8,
+        g, gradient = torch.empty_like(dy), dy if extra is None else extra.gradient
+        parts = reduce_rows(
+            kernels().add_relu_backward, dy, dy, gradient, mask, g, sums=1,
+            plane=(1, 1) if size is None else size[1:], STRIDE=0 if extra is None else extra.stride,
         )  # fmt: skip
-        return g, parts.sum(0)
+        return g, parts[:, 0].sum(0)
 
     def norm_backward(self, dy: Tensor, x: Tensor, norm: FoldedNorm, terms: NormBackward) -> Tensor:
         """Compute the input gradient of batch norm and ReLU."""
-        rows, channels = x.shape
         dx = torch.empty_like(x)
-        bm, bc = tile_shape(channels, launch.ELEMENTWISE_TILE)
-        kernels().norm_backward[grid(rows, channels, bm, bc)](
-            dy, x, norm.mean, terms.a, dx, rows, channels, BM=bm, BC=bc, num_warps=8
-        )
+        map_tiles(kernels().norm_backward, x, dy, x, norm.mean, terms.a, dx)
         return dx
 
     def norm_relu_max_pool(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -31,30 +32,12 @@ class Tile(NamedTuple):
         return sizes | {"num_warps": self.warps, "num_stages": self.stages}
 
 
-class Kernels:
-    """All Triton kernels as attributes."""
-
-    def __init__(self) -> None:
-        from ai500.workloads.kernels import products, rows, stem
-
-        for module, names in (
-            (rows, ("partial_statistics", "fold_norm", "norm_backward_terms", "norm_relu",
-                    "norm_relu_sum", "column_sums", "norm_add_relu", "norm_backward_sums",
-                    "add_relu_backward", "norm_backward")),
-            (stem, ("norm_relu_max_pool", "norm_max_pool_backward", "space_to_depth")),
-            (products, products.__all__),
-        ):  # fmt: skip
-            for name in names:
-                setattr(self, name, getattr(module, name))
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
 @functools.cache
-def kernels() -> Kernels:
+def kernels() -> Any:
     """Import the kernels on first use; raise ImportError where Triton is missing."""
-    return Kernels()
+    from ai500.workloads.kernels import products, rows, stem
+
+    return SimpleNamespace(**(vars(rows) | vars(stem) | vars(products)))
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -71,6 +54,37 @@ def tile_shape(channels: int, numbers: int) -> tuple[int, int]:
 def grid(rows: int, channels: int, bm: int, bc: int) -> tuple[int, int]:
     """Return the grid of one program per tile."""
     return ceil_div(rows, bm), ceil_div(channels, bc)
+
+
+def map_tiles(kernel: Any, x: Tensor, *arguments: Any, **constants: Any) -> None:
+    """Launch an element-wise kernel on matrices like `x`, one program per tile."""
+    rows, channels = x.shape
+    bm, bc = tile_shape(channels, ELEMENTWISE_TILE)
+    kernel[grid(rows, channels, bm, bc)](
+        *arguments, rows, channels, BM=bm, BC=bc, num_warps=8, **constants
+    )
+
+
+def reduce_rows(
+    kernel: Any,
+    x: Tensor,
+    *arguments: Any,
+    sums: int,
+    plane: tuple[int, ...] = (),
+    **constants: Any,
+) -> Tensor:
+    """Launch a kernel that sums over the rows of matrices like `x`, split among programs.
+
+    Return programs × `sums` × channels. `plane` is an image's height and width, if it needs them.
+    """
+    rows, channels = x.shape
+    bm, bc = tile_shape(channels, REDUCTION_TILE)
+    count, per_split = split_rows(x, bm, bc)
+    parts = x.new_empty(count, sums, channels, dtype=torch.float32)
+    kernel[(count, ceil_div(channels, bc))](
+        *arguments, parts, rows, channels, *plane, per_split, BM=bm, BC=bc, num_warps=8, **constants
+    )
+    return parts
 
 
 def split_rows(x: Tensor, bm: int, bc: int) -> tuple[int, int]:

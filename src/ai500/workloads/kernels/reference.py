@@ -214,7 +214,8 @@ class ReferenceKernels:
 
     def norm_backward_sums(self, dy: Tensor, x: Tensor, norm: FoldedNorm) -> Tensor:
         """Return the parts of Σ g and Σ g · (x − mean); g is dy where ReLU passes."""
-        return _norm_backward_sums(_relu_backward(dy, x, norm), x, norm)
+        g = _relu_backward(dy, x, norm)
+        return torch.stack([g.sum(0), (g * (x - norm.mean)).sum(0)])[None]
 
     def add_relu_backward(self, dy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mask the gradient by a block's last ReLU; return it and its column sums."""
@@ -371,10 +372,6 @@ def _normalized(linear: PointwiseConv) -> Tensor:
 
 def _norm_input_gradient(g: Tensor, x: Tensor, norm: FoldedNorm, terms: NormBackward) -> Tensor:
     return (terms.a * g + terms.b * (x - norm.mean) + terms.c).to(x.dtype)
-
-
-def _norm_backward_sums(g: Tensor, x: Tensor, norm: FoldedNorm) -> Tensor:
-    return torch.stack([g.sum(0), (g * (x - norm.mean)).sum(0)])[None]
 
 
 def _momentum(norm: nn.BatchNorm2d) -> float:

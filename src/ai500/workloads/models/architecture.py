@@ -165,59 +165,35 @@ class Builder:
         number = self.add("batch_norm", number)
         return self.add("relu", number) if relu else number
 
-    def architecture(self) -> Architecture:
-        """Return the architecture built so far."""
-        return Architecture(tuple(self.layers))
-
-
-def bottleneck_resnet(
-    blocks: Sequence[int], *, width: int, classes: int, input_channels: int = 3
-) -> Architecture:
-    """Build a ResNet v1.5 of bottleneck blocks; (3, 4, 6, 3) and width 64 are ResNet-50."""
-    builder = Builder(input_channels)
-    last = builder.block(0, width, 7, stride=2)
-    last = builder.add("max_pool", last, kernel=3, stride=2)
-    for stage, count in enumerate(blocks):
-        inner = width * 2**stage
-        for number in range(count):
-            stride = 2 if number == 0 and stage > 0 else 1
-            inside = builder.block(last, inner, 1)
-            inside = builder.block(inside, inner, 3, stride=stride)
-            inside = builder.block(inside, inner * 4, 1, relu=False)
-            if number == 0:
-                last = builder.block(last, inner * 4, 1, stride=stride, relu=False)
-            last = builder.add("relu", builder.add("add", inside, last))
-    return _classifier(builder, last, classes)
-
-
-def basic_resnet(
-    blocks: Sequence[int], *, width: int, classes: int, input_channels: int = 3
-) -> Architecture:
-    """Build a small ResNet of basic blocks for small images: no pooling before the blocks."""
-    builder = Builder(input_channels)
-    last = builder.block(0, width, 3)
-    for stage, count in enumerate(blocks):
-        channels = width * 2**stage
-        for number in range(count):
-            stride = 2 if number == 0 and stage > 0 else 1
-            inside = builder.block(last, channels, 3, stride=stride)
-            inside = builder.block(inside, channels, 3, relu=False)
-            if stride > 1:
-                last = builder.block(last, channels, 1, stride=stride, relu=False)
-            last = builder.add("relu", builder.add("add", inside, last))
-    return _classifier(builder, last, classes)
-
-
-def _classifier(builder: Builder, last: int, classes: int) -> Architecture:
-    builder.add("dense", builder.add("global_pool", last), channels=classes)
-    return builder.architecture()
-
 
 def initial_architecture(
-    initial: InitialNetwork, *, classes: int, input_channels: int
+    initial: InitialNetwork, *, classes: int, input_channels: int = 3
 ) -> Architecture:
-    """Build the layers a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50."""
-    factory = bottleneck_resnet if initial.kind == "bottleneck" else basic_resnet
-    return factory(
-        initial.blocks, width=initial.width, classes=classes, input_channels=input_channels
-    )
+    """Build the ResNet v1.5 a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50.
+
+    A network of basic blocks is for small images: it has no pooling before the blocks.
+    """
+    builder = Builder(input_channels)
+    bottleneck = initial.kind == "bottleneck"
+    if bottleneck:
+        last = builder.block(0, initial.width, 7, stride=2)
+        last = builder.add("max_pool", last, kernel=3, stride=2)
+    else:
+        last = builder.block(0, initial.width, 3)
+    for stage, count in enumerate(initial.blocks):
+        width = initial.width * 2**stage
+        channels = 4 * width if bottleneck else width
+        for number in range(count):
+            stride = 2 if number == 0 and stage > 0 else 1
+            if bottleneck:
+                inside = builder.block(last, width, 1)
+                inside = builder.block(inside, width, 3, stride=stride)
+                inside = builder.block(inside, channels, 1, relu=False)
+            else:
+                inside = builder.block(last, channels, 3, stride=stride)
+                inside = builder.block(inside, channels, 3, relu=False)
+            if number == 0 and (stage > 0 or bottleneck):  # the shape changes
+                last = builder.block(last, channels, 1, stride=stride, relu=False)
+            last = builder.add("relu", builder.add("add", inside, last))
+    builder.add("dense", builder.add("global_pool", last), channels=classes)
+    return Architecture(tuple(builder.layers))

@@ -53,9 +53,8 @@ def _module(layer: Layer, channels: dict[int, int]) -> nn.Module | None:
         convolution = nn.Conv2d(
             input_channels, layer.channels, layer.kernel, layer.stride, layer.padding, bias=False
         )
-        nn.init.kaiming_normal_(
-            convolution.weight, mode="fan_out", nonlinearity="relu"
-        )  # He's method
+        # He's method.
+        nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
         return convolution
     if layer.kind == "batch_norm":
         return nn.BatchNorm2d(input_channels)

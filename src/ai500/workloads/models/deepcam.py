@@ -10,6 +10,7 @@ is its kernel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -19,6 +20,8 @@ from torch.nn import functional
 from ai500.workloads.models.deepcam_plan import Design
 from ai500.workloads.models.resnet import BasicBlock, Bottleneck
 
+PRIOR = 0.98
+"""Probability of the background before training; 98.6 % of DeepCAM's pixels are background."""
 DILATION = 2
 """Dilation of a stage that keeps the resolution instead of halving it."""
 
@@ -66,7 +69,17 @@ class Decoder(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
         self.relu = nn.ReLU(inplace=True)
         self.classify = nn.Conv2d(channels, classes * design.stem_stride**2, 1)
-        self._stride = design.stem_stride
+        self._classes, self._stride = classes, design.stem_stride
+
+    def expect_background(self) -> None:
+        """Start with a probability of `PRIOR` for the first class in every pixel: the first epochs
+        would otherwise learn nothing else (Lin et al. 2017)."""
+        nn.init.normal_(self.classify.weight, std=0.01)
+        assert self.classify.bias is not None
+        others = self._classes - 1
+        with torch.no_grad():
+            self.classify.bias.zero_()
+            self.classify.bias.view(self._classes, -1)[0] = math.log(PRIOR / (1 - PRIOR) * others)
 
     def forward(self, first: Tensor, pyramid: Tensor) -> Tensor:
         joined = torch.cat([self.enlarge(pyramid), self.skip(first)], dim=1)
@@ -102,6 +115,7 @@ class DeepCAM(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.decoder.expect_background()
         self._compiled: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -115,9 +129,10 @@ class DeepCAM(nn.Module):
         self._compiled = torch.compile(self._segment, dynamic=False)
 
     def _segment(self, frames: Tensor) -> Tensor:
-        first: Tensor = self.stages[0](self.stem(frames))
+        first_stage, *stages = self.stages
+        first: Tensor = first_stage(self.stem(frames))
         encoded = first
-        for stage in self.stages[1:]:
+        for stage in stages:
             encoded = stage(encoded)
         logits: Tensor = self.decoder(first, self.pyramid(encoded))
         return logits

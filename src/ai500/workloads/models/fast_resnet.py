@@ -328,9 +328,6 @@ def make_fast(
         raise ValueError(reason)
     model.__class__ = FastResNet
     fast_model = cast(FastResNet, model)
-    fast_model.kernels, fast_model.compute_dtype, fast_model._weight_copies = (
-        kernels,
-        compute_dtype,
-        {},
-    )
+    fast_model.kernels, fast_model.compute_dtype = kernels, compute_dtype
+    fast_model._weight_copies = {}
     return fast_model

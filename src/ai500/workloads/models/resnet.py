@@ -87,19 +87,11 @@ class ResNet(nn.Module):
         stem: Literal["imagenet", "small"] = "imagenet",
     ) -> None:
         super().__init__()
+        kernel, stride = (7, 2) if stem == "imagenet" else (3, 1)
+        convolution = _convolution(channels, width, kernel=kernel, stride=stride)
+        self.stem = nn.Sequential(convolution, nn.BatchNorm2d(width), nn.ReLU(inplace=True))
         if stem == "imagenet":
-            self.stem = nn.Sequential(
-                _convolution(channels, width, kernel=7, stride=2),
-                nn.BatchNorm2d(width),
-                nn.ReLU(inplace=True),
-                nn.MaxPool2d(3, stride=2, padding=1),
-            )
-        else:
-            self.stem = nn.Sequential(
-                _convolution(channels, width, kernel=3),
-                nn.BatchNorm2d(width),
-                nn.ReLU(inplace=True),
-            )
+            self.stem.append(nn.MaxPool2d(3, stride=2, padding=1))
         stages: list[nn.Module] = []
         channels_in = width
         for index, depth in enumerate(depths):

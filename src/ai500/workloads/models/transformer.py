@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ai500.workloads.models.transformer_plan import TransformerShape
-from ai500.workloads.protocol import Optimized
 
 DEVIATION = 0.02
 """Standard deviation of GPT-2's initial weights."""
@@ -22,7 +21,6 @@ DEVIATION = 0.02
 # would take 53 GB in FP32.
 EVALUATED_LOGITS = 1 << 28
 
-COMPILED_PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16")
 
 Carried = tuple[Tensor, ...]
 
@@ -162,19 +160,3 @@ class Transformer(nn.Module):
     def compile_training(self) -> None:
         """Compile the training pass; evaluations, whose batches differ in size, stay eager."""
         self._compiled = torch.compile(self._score, dynamic=False)
-
-
-def use_compiler(model: nn.Module, *, precision: str, device: torch.device) -> Optimized | None:
-    """Compile the training pass of a transformer where torch.compile works; None on a CPU, whose
-    compilation takes longer than it gains, and in precisions with products of their own."""
-    assert isinstance(model, Transformer)
-    if device.type == "cpu" or precision not in COMPILED_PRECISIONS:
-        return None
-    try:
-        probe = torch.ones(8, device=device, requires_grad=True)
-        torch.compile(F.gelu)(probe).sum().backward()
-    except Exception as error:  # no compiler, no Triton: as many classes as there are causes
-        reason = str(error).strip().partition("\n")[0]
-        return Optimized(model, f"eager; torch.compile fails: {type(error).__name__}: {reason}")
-    model.compile_training()
-    return Optimized(model, "torch.compile of the training pass")

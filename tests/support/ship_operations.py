@@ -1,4 +1,4 @@
-"""Rewrites operations/shipped.json: `python -m ai500.workloads.ship_operations`."""
+"""Rewrites operations/shipped.json: `python -m tests.support.ship_operations`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ai500.core import plugins
+from ai500.core import plugins, schema
 from ai500.operations import example_input, shipped
 from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
@@ -36,16 +36,8 @@ def row(model: Countable) -> dict[str, Any]:
     counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}
     return {
         "input": list(model.input_shape),
-        "parameters": traced.parameters,
-        "graph_sha256": identity,
-        "per_image": {
-            name: {
-                "forward": count.forward_per_image,
-                "backward": count.backward_per_image,
-                "update": count.update,
-            }
-            for name, count in counts.items()
-        },
+        "model": {"parameters": traced.parameters, "graph_sha256": identity},
+        "operations": {name: schema.encode(count.as_record()) for name, count in counts.items()},
     }
 
 

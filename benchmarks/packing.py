@@ -1,0 +1,232 @@
+"""Cost of `ai500 data pack`: processor seconds per 10,000 images, and memory at two sizes.
+
+    python benchmarks/packing.py [--images 1000] [--rows 4000]
+
+Images are JPEGs of 500×375 pixels, packed at 256×256 as ImageNet is. The baseline is a bare loop in
+the same run: Pillow opens, converts and resizes the same files and keeps nothing. Each packing runs
+in a process of its own, whose workers' time and memory count. Memory is the highest of a process at
+`rows` and at four times as many rows of 16 KiB, for every reader; a bare import is subtracted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from ai500.data.pack import pack
+from ai500.data.readers.open_source import Options
+
+WIDTH, HEIGHT, SIZE = 500, 375, 256
+CLASSES = 10
+ROW_SHAPE = (64, 64)  # 16 KiB of float32
+GROWTH = 4
+PER_IMAGES = 10_000
+
+
+def cost(work: Callable[[], object]) -> dict[str, float]:
+    """Run work; return its processor and wall seconds, and the highest memory of a process."""
+    start, cpu = time.perf_counter(), _cpu_seconds()
+    work()
+    peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in _WHO]
+    return {
+        "cpu": _cpu_seconds() - cpu,
+        "wall": time.perf_counter() - start,
+        "bytes": max(peaks),
+    }
+
+
+_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+
+
+def _cpu_seconds() -> float:
+    usages = [resource.getrusage(who) for who in _WHO]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def images(count: int) -> Iterator[tuple[str, bytes]]:
+    """Yield JPEGs with the noise and the smooth areas that photographs have."""
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        coarse = generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+        smooth = Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+        noise = generator.integers(0, 24, (HEIGHT, WIDTH, 1), dtype=np.uint8)
+        pixels = np.asarray(smooth) // 2 + noise
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
+        yield f"n{number % CLASSES:08}/{number}.JPEG", buffer.getvalue()
+
+
+def write_images(folder: Path, count: int) -> None:
+    """Write the images as a folder of classes, and as ImageNet's tar of tars."""
+    for name, data in images(count):
+        path = folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    with tarfile.open(folder / "photos.tar", "w") as archive:
+        for place in sorted((folder / "photos").iterdir()):
+            inner = io.BytesIO()
+            with tarfile.open(fileobj=inner, mode="w") as classes:
+                for path in sorted(place.iterdir()):
+                    classes.add(path, path.name)
+            member = tarfile.TarInfo(f"{place.name}.tar")
+            member.size = inner.tell()
+            inner.seek(0)
+            archive.addfile(member, inner)
+
+
+def bare_loop(folder: Path) -> None:
+    """Decode and scale the same images, and keep nothing."""
+    for path in sorted((folder / "photos").rglob("*.JPEG")):
+        with Image.open(path) as opened:
+            image = opened.convert("RGB")
+        short = min(image.size)
+        left, top = (image.width - short) / 2, (image.height - short) / 2
+        box = (left, top, left + short, top + short)
+        np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box))
+
+
+def rows(count: int) -> tuple[Any, Any]:
+    """Return inputs of 16 KiB that compress, and float targets."""
+    inputs = np.zeros((count, *ROW_SHAPE), np.float32)
+    inputs[:, 0] = np.random.default_rng(0).normal(size=(count, ROW_SHAPE[1]))
+    return inputs, np.arange(count) / 8
+
+
+def write_rows(folder: Path, kind: str, count: int) -> str:
+    """Write the rows in a format; return the source's name."""
+    if kind == "generator":
+        return f"packing:stream_{count}"
+    inputs, targets = rows(count)
+    file = folder / f"{kind.replace(' ', '-')}-{count}"
+    if kind == "npz":
+        np.savez(f"{file}.npz", inputs=inputs, targets=targets)
+        return f"{file}.npz"
+    if kind == "compressed npz":
+        np.savez_compressed(f"{file}.npz", inputs=inputs, targets=targets)
+        return f"{file}.npz"
+    if kind == "HDF5":
+        with h5py.File(f"{file}.h5", "w") as opened:
+            opened.create_dataset("inputs", data=inputs, chunks=(16, *ROW_SHAPE))
+            opened["targets"] = targets
+        return f"{file}.h5"
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(inputs.reshape(-1)), inputs[0].size)
+    table = pa.table({"inputs": flat, "targets": targets})
+    pq.write_table(table, f"{file}.parquet", row_group_size=500)
+    return f"{file}.parquet"
+
+
+KINDS = ("npz", "compressed npz", "HDF5", "Parquet", "generator")
+
+
+def _stream(count: int) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield {"inputs": np.full(ROW_SHAPE, number, np.float32), "targets": number / 8}
+
+
+def __getattr__(name: str) -> Callable[[], Iterator[dict[str, Any]]]:
+    """Make `packing:stream_N` a source of N samples."""
+    if name.startswith("stream_"):
+        return lambda: _stream(int(name.removeprefix("stream_")))
+    raise AttributeError(name)
+
+
+def measured(folder: Path, work: str, *, source: str = "") -> dict[str, float]:
+    """Run this file again in a process of its own; return its cost."""
+    command = [sys.executable, __file__, "--work", work, "--folder", str(folder)]
+    done = subprocess.run(
+        [*command, "--source", source], check=True, capture_output=True, text=True
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def run_work(work: str, folder: Path, source: str) -> None:
+    """Do what `measured` asks for."""
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        store = Path(out) / "store"
+        works: dict[str, Callable[[], object]] = {
+            "import": lambda: None,
+            "bare loop": lambda: bare_loop(folder),
+            "pack": lambda: pack(source, store, options=Options(size=SIZE)),
+            "pack alone": lambda: pack(source, store, options=Options(size=SIZE), workers=1),
+        }
+        print(json.dumps(cost(works[work])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--work")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--source", default="")
+    options = parser.parse_args()
+    if options.work:
+        run_work(options.work, options.folder, options.source)
+        return
+    console = Console()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_images(folder, options.images)
+        console.print(image_table(folder, options.images))
+        console.print(memory_table(folder, options.rows))
+
+
+def image_table(folder: Path, count: int) -> Table:
+    table = Table(title=f"{count} JPEGs of {WIDTH}×{HEIGHT}, packed at {SIZE}×{SIZE}")
+    for column in ("", f"CPU s per {PER_IMAGES:,} images", "of the bare loop", "wall s"):
+        table.add_column(column, justify="right" if column else "left")
+    works = [
+        ("bare loop", "bare loop", ""),
+        ("folder, one process", "pack alone", str(folder / "photos")),
+        ("folder, all cores", "pack", str(folder / "photos")),
+        ("tar of tars, one process", "pack alone", str(folder / "photos.tar")),
+    ]
+    idle = measured(folder, "import")["cpu"]
+    base = None
+    for title, work, source in works:
+        taken = measured(folder, work, source=source)
+        cpu = (taken["cpu"] - idle) * PER_IMAGES / count
+        base = base or cpu
+        table.add_row(title, f"{cpu:.1f}", f"{cpu / base:.2f}", f"{taken['wall']:.1f}")
+    return table
+
+
+def memory_table(folder: Path, count: int) -> Table:
+    table = Table(title=f"Peak memory above a bare import, rows of 16 KiB, {count} and × {GROWTH}")
+    for column in ("", "MB", f"MB at × {GROWTH}", "data, MB", f"data at × {GROWTH}, MB"):
+        table.add_column(column, justify="right" if column else "left")
+    idle = measured(folder, "import")["bytes"]
+    for kind in KINDS:
+        peaks = []
+        for number in (count, GROWTH * count):
+            source = write_rows(folder, kind, number)
+            peaks.append(measured(folder, "pack alone", source=source)["bytes"] - idle)
+            if Path(source).is_file():
+                Path(source).unlink()
+        sizes = [number * 4 * int(np.prod(ROW_SHAPE)) for number in (count, GROWTH * count)]
+        table.add_row(kind, *(f"{value / 1e6:.0f}" for value in (*peaks, *sizes)))
+    return table
+
+
+if __name__ == "__main__":
+    main()
