@@ -74,7 +74,7 @@ class LanguageModel:
     quality_name = "bits per byte"
     quality_direction: Literal["higher", "lower"] = "lower"
     quality_range: tuple[float, float] | None = None
-    loss_operator = None  # the model computes log-probabilities itself
+    loss_operator: str | None = None  # the model computes log-probabilities itself
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 0
     capturable = True

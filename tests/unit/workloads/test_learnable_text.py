@@ -33,13 +33,15 @@ TINY = LearnableText(seed=5, words=4, topics=2, followers=2, length=8, train=64,
 
 
 @pytest.mark.parametrize(("source", "split", "known"), KNOWN)
-def test_the_first_texts_have_their_known_hash(source: LearnableText, split: str, known: str):
+def test_the_first_texts_have_their_known_hash(
+    source: LearnableText, split: str, known: str
+) -> None:
     assert hashlib.sha256(source.tokens(split, 0, 64).tobytes()).hexdigest() == known
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(SPLITS), st.lists(st.integers(0, 300), min_size=2, max_size=5))
-def test_any_chunking_gives_the_same_bytes(split: str, cuts: list[int]):
+def test_any_chunking_gives_the_same_bytes(split: str, cuts: list[int]) -> None:
     cuts = sorted(cuts)
     parts = [SMOKE.draw(split, first, last) for first, last in itertools.pairwise(cuts)]
     whole = SMOKE.draw(split, cuts[0], cuts[-1])
@@ -48,7 +50,7 @@ def test_any_chunking_gives_the_same_bytes(split: str, cuts: list[int]):
 
 
 @pytest.mark.parametrize("source", [SMOKE, WORKSTATION])
-def test_samples_have_the_declared_fields(source: LearnableText):
+def test_samples_have_the_declared_fields(source: LearnableText) -> None:
     drawn = source.draw("train", 0, 5)
     for field in source.fields:
         assert drawn[field.name].dtype == np.dtype(field.dtype)
@@ -57,7 +59,7 @@ def test_samples_have_the_declared_fields(source: LearnableText):
 
 
 @pytest.mark.parametrize("source", [SMOKE, WORKSTATION])
-def test_texts_are_words_of_the_lexicon(source: LearnableText):
+def test_texts_are_words_of_the_lexicon(source: LearnableText) -> None:
     assert len(set(source.lexicon)) == source.words
     words = {word.strip() for word in source.lexicon}
     for text in source.tokens("train", 0, 20):
@@ -65,7 +67,7 @@ def test_texts_are_words_of_the_lexicon(source: LearnableText):
         assert set(whole) <= words
 
 
-def test_other_samples_splits_and_seeds_are_other_texts():
+def test_other_samples_splits_and_seeds_are_other_texts() -> None:
     texts = [
         *SMOKE.tokens("train", 0, 2),
         *SMOKE.tokens("validation", 0, 2),
@@ -75,14 +77,14 @@ def test_other_samples_splits_and_seeds_are_other_texts():
 
 
 @pytest.mark.parametrize("source", [TINY, SMOKE, WORKSTATION])
-def test_transitions_are_probabilities(source: LearnableText):
+def test_transitions_are_probabilities(source: LearnableText) -> None:
     assert (source.transitions.sum(axis=2) == UNIT).all()
     assert source.transitions.min() > 0
     # The largest preference alone is more than a third of what is not ANY_WORD.
     assert (source.transitions.max(axis=2) > (UNIT - ANY_WORD) // 3).all()
 
 
-def test_followers_are_as_frequent_as_their_probabilities():
+def test_followers_are_as_frequent_as_their_probabilities() -> None:
     """A chi-squared test of the first words of 20,000 texts, over both topics."""
     texts = SMOKE.tokens("train", 0, 20_000)
     first = [text.tobytes().split(b" ")[0].split(b"\n")[0] for text in texts]
@@ -95,13 +97,13 @@ def test_followers_are_as_frequent_as_their_probabilities():
     assert abs(statistic - degrees) < 5 * math.sqrt(2 * degrees)
 
 
-def test_the_probabilities_of_all_texts_add_up_to_one():
+def test_the_probabilities_of_all_texts_add_up_to_one() -> None:
     """Over every beginning of four bytes that the tiny source can write."""
     beginnings = {text.tobytes()[:4] for text in TINY.tokens("train", 0, 4_000)}
     assert math.isclose(sum(2 ** -TINY._bits(text) for text in beginnings), 1.0, abs_tol=1e-9)
 
 
-def test_the_bits_of_a_text_are_those_of_its_words():
+def test_the_bits_of_a_text_are_those_of_its_words() -> None:
     """By hand: two whole words and the beginning of a third, in each topic."""
     first, second = TINY.lexicon[1], TINY.lexicon[2]
     text = first + second + b"."
@@ -111,14 +113,14 @@ def test_the_bits_of_a_text_are_those_of_its_words():
 
 
 @pytest.mark.parametrize("source", [SMOKE, WORKSTATION])
-def test_long_texts_have_the_entropy_rate(source: LearnableText):
+def test_long_texts_have_the_entropy_rate(source: LearnableText) -> None:
     """The source's own bits of texts of 8,193 bytes, whose topic is soon known."""
     long_texts = replace(source, length=8_193)
     measured = long_texts.bits_per_byte(long_texts.tokens("train", 0, 12))
     assert math.isclose(measured, source.entropy_rate(), rel_tol=0.02)
 
 
-def test_a_wrong_topic_costs_bits():
+def test_a_wrong_topic_costs_bits() -> None:
     """The hidden topic is worth knowing: its words are rarer in the other's chain."""
     texts = SMOKE.tokens("train", 0, 50)
     blind = replace(SMOKE)
