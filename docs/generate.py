@@ -28,7 +28,10 @@ from ai500.rules.rule import CURRENT, VERSIONS, Rule
 from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
-MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "rules.md")
+MIXED = (
+    "adding-a-workload.md", "glossary.md", "plugins.md", "rules.md", "worker-contract.md",
+    "workloads.md",
+)  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
     "ai500 cancel": "no run to cancel",
@@ -70,8 +73,6 @@ FUNCTIONS = {
     "meter": "A function of `/` that returns a meter, or why it is absent.",
 }
 """Kind of plugin that is a function → its description; `POINTS` has its result or an example."""
-MIXED = ("adding-a-workload.md", "glossary.md", "plugins.md", "worker-contract.md", "workloads.md")
-"""Pages of which the parts between marks are generated."""
 WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
 
 

@@ -204,6 +204,7 @@ VIOLATIONS: dict[str, Violation] = {
     "enough trials": Violation(
         lambda e: replace(e, score=replace(e.score, trials=e.score.trials[:1])), "1", "at least 3"
     ),
+    "measured target": Violation(registered(provisional_target=True), "provisional", "measured"),
     "one wave": Violation(run_score(waves=4), "4", "1"),
     "whole ensemble": Violation(
         one_incomplete, mentions=("trial 4",), also=frozenset({"consistent qualities"})

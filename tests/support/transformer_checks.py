@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -99,6 +100,10 @@ def _numerics() -> Numerics:
     return Numerics("fp64", "IEEE FP64", CPU)
 
 
+def _trained(engine: Engine, optimizer: torch.optim.Optimizer) -> SimpleNamespace:
+    return SimpleNamespace(engine=engine, optimizer=optimizer, numerics=_numerics())
+
+
 def trained(
     parallel: Parallelism, *, first: int = 0, last: int = STEPS, file: Path | None = None
 ) -> tuple[Engine, torch.optim.Optimizer, dict[str, Tensor] | None]:
@@ -108,7 +113,7 @@ def trained(
     engine.prepare(optimizer)
     engine.warm_up(*_own_share(engine, *batch(99)))
     if file is not None:
-        checkpoint.restore(file, engine=engine, optimizer=optimizer, numerics=_numerics(), seed=1)
+        checkpoint.restore(file, _trained(engine, optimizer), seed=1)
     gradients = None
     for step in range(first, last):
         optimizer.zero_grad(set_to_none=True)
@@ -139,8 +144,7 @@ def restored(parallel: Parallelism, file: Path, expected: dict[str, Tensor] | No
     engine, optimizer, _ = trained(parallel, last=STOP)
     writer = checkpoint.Writer()
     position = checkpoint.Position(seed=1, step=STOP)
-    numerics = _numerics()
-    writer.save(file, engine=engine, optimizer=optimizer, numerics=numerics, position=position)
+    writer.save(file, _trained(engine, optimizer), position)
     writer.wait()
     dist.barrier()
     resumed = trained(parallel, first=STOP, file=file)[0]

@@ -89,6 +89,8 @@ class ProblemClass:
     global_batch_size: int | None = None
     """Images per step over all accelerators, where the class fixes it to make its quality
     independent of P_degree; None: `reference.batch_size` per accelerator, as in the papers."""
+    provisional_target: bool = False
+    """True until reference ensembles have been measured: a result is shown, but never valid."""
     store_sha256: str | None = None
     """Digest of the store that the class is defined on; None: the user's files define it."""
     normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None

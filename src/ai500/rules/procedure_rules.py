@@ -43,6 +43,19 @@ def enough_trials(evidence: Evidence) -> Iterator[Observation]:
         )
 
 
+@rule(source="decision D4")
+def measured_target(evidence: Evidence) -> Iterator[Observation]:
+    """Compare with a target that was measured: a provisional one makes no valid result."""
+    if evidence.reference.provisional_target:
+        yield Observation(
+            f"the target of class {evidence.reference.name} is provisional: no reference ensemble "
+            "has been measured yet",
+            advice="Choose another class.",
+            reference="measured",
+            run="provisional",
+        )
+
+
 @rule(source="decision D13")
 def one_wave(evidence: Evidence) -> Iterator[Observation]:
     """Train the whole ensemble at once."""
@@ -387,7 +400,8 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 
 
 PROCEDURE_RULES = (
-    enough_trials, one_wave, whole_ensemble, unique_seeds, derived_seeds, complete_records,
+    enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, derived_seeds,
+    complete_records,
     worker_of_ai500, same_software, official_convention, operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, parallelism_as_planned, skipped_steps,

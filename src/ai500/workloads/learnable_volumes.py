@@ -69,7 +69,8 @@ class LearnableVolumes(Generated):
         base = self._filter(parameters)
         volumes = np.empty((TIMES, *3 * (self.edge,)), np.int16)
         for time in range(TIMES):
-            contrast = np.fft.irfftn(waves * (base * growth**time), s=3 * (self.edge,))
+            grown = waves * (base * growth**time)
+            contrast = np.fft.irfftn(grown, s=3 * (self.edge,), axes=(0, 1, 2))
             contrast += SHOT_NOISE * self._noise(key, 1 + time)
             volumes[time] = np.clip(np.rint(SCALE * contrast), -LARGEST, LARGEST)
         return volumes

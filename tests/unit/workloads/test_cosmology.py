@@ -1,0 +1,129 @@
+"""Cosmology: generated volumes, CosmoFlow, its workload."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ai500.data.generated import generate
+from ai500.operations import count
+from ai500.workloads import cosmology, learnable_volumes
+from ai500.workloads.averaging import average
+from ai500.workloads.cosmology import WORKLOAD
+from ai500.workloads.learnable_volumes import TIMES, LearnableVolumes
+
+TINY = LearnableVolumes(seed=3, edge=16, train=12, validation=6)
+
+
+def test_the_workload_is_short() -> None:
+    assert len(Path(cosmology.__file__).read_text().splitlines()) <= 150
+
+
+def test_a_sample_depends_on_its_number_alone() -> None:
+    whole = TINY.draw("train", 0, 12)
+    part = TINY.draw("train", 5, 8)
+    for name, rows in part.items():
+        assert np.array_equal(rows, whole[name][5:8])
+    assert not np.array_equal(TINY.draw("validation", 5, 8)["volumes"], part["volumes"])
+    assert TINY.draw("train", 4, 4)["volumes"].shape == (0, TIMES, 16, 16, 16)
+
+
+def test_the_parameters_shape_the_spectrum() -> None:
+    """Variance at the middle is 1 plus the shot noise's; amplitude and growth scale it."""
+    key = np.uint64(7)
+    middle = TINY._volumes(key, np.zeros(4, np.float32)) / learnable_volumes.SCALE
+    shot = learnable_volumes.SHOT_NOISE**2
+    assert middle[0].var() == pytest.approx(1 + shot, rel=0.25)
+    louder = TINY._volumes(key, np.array([1, 0, 0, 0], np.float32)) / learnable_volumes.SCALE
+    gain = np.exp(2 * learnable_volumes.AMPLITUDE)
+    expected = (middle[0].var() - shot) * gain + shot
+    assert louder[0].var() == pytest.approx(expected, rel=0.05)
+    growing = TINY._volumes(key, np.array([0, 0, 0, 1], np.float32)) / learnable_volumes.SCALE
+    variances = growing.reshape(TIMES, -1).var(axis=1)
+    assert np.all(np.diff(variances) > 0)
+    # A higher turnover leaves more power at small scales: neighbours differ more.
+    fine = TINY._volumes(key, np.array([0, 0, 1, 0], np.float32)) / learnable_volumes.SCALE
+    assert np.diff(fine[0], axis=0).var() > np.diff(middle[0], axis=0).var()
+
+
+def test_parameters_are_within_their_limits(tmp_path: Path) -> None:
+    store = generate(tmp_path / "s", TINY, name="tiny", splits={"train": 12, "validation": 6})
+    assert store.fields == TINY.fields
+    parameters = store.splits["train"].rows(np.arange(12), names=["parameters"])["parameters"]
+    assert np.abs(parameters).max() <= 1
+    assert parameters.std(axis=0).min() > 0.2
+
+
+@pytest.mark.parametrize(("edge", "blocks"), [(32, 3), (64, 4), (128, 5)])
+def test_the_model_ends_at_an_edge_of_four(edge: int, blocks: int) -> None:
+    name = {32: "smoke", 64: "workstation", 128: "full"}[edge]
+    with torch.device("meta"):
+        model = WORKLOAD.model(WORKLOAD.problem_classes[name])
+        outputs = model(torch.empty(2, TIMES, edge, edge, edge))
+    assert len(model.blocks) == blocks  # type: ignore[arg-type]
+    assert outputs.shape == (2, 4)
+
+
+def test_operations_are_those_of_the_formula() -> None:
+    """Products of the convolutions and linear layers of `full`, two operations each."""
+    model = WORKLOAD.model(WORKLOAD.problem_classes["full"])
+    counted = count(model, (1, TIMES, 128, 128, 128), convention="matmul")
+    widths = [4, 32, 64, 128, 256, 512]
+    convolutions = sum(
+        27 * before * after * (128 >> level) ** 3
+        for level, (before, after) in enumerate(pairwise(widths))
+    )
+    linear = 512 * 64 * 128 + 128 * 64 + 64 * 4
+    assert counted.forward_per_image == 2 * (convolutions + linear)
+
+
+def test_training_mirrors_and_keeps_the_targets() -> None:
+    problem_class = WORKLOAD.problem_classes["smoke"]
+    fields = {name: torch.from_numpy(rows) for name, rows in TINY.draw("train", 0, 2).items()}
+    plain = WORKLOAD.evaluation_inputs(problem_class, fields)
+    same, targets = WORKLOAD.train_inputs(problem_class, fields, torch.zeros(2, 3))
+    assert torch.equal(same, plain)
+    assert torch.equal(targets, fields["parameters"])
+    mirrored, _ = WORKLOAD.train_inputs(problem_class, fields, torch.ones(2, 3))
+    assert torch.equal(mirrored, plain.flip(2, 3, 4))
+
+
+def test_quality_and_average_by_hand() -> None:
+    members = np.array([[[0.0, 0, 0, 0]], [[1.0, 1, 1, 1]]])
+    everyone = np.ones((2, 1), np.bool_)
+    ensemble = average(members, voters=everyone)
+    assert ensemble.tolist() == [[0.5] * 4]
+    truth = {"parameters": np.array([[0.0, 1.0, 0.5, 0.25]], np.float32)}
+    assert WORKLOAD.quality(ensemble, truth) == pytest.approx((0.5 + 0.5 + 0 + 0.25) / 4)
+    alone = average(members, voters=np.array([[True], [False]]))
+    assert alone.tolist() == [[0.0] * 4]
+
+
+def test_pictures_of_the_best_and_the_worst(tmp_path: Path) -> None:
+    store = generate(tmp_path / "s", TINY, name="tiny", splits={"train": 12, "validation": 6})
+    samples = store.splits["validation"]
+    truth = samples.rows(np.arange(6), names=["parameters"])["parameters"]
+    wrong = truth.copy()
+    wrong[4] += 1
+    drawn = WORKLOAD.illustrations({0: truth, 1: wrong}, samples=samples)
+    titles = [picture.title for picture in drawn.illustrations.pictures]
+    assert titles[1].endswith("volume 4")
+    for picture in drawn.illustrations.pictures:
+        with Image.open(io.BytesIO(drawn.images[picture.file])) as image:
+            assert image.size == (picture.width, picture.height)
+    assert [row[0] for row in drawn.illustrations.rows] == list(learnable_volumes.PARAMETERS)
+
+
+def test_a_class_without_a_measured_target_says_so() -> None:
+    provisional = {
+        name for name, entry in WORKLOAD.problem_classes.items() if entry.provisional_target
+    }
+    assert provisional == {"smoke", "workstation"}
+    assert dataclasses.replace(WORKLOAD.problem_classes["full"]).target_quality == 0.124
