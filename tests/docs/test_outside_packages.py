@@ -60,7 +60,7 @@ def test_a_run_of_an_outside_workload_with_outside_plugins(
         "scheduler.kind": "one_by_one",
         "scheduler.launcher": "gently",
         "ensemble.sampler": "halves",
-        "train.optimizer": "adamw",
+        "train.optimizer": "nadam",
         "train.schedule": "linear",
         "train.base_learning_rate": "0.005",
         "communication.mode": "through_one",
@@ -80,7 +80,7 @@ def test_a_run_of_an_outside_workload_with_outside_plugins(
     member = json.loads((run / "trials/01/members/000/record.json").read_text())
     assert member["effective"]["parallel"]["communication"]["mode"] == "through_one"
     assert member["effective"]["learning_rate"]["policy"] == "site_plugins.training.linear"
-    assert member["effective"]["optimizer"] == "AdamW"
+    assert member["effective"]["optimizer"] == "NAdam"
     jobs = json.loads((run / "trials/01/jobs.json").read_text())
     assert all(job["id"].startswith("one-") for job in jobs)
     (meters, *_) = (run / "trials/01/meters").glob("*.jsonl")

@@ -9,11 +9,11 @@ import torch
 from ai500.api import Hyperparameters
 
 
-def adamw(
+def nadam(
     parameters: Iterable[torch.nn.Parameter], hyperparameters: Hyperparameters
-) -> torch.optim.AdamW:
-    """Make AdamW; the learning-rate policy sets its rate at every step."""
-    return torch.optim.AdamW(
+) -> torch.optim.NAdam:
+    """Make NAdam; the learning-rate policy sets its rate at every step."""
+    return torch.optim.NAdam(
         parameters,
         lr=hyperparameters.base_learning_rate,
         betas=hyperparameters.betas,
