@@ -188,6 +188,7 @@ def test_slurm_schedules_containers(
     _until(lambda: not image.containers())
 
 
+@pytest.mark.long
 def test_an_ensemble_trains_in_containers(
     image: Image, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

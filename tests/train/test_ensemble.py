@@ -19,6 +19,7 @@ def scored(start: Start, folder: Path, *settings: str) -> dict[str, Any]:
     return score
 
 
+@pytest.mark.long
 @pytest.mark.serial
 @pytest.mark.timeout(600)
 def test_a_short_training_already_gains_from_the_ensemble(start: Start, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def ensemble(run: Path) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.serial
 @pytest.mark.timeout(900)
 def test_a_short_training_already_finds_weather(start: Start, tmp_path: Path) -> None:
