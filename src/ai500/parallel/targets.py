@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Targets = Any
-"""What a workload's `train_inputs` returns for its loss."""
+"""Targets that a workload's `train_inputs` returns for its loss."""
 
 
 def map_tensors(function: Callable[[Tensor], Any], targets: Targets) -> Any:

@@ -1,4 +1,4 @@
-"""What is physically possible in a year's channels: units, ranges, fill values, constant fields.
+"""Physical plausibility of a year's channels: units, ranges, fill values, constant fields.
 
 Values are in SI units, as the simulation (CAM5) writes them. A row of a frame is a latitude, from
 south to north; a column is a longitude, eastwards from 0°.

@@ -31,7 +31,7 @@ OFFSET_SUFFIXES = (".offsets", "_offsets")
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """Where an array is, and its type."""
+    """Location and type of an array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]

@@ -61,7 +61,7 @@ INSTEAD = {
     ".bin": "Name its type and shape: numpy.fromfile(…).reshape(…), saved by numpy.save.",
     ".raw": "Name its type and shape: numpy.fromfile(…).reshape(…), saved by numpy.save.",
 }
-"""What to do with a file that no reader takes, by suffix."""
+"""Remedy for a file that no reader takes, by suffix."""
 READABLE = (
     "Readable are folders of images, .tar (class folders, or ImageNet's), .npy, .npz, .h5, "
     ".parquet, folders of these, and module:factory."
@@ -70,7 +70,7 @@ READABLE = (
 
 @dataclass(frozen=True)
 class Options:
-    """How a source is read."""
+    """Options for reading a source."""
 
     size: int = 256
     """Side of a packed image, in pixels."""

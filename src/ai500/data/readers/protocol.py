@@ -1,4 +1,4 @@
-"""What a source of samples gives to `ai500 data pack`.
+"""Protocol of a source of samples for `ai500 data pack`.
 
 A `Reader` reads samples by their numbers, so that many processes pack it; a `Stream` has only an
 order: one process packs it, and after a kill skips what is written.

@@ -280,7 +280,7 @@ def _field_of(spec: str, named: NamedColumn, values: Sequence[Any], choice: Choi
 
 @dataclass(frozen=True)
 class PythonSource:
-    """What both kinds of Python sources share."""
+    """Common part of both kinds of Python sources."""
 
     spec: str
     shaper: Shaper

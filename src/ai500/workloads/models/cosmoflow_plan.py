@@ -1,4 +1,4 @@
-"""How CosmoFlow can be divided: known without torch."""
+"""Divisions of CosmoFlow among accelerators, known without torch."""
 
 from __future__ import annotations
 
