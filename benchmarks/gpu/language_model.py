@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import json
 import os
 import tempfile
@@ -28,12 +27,13 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from benchmarks.gpu.beside_compile import free_memory, seconds_per_step
 from benchmarks.gpu.framework import loop_step, make_member, make_task
 from torch import Tensor, nn
 
@@ -113,35 +113,6 @@ class RandomTokens:
         return {"tokens": drawn, "bytes": np.full(last - first, 4 * shape[1], np.int32)}
 
 
-def synchronize() -> None:
-    """Wait for the device."""
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def free_memory() -> None:
-    """Free the memory of the model before, which compiled code and cycles keep."""
-    torch._dynamo.reset()
-    gc.collect()
-    if DEVICE.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def milliseconds(step: Callable[[], object], *, steps: int) -> float:
-    """Return the median of three rounds' mean time of a step, after a warm-up."""
-    for _ in range(WARM_UP_STEPS):
-        step()
-    rounds = []
-    for _ in range(3):
-        synchronize()
-        began = time.perf_counter()
-        for _ in range(steps):
-            step()
-        synchronize()
-        rounds.append(1e3 * (time.perf_counter() - began) / steps)
-    return median(rounds)
-
-
 def anchor_step(shape: TransformerShape, batch: int) -> Callable[[], object]:
     """Return the step of the compiled anchor on a constant batch."""
     model = PlainGPT(shape).to(DEVICE)
@@ -180,7 +151,7 @@ def measure_speed(problem_class: str, batch: int, *, steps: int) -> None:
 
     def timed(step: Callable[[], object]) -> dict[str, float]:
         began = time.perf_counter()
-        spent = milliseconds(step, steps=steps)
+        spent = 1e3 * seconds_per_step(step, steps=steps)
         row = {
             "ms": spent,
             "tokens_per_second": 1e3 * batch * shape.context / spent,

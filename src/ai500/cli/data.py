@@ -155,8 +155,8 @@ def _print_report(report: CheckReport, *, as_json: bool) -> None:
             {"file": each.file, "frame": None if each.frame < 0 else each.frame, "text": each.text}
             for each in report.problems[:PROBLEMS_SHOWN]
         ]
-        found = {"problem_count": count, "problems": problems, "notes": report.notes}
-        print_json({**report.facts, **found})
+        result = {"problem_count": count, "problems": problems, "notes": report.notes}
+        print_json({**report.facts, **result})
     else:
         for line in (*report.summary, *(f"note: {note}" for note in report.notes)):
             console.print(line, soft_wrap=True)

@@ -112,8 +112,8 @@ def environment_of(task: ScriptTask, file: Path) -> dict[str, str]:
     """Return the script's environment: torchrun's names, and none of ai500's import path."""
     environment = dict(os.environ)
     paths = environment.pop("PYTHONPATH", "").split(os.pathsep)
-    if others := [path for path in paths if path and path != str(PACKAGE.parent)]:
-        environment["PYTHONPATH"] = os.pathsep.join(others)
+    if own_paths := [path for path in paths if path and path != str(PACKAGE.parent)]:
+        environment["PYTHONPATH"] = os.pathsep.join(own_paths)
     names = ("rank", "local_rank", "world_size", "local_world_size", "master_addr", "master_port")
     environment |= {name.upper(): str(getattr(task, name)) for name in names}
     if task.threads is not None:

@@ -25,9 +25,9 @@ def map_tensors(function: Callable[[Tensor], Any], targets: Targets) -> Any:
 
 def tensors_of(targets: Targets) -> list[Tensor]:
     """Return all tensors, in order."""
-    found: list[Tensor] = []
-    map_tensors(found.append, targets)
-    return found
+    tensors: list[Tensor] = []
+    map_tensors(tensors.append, targets)
+    return tensors
 
 
 def with_tensors(targets: Targets, tensors: Iterator[Tensor]) -> Targets:

@@ -43,8 +43,8 @@ def mismatch(
     statement: str, run: object, source: str, reference: object, advice: str = RUN_AGAIN
 ) -> Observation:
     """Observe two values that should be equal: "the plan has waves 2, its mapping has 3"."""
-    found, required = as_text(run), as_text(reference)
-    return Observation(f"{statement} {found}, {source} {required}", advice, required, found)
+    actual, required = as_text(run), as_text(reference)
+    return Observation(f"{statement} {actual}, {source} {required}", advice, required, actual)
 
 
 Check = Callable[[Evidence], Iterator[Observation]]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import ConfigError, DataError
 from ai500.records import ProblemClass
+from ai500.workloads.averaging import average
 
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
 
@@ -54,6 +55,7 @@ class Custom:
     problem_classes: Mapping[str, ProblemClass] = field(default_factory=dict)
     draws_per_image: int = 0
     capturable: bool = False
+    combine = staticmethod(average)
 
     def for_class(self, definition: ProblemClass) -> Custom:
         """Return the workload with the quality that a class names."""
@@ -77,12 +79,6 @@ class Custom:
             value=self.name,
             remedy="Count a torch module: ai500 flops package.module:factory.",
         )
-
-    def combine(self, members: NDArray[Any], *, voters: NDArray[np.bool_]) -> NDArray[Any]:
-        """Average the predictions of the members that vote."""
-        weights = voters.reshape(*voters.shape, *[1] * (members.ndim - 2)).astype(np.float64)
-        mean: NDArray[Any] = (members * weights).sum(axis=0) / weights.sum(axis=0)
-        return mean
 
     @property
     def measures(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.records import Field, Hyperparameters, ParallelPlan, ProblemClass
+from ai500.workloads.averaging import average
 from ai500.workloads.learnable_text import SMOKE, WORKSTATION, LearnableText, token_fields
 from ai500.workloads.models.transformer_plan import SHAPES, transformer_plan
 
@@ -78,6 +79,7 @@ class LanguageModel:
     problem_classes: Mapping[str, ProblemClass] = CLASSES
     draws_per_image = 0
     capturable = True
+    combine = staticmethod(average)
     sample_noun = "sequence"
 
     def data_source(self, problem_class: ProblemClass) -> LearnableText | None:
@@ -123,11 +125,6 @@ class LanguageModel:
     def predictions(self, outputs: Tensor, fields: Fields) -> Tensor:
         """Return the probabilities of the true tokens [samples, context]."""
         return outputs.float().exp()
-
-    def combine(self, members: Floats, *, voters: NDArray[np.bool_]) -> Floats:
-        """Average the voters' probabilities."""
-        averaged: Floats = np.einsum("mst,ms->st", members, voters / voters.sum(axis=0))
-        return averaged
 
     def quality(self, predictions: Floats, targets: Mapping[str, NDArray[Any]]) -> float:
         """Compute the bits of all predicted tokens per byte of their text."""

@@ -244,7 +244,7 @@ class _Window:
 
     def read(self, size: int = -1) -> bytes:
         rest = max(0, self._size - self._place)
-        wanted = rest if size < 0 else min(size, rest)
-        block = os.pread(self._descriptor, wanted, self._offset + self._place)
+        length = rest if size < 0 else min(size, rest)
+        block = os.pread(self._descriptor, length, self._offset + self._place)
         self._place += len(block)
         return block

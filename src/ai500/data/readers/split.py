@@ -48,9 +48,9 @@ def held_out(
         number = max(1, round(fraction * len(by_digest)))
         chosen[by_digest[: min(number, len(by_digest) - 1)]] = True
     if not chosen.any():
-        what = "there is one sample" if len(groups) < 2 else "each class has one sample"
+        reason = "there is one sample" if len(groups) < 2 else "each class has one sample"
         raise DataError(
-            f"cannot hold out validation samples: {what} ({len(labels)} in all).",
+            f"cannot hold out validation samples: {reason} ({len(labels)} in all).",
             value=len(labels),
             remedy="Add samples, or a validation split of your own.",
         )

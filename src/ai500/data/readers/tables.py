@@ -442,10 +442,10 @@ def _rows_of(table: Table, source: FieldSource, rows: Rows) -> Values:
     step = max(1, BLOCK_BYTES // _row_bytes([source]))
     blocks: list[Values] = []
     for _, group in groupby(rows.tolist(), key=lambda row: row // step):
-        wanted = np.fromiter(group, np.int64)
-        first, last = int(wanted[0]), int(wanted[-1]) + 1
+        numbers = np.fromiter(group, np.int64)
+        first, last = int(numbers[0]), int(numbers[-1]) + 1
         span = table.read(source.column, first, last)
-        places = wanted - first
+        places = numbers - first
         if isinstance(span, np.ndarray):
             blocks.append(span if len(places) == len(span) else span[places])
         else:

@@ -76,10 +76,11 @@ class Decoder(nn.Module):
         would otherwise learn nothing else (Lin et al. 2017)."""
         nn.init.normal_(self.classify.weight, std=0.01)
         assert self.classify.bias is not None
-        others = self._classes - 1
+        event_classes = self._classes - 1
         with torch.no_grad():
             self.classify.bias.zero_()
-            self.classify.bias.view(self._classes, -1)[0] = math.log(PRIOR / (1 - PRIOR) * others)
+            odds = PRIOR / (1 - PRIOR) * event_classes
+            self.classify.bias.view(self._classes, -1)[0] = math.log(odds)
 
     def forward(self, first: Tensor, pyramid: Tensor) -> Tensor:
         joined = torch.cat([self.enlarge(pyramid), self.skip(first)], dim=1)
