@@ -37,8 +37,8 @@ def fp32_losses(device: torch.device) -> list[float]:
 def _losses(name: str, device: torch.device) -> list[float]:
     """`smoke`'s model on `smoke`'s images; the mean of each twenty steps."""
     numerics = precision.make(name, device=device)
-    pictures, classes = SMOKE.draw("train", 0, 1024)
-    images, labels = torch.from_numpy(pictures).to(device), torch.from_numpy(classes).to(device)
+    drawn = SMOKE.draw("train", 0, 1024)
+    images, labels = (torch.from_numpy(drawn[name]).to(device) for name in ("images", "labels"))
     torch.manual_seed(1)
     model = small_resnet(classes=SMOKE.classes).to(device, memory_format=torch.channels_last)
     model = numerics.model(model)
