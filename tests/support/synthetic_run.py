@@ -98,6 +98,7 @@ class Shape:
     host: str = "host"
     config: str = 'workload = "image_classification"\nproblem_class = "smoke"\n'
     batch_size: int = 32
+    workload: str = "image_classification"
     definition: ProblemClass = CLASS
     operations: Operations = OPERATIONS
     graph_sha256: str = "0" * 64
@@ -123,17 +124,20 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     return run
 
 
-def official_shape() -> Shape:
-    """A run of the real class `smoke` that no rule objects to."""
-    definition = load_workload("image_classification").problem_classes["smoke"]
-    counted = shipped_operations("image_classification", "smoke")
-    model = shipped_model("image_classification", "smoke")
+def official_shape(
+    workload: str = "image_classification", name: str = "smoke", *, trials: int | None = None
+) -> Shape:
+    """A run of a registered class that no rule objects to."""
+    definition = load_workload(workload).problem_classes[name]
+    counted = shipped_operations(workload, name)
+    model = shipped_model(workload, name)
     assert counted is not None
     assert model is not None
     return Shape(
+        workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
-        trials=definition.required_runs,
+        trials=trials or definition.required_runs,
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
         definition=definition,
@@ -173,8 +177,8 @@ def make_plan(shape: Shape) -> Plan:
     )
     batch = shape.batch_size * shape.degree
     return Plan(
-        workload="image_classification",
-        problem_class="smoke",
+        workload=shape.workload,
+        problem_class=definition.name,
         definition=definition,
         seed=1,
         trials=shape.trials,
@@ -211,6 +215,13 @@ def quality(member: int, epoch: int, trial: int) -> float:
     """A saturating curve; no two members' are equal."""
     final = 0.70 + 0.02 * math.sin(member + trial)
     return final * (1 - math.exp(-epoch / 2.5))
+
+
+def _evaluated(plan: Plan, shape: Shape) -> list[int]:
+    """Epochs after which a member is evaluated."""
+    every = plan.hyperparameters.evaluate_every_epochs
+    epochs = range(1, shape.epochs + 1)
+    return [epoch for epoch in epochs if epoch % every == 0 or epoch == shape.epochs]
 
 
 def loss(member: int, epoch: int) -> float:
@@ -284,8 +295,9 @@ def _member_events(
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
         tell("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
              loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
-        tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
-             images=plan.definition.validation_samples)  # fmt: skip
+        if epoch in _evaluated(plan, shape):
+            tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
+                 images=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
             return told
         if epoch == 3 and member in shape.resumed:
@@ -355,7 +367,7 @@ def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any
         "groups": [group],
         "hyperparameters": schema.encode(hyper),
         "learning_rate": {"policy": "ai500.train.learning_rate.cosine", "source": None},
-        "evaluation_epochs": list(range(1, shape.epochs + 1)),
+        "evaluation_epochs": _evaluated(plan, shape),
         "model": {"graph_sha256": shape.graph_sha256, "parameters": parameters},
         "framework": {"name": "pytorch", "version": "2.0"},
         "communication": {"backend": None, "version": None},

@@ -69,7 +69,9 @@ class JobController:
         self._jobs: dict[int, JobRecord] = {}
         self._retries: Counter[int] = Counter()
         self._restarts = Counter(
-            event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
+            event["job"]
+            for event in events.read_checked(run.events)
+            if event["event"] == "job_requeued"
         )
         self._details_reader = details_reader
         self._collector = self._new_collector()

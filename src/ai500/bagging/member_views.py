@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ai500.core import events, schema
+from ai500.core.errors import RunFolderError
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder
 
@@ -101,9 +103,9 @@ class Collector:
         self._turn = 0
         self._read_details = read_details
         self._taken = dict.fromkeys(members, 0)
-        for event in events.read(run.events):
+        for event in events.read_checked(run.events):
             if event.get("trial") == trial and "member_sequence" in event:
-                member = event["member"]
+                member = _known(event.get("member"), members, path=run.events)
                 self._taken[member] = max(self._taken[member], event["member_sequence"])
 
     def collect(self, views: Mapping[int, MemberView], members: Iterable[int]) -> bool:
@@ -138,7 +140,7 @@ class Collector:
         """Read all events of the members into the views; write nothing."""
         for member in self._members:
             folder = self._trial.member(member)
-            for event in events.read(folder.events):
+            for event in events.read_checked(folder.events):
                 show(views[member], event)
             show_progress(views[member], folder)
         self._show_details(views)
@@ -147,6 +149,19 @@ class Collector:
         for member, details in self._read_details().items():
             if member in views:
                 views[member].details = details
+
+
+def _known(member: object, members: Sequence[int], *, path: Path) -> int:
+    """Return a recorded member; raise RunFolderError if the plan has no such member."""
+    if isinstance(member, int) and member in members:
+        return member
+    raise RunFolderError(
+        f"{path}: member {member}: the plan has {len(members)} members, numbered from 0.",
+        key="member",
+        value=member,
+        path=path,
+        remedy="Restore the file from a backup, or start a new run.",
+    )
 
 
 def show(view: MemberView, event: events.Event) -> None:

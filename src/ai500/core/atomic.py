@@ -56,8 +56,13 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
     write_parts(path, [data])
 
 
-def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write `path` part by part, atomically and durably; on an error the old file stays."""
+def write_parts(
+    path: Path, parts: Iterable[bytes | memoryview], *, backup: Path | None = None
+) -> None:
+    """Write `path` part by part, atomically and durably; on an error the old file stays.
+
+    The old file becomes `backup`. A crash between the two renames leaves the backup alone.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:
@@ -65,6 +70,8 @@ def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
                 file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
+            if backup is not None and path.exists():
+                path.replace(backup)
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):

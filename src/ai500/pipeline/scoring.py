@@ -68,7 +68,7 @@ def run_evidence(run: RunFolder) -> Evidence:
 def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     """Compute the run's score from its events; write nothing."""
     plan = run_folder.read(Plan, run.plan)
-    recorded = list(events.read(run.events))
+    recorded = list(events.read_checked(run.events))
     results = [event.get("trial") for event in recorded if event["event"] == "aggregate"]
     if not results:
         raise JobError(

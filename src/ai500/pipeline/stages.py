@@ -24,7 +24,7 @@ from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
 from ai500.core import __version__, errors, events, plugins, schema
-from ai500.core.atomic import write_text
+from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
@@ -177,7 +177,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     collect_placements(trial)
     session.observer.stage(session.program.aggregation)
     aggregate(session, number, store=store)
-    recorded = list(events.read(run.events))
+    recorded = list(events.read_checked(run.events))
     score = session.program.score_trial(run, plan, number, events=recorded)
     run_folder.write(trial.score, score)
     if not failed:
@@ -252,30 +252,57 @@ def prepare_members(session: Session, number: int, *, seed: int, store: Store) -
 
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
     """Draw and write the repeat counts of each member's bootstrap (Data Sampler, V3 Fig. 4)."""
+    plan, records = session.plan, []
     if trial.bootstraps.exists():
-        return run_folder.read_all(BootstrapRecord, trial.bootstraps)
-    plan = session.plan
+        records = run_folder.read_all(BootstrapRecord, trial.bootstraps)
+        for record in records:
+            _restore_bootstrap(session, trial, record, seed=seed)
+        return records
     session.observer.stage("drawing bootstraps")
-    sampler: Sampler = plugins.load("sampler", plan.sampler)
-    records = []
-    trial.bootstrap(0).parent.mkdir(parents=True, exist_ok=True)
     for member in range(plan.ensemble_size):
-        counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
-        path = trial.bootstrap(member)
-        head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
-        records.append(
-            BootstrapRecord(
-                member=member,
-                path=str(path.relative_to(session.run.path)),
-                samples=head.samples,
-                drawn=head.drawn,
-                distinct=head.distinct,
-                sha256=head.sha256,
-            )
-        )
+        records.append(_draw(session, trial, member, seed=seed))
         session.observer.progress(member + 1, plan.ensemble_size)
     run_folder.write(trial.bootstraps, records)
     return records
+
+
+def _draw(session: Session, trial: TrialFolder, member: int, *, seed: int) -> BootstrapRecord:
+    """Draw and write one member's bootstrap."""
+    plan, path = session.plan, trial.bootstrap(member)
+    sampler: Sampler = plugins.load("sampler", plan.sampler)
+    with explaining_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
+    head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
+    return BootstrapRecord(
+        member=member,
+        path=str(path.relative_to(session.run.path)),
+        samples=head.samples,
+        drawn=head.drawn,
+        distinct=head.distinct,
+        sha256=head.sha256,
+    )
+
+
+def _restore_bootstrap(
+    session: Session, trial: TrialFolder, record: BootstrapRecord, *, seed: int
+) -> None:
+    """Draw a bootstrap that was lost or damaged again; refuse one that differs from its record."""
+    try:
+        recorded_counts(session.run.path, record)
+        return
+    except errors.DataError as error:
+        session.log.emit("bootstrap_redrawn", member=record.member, reason=str(error))
+    drawn = _draw(session, trial, record.member, seed=seed)
+    if drawn != record:
+        raise errors.DataError(
+            f"{trial.bootstraps}: the bootstrap of member {record.member} has SHA-256 "
+            f"{drawn.sha256}, the run recorded {record.sha256}.",
+            key="sha256",
+            value=drawn.sha256,
+            path=trial.bootstraps,
+            remedy="Restore the file from a backup, or start a new run.",
+        )
 
 
 def place(

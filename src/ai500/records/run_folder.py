@@ -265,12 +265,17 @@ def read(kind: type[T], path: Path) -> T:
 
 def read_all(kind: type[T], path: Path) -> list[T]:
     """Read a list of records."""
-    return [_decode(kind, item, path) for item in read_json(path)]
+    items = read_json(path)
+    if not isinstance(items, list):
+        raise RunFolderError(f"{path}: expected a list of records.", path=path, value=items)
+    return [
+        _decode(kind, item, path, at=f"{path.name}[{index}]") for index, item in enumerate(items)
+    ]
 
 
-def _decode(kind: type[T], value: object, path: Path) -> T:
+def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) -> T:
     try:
-        return schema.decode(kind, value, at=path.name)
+        return schema.decode(kind, value, at=at or path.name)
     except schema.SchemaError as error:
         error.path = path
         raise
@@ -282,8 +287,23 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise RunFolderError(f"{path} is missing.", path=path) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
+
+
+@contextlib.contextmanager
+def explaining_contradictions(path: Path) -> Iterator[None]:
+    """Raise RunFolderError where records that are valid each by itself contradict each other."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+            RecursionError) as error:  # fmt: skip
+        raise RunFolderError(
+            f"{path}: its records contradict each other ({type(error).__name__}: {error}).",
+            path=path,
+            value=error,
+            remedy="Restore the folder from a backup, or start a new run.",
+        ) from error
 
 
 def write(path: Path, record: object) -> None:

@@ -84,6 +84,8 @@ class Task:
     entry_point: str = "ai500.train.member_process:run"
     """Function that the worker calls for this task, as `module:function`."""
     framework: FrameworkChoice = field(default_factory=FrameworkChoice)
+    bootstrap_sha256: str | None = None
+    """SHA-256 of the repeat counts that were drawn for this member; None: not recorded."""
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Callable, Generator
 
@@ -25,6 +26,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import epoch_order
 from ai500.parallel.engines import CheckpointAction
 from ai500.records import Progress
+from ai500.records.checkpoint_file import Damaged
 from ai500.train import checkpoint
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.member import Member
@@ -70,11 +72,26 @@ def prepare(member: Member) -> checkpoint.Position:
         *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
     )
     member.evaluator.warm_up()
-    position = checkpoint.restore(member.folder.checkpoint, member, seed=member.task.seed)
+    position = checkpoint.restore(
+        member.folder.checkpoint,
+        member,
+        owner=checkpoint.owner_of(member.task),
+        on_damaged=lambda damaged: _report_damaged(member, damaged),
+    )
     if position is None:
         return checkpoint.Position(seed=member.task.seed)
     member.emit("resumed", epoch=position.epoch, step=position.step)
     return position
+
+
+def _report_damaged(member: Member, damaged: Damaged) -> None:
+    """Report a checkpoint that is not used, in the member's log and its events."""
+    print(
+        f"warning: {damaged.path} is damaged: {damaged.reason}. Continuing from the checkpoint "
+        "before it, or from the start.",
+        file=sys.stderr,
+    )
+    member.emit("checkpoint_damaged", **damaged.as_event())
 
 
 def training_steps(member: Member, position: checkpoint.Position) -> TrainingSteps:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
-from ai500.data.bootstrap import Counts, load_bootstrap
+from ai500.data.bootstrap import Counts, expected_counts
 from ai500.data.open_store import open_store
 from ai500.data.store import Samples, Store
 from ai500.operations import OperationCount, count, example_input
@@ -66,9 +66,12 @@ class Member:
     """Hook called with the number of finished epochs; True ends the training early."""
     validation_file: Path | None = None
     """File for the last validation predictions; None: no ensemble aggregates them."""
-    checkpoints: checkpoint.Writer = field(default_factory=checkpoint.Writer)
+    checkpoints: checkpoint.Writer = field(init=False)
     cudnn_autotuned: bool = False
     """True once its step was captured: cuDNN then timed its algorithms during warm-up."""
+
+    def __post_init__(self) -> None:
+        self.checkpoints = checkpoint.Writer(checkpoint.owner_of(self.task))
 
     def emit(self, event: str, **fields: object) -> None:
         """Emit an event of this member; only rank 0 has a sink."""
@@ -175,7 +178,7 @@ def build_member(
             device=device,
             batch_size=hyper.batch_size,
         ),
-        counts=load_bootstrap(Path(task.bootstrap))[1],
+        counts=expected_counts(Path(task.bootstrap), sha256=task.bootstrap_sha256),
         events=log,
         stop_requested=stop,
     )

@@ -27,7 +27,7 @@ WIDTHS = {"smoke": 8, "workstation": 32, "full": 32}
 """Channels of the model's first block by class."""
 ADAMW = Hyperparameters(
     epochs=8, batch_size=16, optimizer="adamw", base_learning_rate=2e-3, reference_batch_size=16,
-    schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2,
+    schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2, epsilon=1e-8,
 )  # fmt: skip
 # MLPerf HPC's CosmoFlow: batch size, schedule, data and target of `full`. Never run by us.
 MLPERF = replace(
