@@ -6,12 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ai500.core import events, schema
-from ai500.core.errors import RunFolderError
 from ai500.records import JobState, Progress
-from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder
+from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
 MAX_MEMBERS_PER_POLL = 256
 """Members whose files are read in one poll; those of a larger ensemble take turns."""
@@ -32,7 +30,7 @@ class MemberView:
     quality: float | None = None
     images_per_second: float | None = None
     reason: str | None = None
-    """Reason why it is pending, in the scheduler's words."""
+    """Reason why it is pending, in the scheduler's words, or why it failed."""
     started: float | None = None
     """Wall-clock time at which `started_attempt` began to train."""
     started_attempt: int = 0
@@ -105,7 +103,7 @@ class Collector:
         self._taken = dict.fromkeys(members, 0)
         for event in events.read_checked(run.events):
             if event.get("trial") == trial and "member_sequence" in event:
-                member = _known(event.get("member"), members, path=run.events)
+                member = known_member(event.get("member"), members, path=run.events)
                 self._taken[member] = max(self._taken[member], event["member_sequence"])
 
     def collect(self, views: Mapping[int, MemberView], members: Iterable[int]) -> bool:
@@ -149,19 +147,6 @@ class Collector:
         for member, details in self._read_details().items():
             if member in views:
                 views[member].details = details
-
-
-def _known(member: object, members: Sequence[int], *, path: Path) -> int:
-    """Return a recorded member; raise RunFolderError if the plan has no such member."""
-    if isinstance(member, int) and member in members:
-        return member
-    raise RunFolderError(
-        f"{path}: member {member}: the plan has {len(members)} members, numbered from 0.",
-        key="member",
-        value=member,
-        path=path,
-        remedy="Restore the file from a backup, or start a new run.",
-    )
 
 
 def show(view: MemberView, event: events.Event) -> None:

@@ -440,7 +440,9 @@ def _attempts(run: RunData, member: int) -> str:
     count = f"{history.starts if history else 0}"
     if member in run.members:
         return count
-    return f"{count}, {job.state if job and job.state != 'done' else 'not finished'}"
+    if job is None or job.state == "done":
+        return f"{count}, not finished"
+    return f"{count}, {job.state}: {job.end}" if job.end else f"{count}, {job.state}"
 
 
 def _distinct(run: RunData, member: int) -> str:

@@ -27,7 +27,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.pipeline.scoring import write_report
 from ai500.profile import page as profile_page
-from ai500.records import JobRecord, Plan, Score, run_folder
+from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
@@ -97,11 +97,12 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 status runs/first
     """
     folder = RunFolder.open(path)
-    plan = run_folder.read(Plan, folder.plan)
-    state: str = scoring.state_of(folder, plan)
-    owner = folder.owner()
-    number = _current_trial(folder, plan)
-    views = _views(folder, number, plan) if number else []
+    with run_folder.explaining_contradictions(path):
+        plan = run_folder.read(Plan, folder.plan)
+        state: str = scoring.state_of(folder, plan)
+        owner = folder.owner()
+        number = _current_trial(folder, plan)
+        views = _views(folder, number, plan) if number else []
     if state == "stopped" and any(view.state in ("pending", "running") for view in views):
         state = "detached"  # jobs are running; no controller is attached
     if as_json:
@@ -138,10 +139,10 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         members=list(views),
         read_details=program_of(plan).details_reader(folder, number),
     ).show_all(views)
-    jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
-    for job in jobs:
+    for job in run_folder.read_jobs(trial, views):
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
+        view.reason = job.end or None
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
@@ -152,12 +153,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
             print(f"showing the states last recorded: {error}", file=sys.stderr)
             states = {}
         for member, (_, current) in states.items():
-            views[member].reason = current.reason
+            views[member].reason = current.reason or views[member].reason
             if not followed:
                 views[member].state = current.state
     for member, view in views.items():
         if trial.member(member).record.exists():
-            view.state = "done"
+            view.state, view.reason = "done", None
     return list(views.values())
 
 
@@ -220,7 +221,9 @@ def score(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 score runs/first --json
     """
     folder = RunFolder.open(path)
-    _print_score(folder, scoring.score_run(folder), as_json=as_json)
+    with run_folder.explaining_contradictions(path):
+        result = scoring.score_run(folder)
+    _print_score(folder, result, as_json=as_json)
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:
@@ -231,8 +234,9 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 report runs/first
     """
     folder = RunFolder.open(path)
-    scoring.score_run(folder)
-    profile_page.write_report_section(folder)
-    roofline_page.write_report_section(folder)
-    write_report(folder)
+    with run_folder.explaining_contradictions(path):
+        scoring.score_run(folder)
+        profile_page.write_report_section(folder)
+        roofline_page.write_report_section(folder)
+        write_report(folder)
     print_report_path(folder.report, as_json=as_json)

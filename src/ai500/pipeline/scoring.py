@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ai500.core import events
-from ai500.core.errors import JobError
+from ai500.core.errors import JobError, RunFolderError
 from ai500.core.events import Event
+from ai500.core.schema import SchemaError
 from ai500.pipeline.programs import program_of, program_of_class
 from ai500.records import Plan, Score, TrialScore, run_folder
 from ai500.records.findings import Judgement
@@ -84,6 +85,14 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
         ]
         _check_finite(trials)
         score = program.score_run(trials, required_runs=reference_class(plan).required_runs)
+    except SchemaError as error:
+        raise RunFolderError(
+            f"{run.events}: {error}",
+            key=error.key,
+            value=error.value,
+            path=run.events,
+            remedy="Restore it from a backup.",
+        ) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(
             f"{run.events} is damaged: {error!r}.",

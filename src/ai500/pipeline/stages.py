@@ -52,6 +52,7 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.records.worker_exit import exit_remedy
 from ai500.workloads.class_data import class_source, generate_store
 
 
@@ -437,9 +438,10 @@ def _failure(session: Session, number: int, member: int) -> str:
     """Describe why a member failed, with the end of its log and the command that repeats it."""
     trial = session.run.trial(number)
     which = f"{session.program.member_noun} {member} of trial {number}"
-    remedy = f"`ai500 resume {session.run.path}` repeats only what failed."
-    states = {job.member: job.state for job in run_folder.read_all(JobRecord, trial.jobs)}
-    if states.get(member) == "cancelled":
+    jobs = {job.member: job for job in run_folder.read_all(JobRecord, trial.jobs)}
+    job, folder = jobs.get(member), trial.member(member)
+    remedy = exit_remedy(job.cause if job else None, run=str(session.run.path))
+    if job is not None and job.state == "cancelled":
         return f"{which} was cancelled. {remedy}"
-    folder = trial.member(member)
-    return f"{which} failed; the end of {folder.log}:\n\n{log_tail(folder)}\n\n{remedy}"
+    cause = f": {job.end}" if job is not None and job.end else ""
+    return f"{which} failed{cause}; the end of {folder.log}:\n\n{log_tail(folder)}\n\n{remedy}"

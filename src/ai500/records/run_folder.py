@@ -13,7 +13,8 @@
         systems/HOST-000.json  meters/HOST-000.jsonl
         pictures/pictures.json  pictures/*.png          (of some workloads)
         members/000/
-          task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
+          task.json  events.jsonl  log.txt  progress.json  record.json  exit-000.json
+          checkpoint.pt  checkpoint.pt.previous         (the latter while it trains)
           validation.npy  out_of_bag.npy
           history.jsonl                                 (models that a search worker trained)
           script/task-000.json  samples.npy  output/  checkpoint/       (of a script of one's own)
@@ -29,13 +30,13 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from ai500.core import atomic, schema
 from ai500.core.errors import EnvironmentLacksError, RunFolderError
-from ai500.records import RunState
+from ai500.records import JobRecord, RunState
 
 T = TypeVar("T")
 FORMAT = 1
@@ -61,6 +62,10 @@ class MemberFolder:
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
         self.script = path / "script"
+
+    def exit(self, node: int) -> Path:
+        """Return the file in which the agent of one of its nodes records how its worker ended."""
+        return self.path / f"exit-{node:03d}.json"
 
 
 class TrialFolder:
@@ -289,6 +294,27 @@ def read_json(path: Path) -> Any:
         raise RunFolderError(f"{path} is missing.", path=path) from error
     except (ValueError, RecursionError, OSError) as error:
         raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
+
+
+def known_member(member: object, members: Collection[int], *, path: Path) -> int:
+    """Return the member that a record names; refuse one that the plan does not have."""
+    if isinstance(member, int) and member in members:
+        return member
+    raise RunFolderError(
+        f"{path}: member {member!r}: the plan has {len(members)} members, numbered from 0.",
+        key="member",
+        value=member,
+        path=path,
+        remedy="Restore the file from a backup, or start a new run.",
+    )
+
+
+def read_jobs(trial: TrialFolder, members: Collection[int]) -> list[JobRecord]:
+    """Read the jobs of a trial's members; there are none before the first is submitted."""
+    jobs = read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    for job in jobs:
+        known_member(job.member, members, path=trial.jobs)
+    return jobs
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.profiling import Profiling
 from ai500.records.search import Search
 from ai500.records.system import Slot
+from ai500.records.worker_exit import ExitCause, describe_exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,13 @@ class JobRecord:
     attempt: int
     state: JobState
     exit_code: int | None = None
+    cause: ExitCause | None = None
+    """Why the job failed; None: it did not, or that is not known."""
+
+    @property
+    def end(self) -> str:
+        """Description of why it failed; empty where that is not known."""
+        return describe_exit(self.cause, self.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
