@@ -106,8 +106,8 @@ class Shape:
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     """The folder as `ai500 run` leaves it, without the report."""
-    run = RunFolder.create(path)
-    run.begin(version="0.0")
+    with RunFolder.creating(path, version="0.0"):
+        run = RunFolder(path)
     plan = make_plan(shape)
     run_folder.write(run.plan, plan)
     run_folder.write(run.system, make_system(shape))

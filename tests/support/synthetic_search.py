@@ -171,8 +171,8 @@ def search_class(name: str) -> ProblemClass:
 
 def write_synthetic_search(path: Path, shape: SearchShape) -> RunFolder:
     """The folder as `ai500 run` leaves it, scored, without the report."""
-    run = RunFolder.create(path)
-    run.begin(version="0.0")
+    with RunFolder.creating(path, version="0.0"):
+        run = RunFolder(path)
     definition = search_class(shape.name)
     like = Shape(
         workload="automl",

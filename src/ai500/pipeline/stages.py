@@ -115,12 +115,11 @@ def prepare(config: Config, path: Path) -> RunFolder:
     class_name = registered_name(plan)
     if config.data.path is None and class_name is not None:
         class_source(plan.workload, class_name)
-    run = RunFolder.create(path)
-    write_text(run.config, to_toml(config))
-    run_folder.write(run.system, machine)
-    run_folder.write(run.plan, plan)
-    run.begin(version=__version__)
-    return run
+    with RunFolder.creating(path, version=__version__) as new:
+        write_text(new.config, to_toml(config))
+        run_folder.write(new.system, machine)
+        run_folder.write(new.plan, plan)
+    return RunFolder(path)
 
 
 def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Score:

@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Collection, Iterator
@@ -131,29 +133,34 @@ class RunFolder:
         return TrialFolder(self.path / "trials" / f"{trial:02d}")
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
-        """Create an empty folder for a new run; `begin` makes it a run folder."""
-        run = cls(path)
-        if run.state.exists():
-            raise RunFolderError(
-                f"{path} already holds a run.",
-                path=path,
-                remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
-            )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunFolderError(
-                f"{path} exists and is not an empty folder.",
-                path=path,
-                remedy="Choose another --out.",
-            )
-        with atomic.explaining_write_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-        return run
+    @contextlib.contextmanager
+    def creating(cls, path: Path, *, version: str) -> Iterator[RunFolder]:
+        """Fill a new run folder, which appears at `path` when it is complete, or not at all.
 
-    def begin(self, *, version: str) -> None:
-        """Mark the folder as a run folder; it now has everything that `resume` needs."""
-        state = RunState(format=FORMAT, version=version, name=self.path.name)
-        atomic.write_json(self.state, schema.encode(state))
+        The body writes what `resume` needs into the folder that it gets.
+        """
+        _require_new(path)
+        target = path.resolve()
+        unfinished = target.with_name(_unfinished_name(target, os.getpid()))
+        made = [parent for parent in target.parents if not parent.exists()]
+        try:
+            with atomic.explaining_write_errors(path):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                remove_unfinished(target)
+                unfinished.mkdir()
+            run = cls(unfinished)
+            yield run
+            state = RunState(format=FORMAT, version=version, name=target.name)
+            atomic.write_json(run.state, schema.encode(state))
+            with atomic.explaining_write_errors(path):
+                unfinished.rename(target)  # replaces an empty folder
+                atomic.sync_folder(target.parent)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            for parent in made:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            raise
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -191,6 +198,45 @@ class RunFolder:
         return holder_of(self.lock_file)
 
 
+def _require_new(path: Path) -> None:
+    """Refuse a path that holds a run, or anything else."""
+    if RunFolder(path).state.exists():
+        raise RunFolderError(
+            f"{path} already holds a run.",
+            path=path,
+            remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunFolderError(
+            f"{path} exists and is not an empty folder.",
+            path=path,
+            remedy="Choose another --out.",
+        )
+
+
+UNFINISHED = ".unfinished"
+
+
+def _unfinished_name(target: Path, process: int | str) -> str:
+    """Name the folder in which a process fills a run folder; of any length the target's has."""
+    digest = hashlib.sha256(os.fsencode(target)).hexdigest()[:12]
+    return f".ai500-{digest}-{socket.gethostname()}-{process}{UNFINISHED}"
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove what processes of this host that died while they filled this run folder left."""
+    prefix = _unfinished_name(target, "").removesuffix(UNFINISHED)
+    for folder in target.parent.iterdir():
+        number = folder.name.removeprefix(prefix).removesuffix(UNFINISHED)
+        if folder.name == f"{prefix}{number}{UNFINISHED}" and not is_running(number):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_running(process: str) -> bool:
+    """Return True if a process of this host has this id."""
+    return process.isdigit() and Path("/proc", process).exists()
+
+
 def _not_a_run_folder(path: Path) -> tuple[str, str]:
     """Return why a path is not a run folder, and a remedy."""
     if path.is_file():
@@ -222,13 +268,15 @@ def locked(lock_file: Path, *, remedy: str) -> Iterator[None]:
         if not lock_within(file, seconds=1.0):
             owner = owner_of(lock_file) or "another process"
             raise RunFolderError(f"{folder} is in use by {owner}.", path=folder, remedy=remedy)
-        file.truncate(0)
-        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-        file.flush()
+        with atomic.explaining_write_errors(lock_file):
+            file.truncate(0)
+            owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+            os.write(file.fileno(), owner.encode())  # a buffer would fail again when it is closed
         try:
             yield
         finally:
-            file.truncate(0)
+            with contextlib.suppress(OSError):  # a deleted folder, a file system that is gone
+                file.truncate(0)
 
 
 def owner_of(lock_file: Path) -> str | None:
@@ -245,9 +293,9 @@ def holder_of(lock_file: Path) -> tuple[str, int] | None:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
             entry = json.loads(file.read())
-    except (OSError, ValueError):
+            return str(entry["host"]), int(entry["pid"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    return str(entry["host"]), int(entry["pid"])
 
 
 def lock_within(file: TextIO, *, seconds: float) -> bool:
