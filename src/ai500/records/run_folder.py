@@ -155,11 +155,15 @@ class RunFolder:
             with atomic.explaining_write_errors(path):
                 unfinished.rename(target)  # replaces an empty folder
                 atomic.sync_folder(target.parent)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(unfinished, ignore_errors=True)
             for parent in made:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
+            if isinstance(error, EnvironmentLacksError):
+                # The user knows the run folder, not the one that was to become it.
+                message = str(error).replace(str(unfinished), str(path))
+                raise EnvironmentLacksError(message, path=path) from error
             raise
 
     @classmethod
