@@ -163,7 +163,7 @@ def show(view: MemberView, event: events.Event) -> None:
     elif kind in ("interrupted", "start"):
         view.deadline = None  # the time between two attempts does not count
     elif kind == "epoch":
-        view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
+        view.epoch, view.step, view.loss = event["epoch"], 0, event.get("loss")
     elif kind == "quality":
         view.quality = event["quality"]
 

@@ -20,6 +20,7 @@ from typing import Protocol
 from ai500 import config as configuration
 from ai500.bagging.data_sampler import Sampler
 from ai500.bagging.job_controller import JobController, log_tail
+from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
@@ -167,8 +168,12 @@ def run_trial(session: Session, number: int) -> list[str]:
     run, plan, trial = session.run, session.plan, session.run.trial(number)
     if run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and run_folder.read(TrialScore, trial.score).complete:
+    logged = _logged(session, number)
+    scored = trial.score.exists() and run_folder.read(TrialScore, trial.score).complete
+    if scored and "aggregate" in logged:
         return []
+    if trial.trial.exists() and plan.search is None:
+        recover_logs(run, plan, trial=number, log=session.log)
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
@@ -185,11 +190,18 @@ def run_trial(session: Session, number: int) -> list[str]:
     return [_failure(session, number, member) for member in failed]
 
 
+def _logged(session: Session, number: int) -> set[str]:
+    """Return the kinds of events that the run's log has of a trial."""
+    recorded = events.read_checked(session.run.events)
+    return {event["event"] for event in recorded if event.get("trial") == number}
+
+
 def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
     """Record the trial's seed and data; refuse to resume a trial on other data."""
     trial = session.run.trial(number)
-    if not trial.trial.exists():
+    if not trial.trial.exists() or "trial_start" not in _logged(session, number):
         session.log.emit("trial_start", trial=number, seed=seed)
+    if not trial.trial.exists():
         run_folder.write(
             trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256)
         )

@@ -1,7 +1,7 @@
 """Checkpoint files: sealed with their owner and a digest, the last two generations kept.
 
     ai500 checkpoint 1
-    {"owner": {"trial": 1, "member": 0, "seed": 7}, "bytes": 204800000, "sha256": "…"}
+    {"owner": {"trial": 1, "member": 0, "seed": 7}, "epoch": 3, "bytes": 2048, "sha256": "…"}
     …payload…
 
 The payload is the framework's own: torch's archive, an .npz. A generation that does not match its
@@ -35,6 +35,8 @@ class Sealed:
 
     path: Path
     payload: bytes
+    epoch: int
+    """Finished epochs."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,13 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.name}.previous")
 
 
-def write(path: Path, payload: bytes | memoryview, *, owner: Owner) -> None:
-    """Seal and write a checkpoint atomically; the present one becomes the previous one."""
+def write(path: Path, payload: bytes | memoryview, *, owner: Owner, epoch: int) -> None:
+    """Seal and write a checkpoint atomically; the present one becomes the previous one.
+
+    `epoch`: the number of finished epochs.
+    """
     digest = hashlib.sha256(payload).hexdigest()
-    seal = {"owner": dict(owner), "bytes": len(payload), "sha256": digest}
+    seal = {"owner": dict(owner), "epoch": epoch, "bytes": len(payload), "sha256": digest}
     parts = [MAGIC, json.dumps(seal).encode() + b"\n", payload]
     atomic.write_parts(path, parts, backup=previous(path))
 
@@ -85,7 +90,7 @@ def read(path: Path, *, owner: Owner) -> Sealed:
         raise _unusable(path, f"its SHA-256 is {digest}, it was written with {seal['sha256']}")
     if seal["owner"] != dict(owner):
         raise _unusable(path, f"it belongs to {_text(seal['owner'])}, not to {_text(owner)}")
-    return Sealed(path, payload)
+    return Sealed(path, payload, seal["epoch"])
 
 
 def newest(path: Path, *, owner: Owner) -> tuple[Sealed | None, list[Damaged]]:
@@ -115,7 +120,7 @@ def _seal(path: Path, line: bytes) -> dict[str, Any]:
     try:
         seal = json.loads(line)
         if isinstance(seal["owner"], dict) and isinstance(seal["sha256"], str):
-            return {"owner": seal["owner"], "bytes": int(seal["bytes"]), "sha256": seal["sha256"]}
+            return seal | {"bytes": int(seal["bytes"]), "epoch": int(seal["epoch"])}
     except (ValueError, TypeError, KeyError):
         pass
     raise _unusable(path, "its seal can't be read")

@@ -101,18 +101,25 @@ def _write(path: Path, state: dict[str, Any], owner: Owner) -> None:
     """Serialize to memory first: torch's file writer hides the disk's errors behind its own."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    checkpoint_file.write(path, buffer.getbuffer(), owner=owner)
+    epoch = state["position"]["epoch"]
+    checkpoint_file.write(path, buffer.getbuffer(), owner=owner, epoch=epoch)
 
 
 def restore(
-    path: Path, trained: Trained, *, owner: Owner, on_damaged: Callable[[Damaged], None]
+    path: Path,
+    trained: Trained,
+    *,
+    owner: Owner,
+    on_damaged: Callable[[Damaged], None],
+    accepts: Callable[[int], bool] = lambda _: True,
 ) -> Position | None:
     """Load this rank's part of the newest good checkpoint; return None if there is none.
 
-    Damaged ones are reported on rank 0 and deleted.
+    Damaged ones are reported on rank 0 and deleted. `accepts` decides on rank 0 whether to continue
+    after so many epochs.
     """
     engine = trained.engine
-    file = _chosen_file(path, engine, owner=owner, on_damaged=on_damaged)
+    file = _chosen_file(path, engine, owner=owner, on_damaged=on_damaged, accepts=accepts)
     if file is None:
         return None
     state = read(file, owner=owner)
@@ -129,13 +136,18 @@ def restore(
 
 
 def _chosen_file(
-    path: Path, engine: Engine, *, owner: Owner, on_damaged: Callable[[Damaged], None]
+    path: Path,
+    engine: Engine,
+    *,
+    owner: Owner,
+    on_damaged: Callable[[Damaged], None],
+    accepts: Callable[[int], bool],
 ) -> Path | None:
     """Return the file that rank 0 chooses: every rank has to continue from the same one."""
     chosen: list[Path | None] = [None]
     if engine.mesh.rank == 0:
         sealed, damaged = checkpoint_file.newest(path, owner=owner)
-        chosen = [None if sealed is None else sealed.path]
+        chosen = [sealed.path if sealed is not None and accepts(sealed.epoch) else None]
         for each in damaged:
             on_damaged(each)
         checkpoint_file.discard(damaged)

@@ -77,6 +77,7 @@ def prepare(member: Member) -> checkpoint.Position:
         member,
         owner=checkpoint.owner_of(member.task),
         on_damaged=lambda damaged: _report_damaged(member, damaged),
+        accepts=member.accepts,
     )
     if position is None:
         return checkpoint.Position(seed=member.task.seed)

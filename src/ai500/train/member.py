@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +66,8 @@ class Member:
     """Hook called after every step."""
     on_epoch: Callable[[int], bool] = lambda _: False
     """Hook called with the number of finished epochs; True ends the training early."""
+    accepts: Callable[[int], bool] = lambda _: True
+    """Hook of rank 0: whether to continue from a checkpoint after so many epochs."""
     validation_file: Path | None = None
     """File for the last validation predictions; None: no ensemble aggregates them."""
     checkpoints: checkpoint.Writer = field(init=False)
@@ -106,9 +110,29 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         stop=stop,
     )
     member.validation_file = member.folder.validation
+    member.accepts = functools.partial(has_logged, member)
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
         member.operations = member.count(task.convention).as_record()
     return member
+
+
+def has_logged(member: Member, epochs: int) -> bool:
+    """Return True if the member's log has its first batch and each of its first epochs.
+
+    A member that went on without them could not be scored: it begins again.
+    """
+    logged = list(events.read_checked(member.folder.events))
+    found = {event["epoch"] for event in logged if event["event"] == "epoch"}
+    begun = any(event["event"] == "first_batch" for event in logged)
+    if begun and found.issuperset(range(1, epochs + 1)):
+        return True
+    print(
+        f"warning: {member.folder.events} has lost events of the epochs before the checkpoint; "
+        "training begins from the start.",
+        file=sys.stderr,
+    )
+    member.emit("checkpoint_without_events", epoch=epochs)
+    return False
 
 
 def staged_folder(task: Task) -> str | None:
