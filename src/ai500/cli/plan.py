@@ -62,7 +62,9 @@ def plan(selected: ConfigOptions, as_json: AsJson = False) -> None:
         return
     show_plan(made)
     for name, text in scripts:
-        console.print(f"Script: {name} (trial 1, run folder {folder.path})", style="bold")
+        console.print(
+            f"Script: {name} (trial 1, run folder {folder.path})", style="bold", markup=False
+        )
         print(text)
 
 

@@ -14,6 +14,7 @@ import typer
 
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
+from ai500.cli.output import surviving_output
 from ai500.cli.score_view import show_score
 from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
 from ai500.core.atomic import write_text
@@ -21,7 +22,7 @@ from ai500.core.errors import AI500Error, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
-from ai500.jobs.schedulers import load_scheduler
+from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
@@ -74,12 +75,14 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
     # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
-    signal.signal(signal.SIGHUP, as_disconnection)
-    with Terminal(quiet=as_json) as terminal:
-        if not as_json:
-            console.print(f"run folder {folder.path}", soft_wrap=True)
-        result = pipeline.execute(folder, terminal, detach=detach)
-    _print_score(folder, result, as_json=as_json)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+        signal.signal(signal.SIGHUP, as_disconnection)
+    with surviving_output():
+        with Terminal(quiet=as_json) as terminal:
+            if not as_json:
+                console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
+            result = pipeline.execute(folder, terminal, detach=detach)
+        _print_score(folder, result, as_json=as_json)
 
 
 def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
@@ -88,7 +91,7 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
         return
     show_score(result, run_folder.read_all(Finding, folder.findings))
     if folder.report.exists():
-        console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+        console.print(f"report {folder.report.resolve()}", soft_wrap=True, markup=False)
 
 
 def status(path: RunPath, as_json: AsJson = False) -> None:
@@ -103,7 +106,8 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         owner = folder.owner()
         number = _current_trial(folder, plan)
         views = _views(folder, number, plan) if number else []
-    if state == "stopped" and any(view.state in ("pending", "running") for view in views):
+        outlives = load_scheduler(plan.scheduler).outlives_controller
+    if state == "stopped" and outlives and any(view.state in ACTIVE for view in views):
         state = "detached"  # jobs are running; no controller is attached
     if as_json:
         summary = {
@@ -116,17 +120,20 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         }
         print_json(summary)
         return
-    console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
+    owned = f" ({owner})" if owner else ""
+    console.print(f"{path}: {state}{owned}", soft_wrap=True, markup=False)
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
     if state == "detached":
-        console.print("jobs are still running; no controller is attached", soft_wrap=True)
+        console.print(
+            "jobs are still running; no controller is attached", soft_wrap=True, markup=False
+        )
     if state in ("stopped", "detached"):
-        console.print(f"to continue: ai500 resume {path}", soft_wrap=True)
+        console.print(f"to continue: ai500 resume {path}", soft_wrap=True, markup=False)
     for file in (folder.score, folder.report):
         if file.exists():
-            console.print(str(file), soft_wrap=True)
+            console.print(str(file), soft_wrap=True, markup=False)
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:

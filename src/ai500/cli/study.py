@@ -247,4 +247,4 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             for point in result.points
         ],
     )
-    console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+    console.print(f"report {folder.report.resolve()}", soft_wrap=True, markup=False)

@@ -29,6 +29,12 @@ _CAUSES = {
     errno.EPERM: _DENIED,
     errno.EROFS: ("the file system is read-only.", "Choose a folder on another one."),
     errno.EIO: ("the disk reports an input/output error.", "Choose a folder on another disk."),
+    errno.ENAMETOOLONG: (
+        "the name is too long for the file system.",
+        "Choose a shorter name, or a folder with a shorter path.",
+    ),
+    errno.EAGAIN: ("the limit on processes is reached.", "Raise `ulimit -u`, or end some."),
+    errno.EMFILE: ("the limit on open files is reached.", "Raise `ulimit -n`."),
     errno.ENOENT: _MISSING,
     errno.ENOTDIR: _MISSING,
 }
@@ -43,12 +49,15 @@ def explaining_write_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _CAUSES:
             raise
-        cause, remedy = _CAUSES[error.errno]
-        raise EnvironmentLacksError(
-            f"cannot write {path} ({errno.errorcode[error.errno]}): {cause}",
-            path=path,
-            remedy=remedy,
-        ) from error
+        raise explained(error, f"cannot write {path}", path=path) from error
+
+
+def explained(error: OSError, action: str, *, path: Path | None) -> EnvironmentLacksError:
+    """Return the error with its cause and remedy; of a rare cause the system's own words."""
+    number = error.errno or 0
+    cause, remedy = _CAUSES.get(number, (f"{error.strerror or error}.", ""))
+    name = errno.errorcode.get(number, type(error).__name__)
+    return EnvironmentLacksError(f"{action} ({name}): {cause}", path=path, remedy=remedy)
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:

@@ -203,7 +203,16 @@ class RunFolder:
 
 
 def _require_new(path: Path) -> None:
-    """Refuse a path that holds a run, or anything else."""
+    """Refuse a path that holds a run, or anything else, or that records can't name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise RunFolderError(
+            f"{os.fsencode(path)!r} is not UTF-8: records and scripts can't name the folder.",
+            path=path,
+            value=str(path),
+            remedy="Choose another --out.",
+        ) from error
     if RunFolder(path).state.exists():
         raise RunFolderError(
             f"{path} already holds a run.",

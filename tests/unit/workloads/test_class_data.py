@@ -32,7 +32,7 @@ def test_a_damaged_store_in_the_cache_is_made_again(
     for damage in (no_manifest, half_a_manifest, a_cut_file):
         damage(store.path)
         assert generate_store("language_model", "smoke").sha256 == store.sha256
-        assert os.listdir(store.path.parent) == [store.path.name]
+        assert list(store.path.parent.iterdir()) == [store.path]
 
 
 def test_a_users_own_folder_is_left_alone(tmp_path: Path) -> None:
