@@ -48,6 +48,7 @@ class Op:
     - `parameters`: elements of the model's parameters that first occur here
     - `updated`: elements that an optimizer step updates and that first occur here
     - `activation_bytes`: bytes of new memory of its outputs
+    - `repeats`: executions in a loop, 1 unless set
     """
 
     kind: str
