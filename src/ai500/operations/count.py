@@ -86,6 +86,7 @@ class OperationCount:
             backward_per_image=self.backward_per_image,
             update_per_step=self.update,
             parameters=self.parameters,
+            uncounted=self.unknown,
         )
 
     def as_json(self) -> dict[str, Any]:
