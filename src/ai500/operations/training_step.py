@@ -7,12 +7,18 @@ framework shows the whole step as one graph, its convolutions and products are c
 from __future__ import annotations
 
 from ai500.operations.graph import Op, Trace
-from ai500.operations.rules import attention_macc, convolution_macc, product_macc
+from ai500.operations.rules import (
+    attention_macc,
+    bilinear_macc,
+    convolution_macc,
+    product_macc,
+)
 
 _MACC = {
     "convolution": convolution_macc,
     "dense": product_macc,
     "matmul": product_macc,
+    "bilinear": bilinear_macc,
     "attention": attention_macc,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,20 @@ def test_loops():
         "stablehlo.case": 1,
     }
     assert count.parameters == 4 * 8 * 8
+
+
+def test_transforms_and_complex_products_by_hand():
+    count = counted(trace_stablehlo(text("spectral")))
+    real_2d = 2.5 * BATCH * 12 * 8 * log2(12 * 8)
+    along_rows = 5 * BATCH * 12 * 5 * log2(12)
+    inverse = 2.5 * BATCH * 12 * 8 * log2(8)
+    assert kinds(count) == {
+        "fft": (round(real_2d) + round(along_rows) + round(inverse), 0),
+        "mul": (6 * BATCH * 12 * 5, 0),
+        # The weight's gradient, and the update of 25 parameters.
+        "dense": (4 * 2 * BATCH * 12 * 5 * 5, 4 * 2 * BATCH * 12 * 5 * 5 + 2 * 25),
+        "sort": (BATCH * 12 * 8 * 3, 0),
+    }
 
 
 def test_an_operator_without_a_rule_is_named():

@@ -165,7 +165,25 @@ def _read(instruction: Instruction, program: Program) -> tuple[str, Shapes, dict
         # Without an operator it writes and computes nothing; else it adds the updates.
         kind = "sum" if instruction.reducer in _SUMS else "data_movement"
         return kind, Shapes(shapes.inputs[-1:], shapes.outputs), {}
-    return KINDS.get(operator, UNKNOWN), shapes, {}
+    if operator == "fft":
+        return "fft", shapes, _transform(instruction)
+    if operator == "abs" and instruction.operands[0].is_complex:
+        return "complex_abs", shapes, {}
+    is_complex = any(result.is_complex for result in instruction.results)
+    attributes = {"complex": _complex_inputs(instruction)} if is_complex else {}
+    return KINDS.get(operator, UNKNOWN), shapes, attributes
+
+
+def _complex_inputs(instruction: Instruction) -> int:
+    """Count the complex tensors among the first two operands."""
+    return sum(operand.is_complex for operand in instruction.operands[:2])
+
+
+def _transform(instruction: Instruction) -> dict[str, int]:
+    """Read the length of a Fourier transform over all its dimensions."""
+    lengths = instruction.statement.whole_numbers("length", "fft_length") or ()
+    is_real = re.search(r"\bI?RFFT\b", _text(instruction)) is not None
+    return {"points": prod(lengths), "real": int(is_real)}
 
 
 def _reduce_window(instruction: Instruction, shapes: Shapes) -> tuple[str, Shapes, dict[str, int]]:
@@ -211,7 +229,7 @@ def _convolution(instruction: Instruction) -> tuple[str, Shapes, dict[str, int]]
     attributes = {
         "gradients": _gradients((data, weight)),
         "transposed": int(_is_transposed(instruction)),
-        "complex": int(output.is_complex),
+        "complex": _complex_inputs(instruction),
     }
     return "convolution", shapes, attributes
 
@@ -251,7 +269,7 @@ def _product(instruction: Instruction, program: Program) -> tuple[str, Shapes, d
     is_dense = any(arguments[owner].needs_gradient for owner in owners)
     attributes = {
         "gradients": _gradients((left, right)),
-        "complex": int(instruction.result.is_complex),
+        "complex": _complex_inputs(instruction),
     }
     return "dense" if is_dense else "matmul", shapes, attributes
 
