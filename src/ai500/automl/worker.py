@@ -21,7 +21,17 @@ import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import Coordinator
-from ai500.automl.history import EXHAUSTED, HISTORY_FILE, Candidate, Model, Reader, State, Work
+from ai500.automl.finish import FinishRequest
+from ai500.automl.history import (
+    EXHAUSTED,
+    FINISHED,
+    HISTORY_FILE,
+    Candidate,
+    Model,
+    Reader,
+    State,
+    Work,
+)
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Weights
 from ai500.automl.score import WorkCounter
@@ -72,6 +82,7 @@ class Worker:
         self._log = event_log(task, rank=rank, device=device)
         self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf
+        self._finish = FinishRequest(Path(task.folder).parents[1])
         self._trained: tuple[Member, ModelLog | None] | None = None
 
     def emit(self, event: str, **fields: object) -> None:
@@ -82,12 +93,12 @@ class Worker:
     def search(self, ready: Callable[[], None]) -> None:
         """Train one model after another; all ranks go through the same rounds."""
         coordinator = self._coordinator
+        exhausted = False
         try:
-            reason = "time is up"
             while self._from_rank_0(self._time_left):
                 prepared = self._from_rank_0(lambda: self._rank_0_coordinator().next_model())
                 if prepared is None:
-                    reason = EXHAUSTED
+                    exhausted = True
                     break
                 self._round(prepared, ready)
         except Interrupted:
@@ -95,7 +106,8 @@ class Worker:
                 coordinator.close("interrupted")
             raise
         if coordinator is not None:
-            coordinator.close(reason)
+            finished = FINISHED if self._end() == -math.inf else "time is up"
+            coordinator.close(EXHAUSTED if exhausted else finished)
         self.emit("end")
 
     def finish(self) -> None:
@@ -114,7 +126,17 @@ class Worker:
 
     def _time_left(self) -> bool:
         coordinator = self._rank_0_coordinator()
-        return coordinator.seconds_left > 0 and time.monotonic() < self._deadline
+        return coordinator.seconds_left > 0 and time.monotonic() < self._end()
+
+    def _end(self) -> float:
+        """Return the search's end on the monotonic clock: the past once `finish` requested it.
+
+        A worker without a validated model has nothing to be scored yet, and trains one first.
+        """
+        coordinator = self._coordinator
+        if coordinator is None or not self._finish.seen():
+            return self._deadline
+        return -math.inf if coordinator.validated else self._deadline
 
     def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
         """Train one model, from its candidate to its last line in the history."""
@@ -135,7 +157,7 @@ class Worker:
         self._trained = member, log
         if self._coordinator is not None:
             self._coordinator.prepare_next()
-        limits = Limits(self._search, deadline=lambda: self._deadline, stop_requested=self._stop)
+        limits = Limits(self._search, deadline=self._end, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
