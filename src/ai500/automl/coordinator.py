@@ -7,6 +7,7 @@ and give the newest of them its weights, so that an accelerator waits for neithe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,6 @@ from ai500.automl.history import (
     Line,
     Model,
     Presence,
-    State,
     Writer,
     number_of,
     resume_state,
@@ -137,7 +137,8 @@ class Coordinator:
         if not any(future.running() for future in self._filling):
             for future in self._filling:
                 future.cancel()
-            missing = range(len(self._buffer), self._search.buffer_size)
+            # The architecture of the next round takes one place.
+            missing = range(len(self._buffer) + 1, self._search.buffer_size)
             self._filling = [
                 self._searchers.submit(self._fill, number, spare, training) for spare in missing
             ]
@@ -151,19 +152,17 @@ class Coordinator:
     def _fill(self, number: int, spare: int, training: str | None) -> None:
         """Search another architecture for the buffer, for rounds whose own can't be trained."""
         with contextlib.suppress(NoParentError, SearchSpaceError):
-            found = self._candidates.search(number, spare=1 + spare, training=training)
+            found = self._candidates.search(number, spare=spare, training=training)
             self._buffer.add(found.buffered())
 
-    def finish_model(
-        self, candidate: Candidate, state: State, reason: str, weights: Weights
-    ) -> None:
+    def finish_model(self, candidate: Candidate, ended: Ended, weights: Weights) -> None:
         """End a model; weights of a validated one are kept for its children."""
         self.history.refresh()
-        validated = bool(self.history.models[candidate.model].epochs) and state != "lost"
+        validated = bool(self.history.models[candidate.model].epochs) and ended.state != "lost"
         self._last = (candidate.model, weights if validated else None)
         if self._saving is not None:
             self._saving.result()  # raises if the disk is full
-        self._saving = self._saver.submit(self._save, candidate, state, reason, self._last[1])
+        self._saving = self._saver.submit(self._save, candidate, ended, self._last[1])
 
     def close(self, reason: str) -> None:
         """Write everything to disk; end models that an earlier attempt left open."""
@@ -363,12 +362,10 @@ class Coordinator:
             )
         return self._candidates.first(self._round)
 
-    def _save(
-        self, candidate: Candidate, state: State, reason: str, weights: Weights | None
-    ) -> None:
+    def _save(self, candidate: Candidate, ended: Ended, weights: Weights | None) -> None:
         """Write weights, then the line that names them, in the saving thread."""
         path = None if weights is None else self._store.save(candidate.model, weights)
-        self._end(Ended(candidate.model, state, path, reason))
+        self._end(dataclasses.replace(ended, weights=path))
         self.history.refresh()
         models = self._models()
         own = [model for model in models if model.worker == self._task.member]

@@ -100,6 +100,9 @@ class Ended:
     weights: str | None = None
     """File of the weights, relative to the trial's folder; None: not kept."""
     reason: str = ""
+    counted_steps: int = option(0, "steps whose bytes were counted: the last attempt's", minimum=0)
+    bytes_inside_node: int = option(0, "sent in these steps by all ranks, in a node", minimum=0)
+    bytes_between_nodes: int = option(0, "the same, between nodes", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from ai500.automl.history import (
     FINISHED,
     HISTORY_FILE,
     Candidate,
+    Ended,
     Model,
     Reader,
     State,
@@ -162,7 +163,7 @@ class Worker:
         if state == "lost":
             self._lost(prepared, reason)
         else:
-            self._finish_model(prepared, member, state, reason)
+            self._finish_model(prepared, member, log, state=state, reason=reason)
 
     def _build_if_it_fits(
         self, prepared: Prepared, *, log: ModelLog | None, on_ready: Callable[[], None]
@@ -181,12 +182,26 @@ class Worker:
     def _lost(self, prepared: Prepared, reason: str) -> None:
         if self._coordinator is not None:
             self.emit("model_lost", model=prepared.candidate.model, reason=reason)
-            self._coordinator.finish_model(prepared.candidate, "lost", reason, {})
+            self._coordinator.finish_model(
+                prepared.candidate, Ended(prepared.candidate.model, "lost", None, reason), {}
+            )
 
-    def _finish_model(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
+    def _finish_model(
+        self, prepared: Prepared, member: Member, log: ModelLog | None, *, state: State, reason: str
+    ) -> None:
         weights = gather_weights(member.engine.module, member.engine.layout)
-        if self._coordinator is not None and weights is not None:
-            self._coordinator.finish_model(prepared.candidate, state, reason, weights)
+        described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
+        if self._coordinator is None or weights is None or log is None:
+            return
+        candidate = prepared.candidate
+        sent = provenance.total_traffic(described or [{}]).get("communication", {}).get("traffic")
+        counted = {} if sent is None else {
+            "counted_steps": log.steps,
+            "bytes_inside_node": int(sent["inside_node"]),
+            "bytes_between_nodes": int(sent["between_nodes"]),
+        }  # fmt: skip
+        ended = Ended(candidate.model, state, None, reason, **counted)
+        self._coordinator.finish_model(candidate, ended, weights)
 
     def _begin(self) -> None:
         """Start the worker's clock at the first batch of this attempt."""

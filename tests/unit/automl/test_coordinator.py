@@ -13,7 +13,7 @@ import torch
 from ai500.automl.buffer import ArchitectureBuffer, BufferedArchitecture
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import MAX_INITIAL_LOSSES, Coordinator
-from ai500.automl.history import HISTORY_FILE, Epoch, Presence, State, Work, Writer
+from ai500.automl.history import HISTORY_FILE, Ended, Epoch, Presence, State, Work, Writer
 from ai500.automl.morphism import Move, Weights
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
@@ -63,7 +63,7 @@ def end(
     if state != "lost":
         coordinator.write(Epoch(name, 1, None, accuracy, accuracy))
     weights: Weights = prepared.weights or {}
-    coordinator.finish_model(prepared.candidate, state, "", weights)
+    coordinator.finish_model(prepared.candidate, Ended(name, state), weights)
 
 
 def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
