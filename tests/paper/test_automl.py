@@ -83,7 +83,7 @@ def test_aiperf_table_3_is_of_the_start_v1() -> None:
         initial = dataclasses.replace(search.initial, version=version)
         start = initial_architecture(initial, classes=1000, input_channels=3)
         trace = trace_of(start, input_shape=(3, 224, 224))
-        convolutions = [op for op in trace.ops if op.name == "convolution"]
+        convolutions = [op for op in trace.ops if op.kind == "convolution"]
         only = dataclasses.replace(trace, ops=tuple(convolutions))
         forward[version] = count_trace(only, convention="aiperf").forward_per_image
     assert forward == {"v1.5": 8_174_272_512, "v1": 7_711_850_496}

@@ -189,7 +189,7 @@ def finish(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End the running search of AIPerf with a score, once its least time is over.
+    """End a running search with a score, after its least time.
 
     Workers stop after the step in progress, the trial is scored, and a next trial begins.
 
