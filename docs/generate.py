@@ -340,7 +340,7 @@ def _headline() -> Iterator[str]:
         f"On one {roofline['ceilings']['device_name'].removeprefix('NVIDIA ')}, class "
         f"`{score['problem_class']}` in {roofline['precision']}, a valid result of "
         f"{len(rates)} trials is\n"
-        f"**{score['flops'] / 1e12:.1f} TFLOPS** ({share:.0%} of the peak in "
+        f"**{score['flops'] / 1e12:.1f} TFLOPS** ({100 * share:.0f} % of the peak in "
         f"{roofline['kernel_precision'].upper()}) and **{score['vflops'] / 1e12:.1f} TVFLOPS** "
         f"({min(rates):.1f} to {max(rates):.1f} over the trials,\nby their quality) at "
         f"**{score['watts']:.0f} W** of the {score['power_coverage'].removesuffix('s')} "
