@@ -132,7 +132,7 @@ def score_table(run: RunData) -> Table:
         ("Out of bag", quality(score.out_of_bag_quality),
          "each training sample judged only by members that never saw it", "not in the papers"),
         ("Time to quality", human_seconds(score.time_to_quality_seconds),
-         "last end − first start, with the quality above", "V2 §4.4"),
+         "last end − first start, with the quality above", "V2 §5.3.2"),
         ("Time to target", "not reached" if target is None else human_seconds(target),
          "until the members' mean first met the target at an evaluation", "decision D6"),
         ("Variation of the score", variation_percent(score.score_variation),

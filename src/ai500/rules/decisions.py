@@ -59,6 +59,14 @@ DECISIONS: dict[str, str] = {
         "and its operations are not counted."
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
+    "D16": (
+        "AIPerf's search starts at ResNet-50 v1.5, as Image Classification; v1 (its Table III) can "
+        "be chosen by `automl.initial_version`. The class fixes which is official."
+    ),
+    "D21": (
+        "A search's models may grow to three times the start's operations in `full` (the smaller "
+        "classes: eight times): this project's own bound, so that memory holds."
+    ),
     "D23": "An official result has no operator that was not counted.",
 }
 """Decisions by their short names."""
