@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ai500.core import plugins
+from ai500.core import editions, plugins
 from ai500.core.errors import ConfigError, setting_error
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
@@ -85,7 +85,7 @@ class CustomClassConfig:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Number of trials, random seed, sampling period of the meters."""
+    """Number of trials, edition and seed, sampling period of the meters."""
 
     trials: int | Literal["valid"] = option(
         1,
@@ -93,7 +93,17 @@ class RunConfig:
         minimum=1,
         less_than=MAX_COUNT,
     )
-    seed: int = option(1, "seed from which every random draw of the run is derived", minimum=0)
+    edition: str = option(
+        editions.CURRENT,
+        "edition of the list, a year and a month: the seeds of an official result follow from it "
+        "(decision D22)",
+    )
+    seed: int | None = option(
+        None,
+        "seed of one's own, from which every random draw of the run is derived: shown, and no "
+        "entry of the list; default: the edition's",
+        minimum=0,
+    )
     meter_seconds: float = option(
         1.0,
         "seconds between two samples of power, load and traffic on each node; 0: no meters",
@@ -161,7 +171,9 @@ class CommunicationConfig:
     """Gradient averaging among the replicas of a member; no effect with one replica."""
 
     mode: str = option(
-        "all_reduce", "all_reduce, hierarchical (by node) or torus_2d (a grid of at least 2 × 2)"
+        "all_reduce",
+        "all_reduce, hierarchical (by node), torus_2d (a grid of at least 2 × 2), ring, "
+        "double_binary_tree, butterfly or parameter_server (synchronous)",
     )
     precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
         "fp32", "precision of transmitted gradients; int8 with error feedback"

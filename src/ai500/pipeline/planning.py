@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from ai500.config import MAX_COUNT, Config
+from ai500.config import MAX_COUNT, Config, RunConfig
+from ai500.core.editions import edition_seed
 from ai500.core.errors import ConfigError, setting_error
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import check_framework
@@ -91,7 +92,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         workload=config.workload,
         problem_class=problem_class.name,
         definition=problem_class,
-        seed=config.run.seed,
+        edition=config.run.edition,
+        seed=_seed(config.run),
         trials=trials,
         ensemble_size=degrees.ensemble_size,
         parallel_degree=degrees.parallel_degree,
@@ -238,6 +240,19 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
         return (Node(name=machine.hostname, slots=slots),)
     width = len(str(settings.nodes))
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
+
+
+def _seed(run: RunConfig) -> int:
+    """Return the edition's seed, or the user's own [D22]."""
+    seed = edition_seed(run.edition)
+    if seed is None:
+        raise setting_error(
+            "run.edition",
+            run.edition,
+            "not an edition of the list: a year and a month, 2026-11 or later.",
+            "Leave it out, or name the edition that the run is to enter.",
+        )
+    return seed if run.seed is None else run.seed
 
 
 def _communication(

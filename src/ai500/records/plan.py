@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ai500.core import editions
 from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.search import Search
 from ai500.records.system import Cluster, Node
@@ -116,6 +117,7 @@ class Plan:
     definition: ProblemClass
     """The problem class, adapted to the user's data if there is any."""
     seed: int
+    """Seed from which all seeds of the run are derived: the edition's, or the user's own."""
     trials: int
     ensemble_size: int
     parallel_degree: int
@@ -150,3 +152,5 @@ class Plan:
     search: Search | None = None
     """Settings of an architecture search; None: an ensemble is trained."""
     framework: FrameworkChoice = FrameworkChoice()
+    edition: str = editions.CURRENT
+    """Edition of the list that the run is made for; an official run has its seed [D22]."""

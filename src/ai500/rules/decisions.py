@@ -59,5 +59,9 @@ DECISIONS: dict[str, str] = {
         "and its operations are not counted."
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
+    "D22": (
+        "The seeds of an official result follow from the edition of the list (`run.edition`, such "
+        "as `2026-11`) and the trial's number. A seed of one's own is shown, and is no entry."
+    ),
 }
 """Decisions by their short names."""

@@ -60,7 +60,7 @@ class SubmitOptions:
     """Name of the system; empty: the cluster's name, or the host's."""
     contact: str = ""
     edition: str = ""
-    """Edition of the list; empty: year and month of the run's end."""
+    """Edition of the list; empty: the run's, from which its seeds follow [D22]."""
     notes: str | None = None
 
 
@@ -76,7 +76,7 @@ def describe(
     return Info(
         level=options.level,
         rule_set=CURRENT,
-        edition=options.edition or ended.strftime("%Y-%m"),
+        edition=options.edition or plan.edition,
         name=options.name,
         organization=options.organization,
         system_name=options.system_name

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ai500 import records
-from ai500.core import schema
+from ai500.core import editions, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
@@ -318,7 +318,7 @@ def info_problems(info: Info) -> Iterator[tuple[str, str]]:
             yield key, f"has more than {MAX_TEXT} characters"
         elif not text.isprintable():
             yield key, "has characters that can't be shown"
-    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", info.edition):
+    if not editions.is_edition(info.edition):
         yield "edition", f"= {printable(info.edition)!r} is not a year and a month such as 2026-11"
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", info.created):
         yield "created", f"= {printable(info.created)!r} is not a time such as 2026-11-15T09:00:00Z"
