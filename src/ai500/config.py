@@ -35,9 +35,15 @@ PLUGIN_KEYS: dict[plugins.Kind, str] = {
 PATHS: dict[str, tuple[str, ...]] = {
     "data": ("path", "scratch"),
     "framework": ("folder", "operations"),
+    "free_level": ("folder",),
     "custom_class": ("validation_targets",),
 }
 """Section → its keys that are paths."""
+FOLDER_USERS: dict[str, tuple[str, ...]] = {
+    "framework": ("command",),
+    "free_level": ("model", "optimizer", "loss"),
+}
+"""Section with a `folder` → keys that need it; its default is the configuration file's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,27 @@ class FrameworkConfig:
     )
     operations: str | None = option(
         None, "script: file with the output of `ai500 flops … --json`; default: not counted"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLevelConfig:
+    """Parts of one's own on an existing class: an entry at the free level (V2 §3.1), and no other.
+
+    Each is `module:function`; its source is recorded and disclosed.
+    """
+
+    model: str | None = option(
+        None, "model of one's own: a function of the problem class; operations are those of its graph"
+    )
+    optimizer: str | None = option(
+        None, "optimizer of one's own: a function of the parameters and the hyper-parameters"
+    )
+    loss: str | None = option(
+        None, "loss of one's own: a function of outputs, targets and `hyperparameters`"
+    )
+    folder: str | None = option(
+        None, "folder of these modules, as the nodes see it; default: the configuration file's"
     )
 
 
@@ -403,6 +430,7 @@ class Config:
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
     framework: FrameworkConfig = field(default_factory=FrameworkConfig)
+    free_level: FreeLevelConfig = field(default_factory=FreeLevelConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -510,9 +538,10 @@ def _with_section(error: SchemaError) -> str:
 
 def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
     """Make paths absolute: those of the file relative to it, others to the working folder."""
-    framework = data.get("framework")
-    if isinstance(framework, dict) and framework.get("command"):
-        framework.setdefault("folder", ".")
+    for section, keys in FOLDER_USERS.items():
+        content = data.get(section)
+        if isinstance(content, dict) and any(content.get(key) for key in keys):
+            content.setdefault("folder", ".")
     for name, keys in PATHS.items():
         section = data.get(name)
         if not isinstance(section, dict):

@@ -321,6 +321,10 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": False}),
         "no: 'gossip'", "yes", also=frozenset({"chosen communication", "open collective"}),
     ),
+    "open code": Violation(
+        recorded("own_code", "model", value={"code": "mine:net", "source": None}),
+        mentions=("model mine:net",), also=frozenset({"same model"}),
+    ),
     "open collective": Violation(
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
         mentions=("gossip",), also=frozenset({"chosen communication"}),

@@ -17,6 +17,7 @@ from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.bagging.program import score_trial
 from ai500.core import editions, events, schema
 from ai500.core.randomness import Stream, derive
+from ai500.core.source import Checkout
 from ai500.metrics.trials import mean_of_trials
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
@@ -107,7 +108,7 @@ class Shape:
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     """The folder as `ai500 run` leaves it, without the report."""
     run = RunFolder.create(path)
-    run.begin(version="0.0")
+    run.begin(version="0.0", source_sha256="0" * 64, checkout=Checkout("c" * 40, dirty=False))
     plan = make_plan(shape)
     run_folder.write(run.plan, plan)
     run_folder.write(run.system, make_system(shape))

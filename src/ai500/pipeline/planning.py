@@ -19,6 +19,7 @@ from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
 from ai500.pipeline.custom_class import planned_class
+from ai500.pipeline.own_code import own_code
 from ai500.pipeline.programs import program_of_class
 from ai500.records import (
     OFFICIAL_CONVENTION,
@@ -79,7 +80,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     global_batch = hyper.images_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
-    operations = _operations(config, problem_class)
+    code = own_code(config, problem_class)
+    operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
         config,
         degree=degrees.parallel_degree,
@@ -128,7 +130,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         estimated_node_hours=None,
         estimate_basis="",
         sharing=sharing.decide(
-            "processes" if framework.name == "script" else config.ensemble.sharing,
+            # Whether code of the user's own can be captured in a CUDA graph is not known.
+            "processes" if framework.name == "script" or code.parts else config.ensemble.sharing,
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,
@@ -143,6 +146,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             folder=config.framework.folder,
             operations=operations if framework.name == "script" else None,
         ),
+        own_code=code,
     )
     plan = program.complete(plan, config)
     hours = plan.estimated_seconds and plan.estimated_seconds * len(nodes) / 3600

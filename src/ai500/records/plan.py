@@ -99,6 +99,27 @@ class FrameworkChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCode:
+    """Parts of the training that are the user's own, each as `module:function`; None: ai500's.
+
+    Entries with such parts are of the free level (V2 §3.1).
+    """
+
+    model: str | None = None
+    optimizer: str | None = None
+    loss: str | None = None
+    folder: str | None = None
+    """Folder of the modules; None: they are installed."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts that are the user's own."""
+        return tuple(
+            part for part in ("model", "optimizer", "loss") if getattr(self, part) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
     """Processes of the members that share an accelerator [D11]."""
 
@@ -154,3 +175,4 @@ class Plan:
     framework: FrameworkChoice = FrameworkChoice()
     edition: str = editions.CURRENT
     """Edition of the list that the run is made for; an official run has its seed [D22]."""
+    own_code: OwnCode = OwnCode()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ai500.core import plugins, units
@@ -191,12 +192,22 @@ def _workload(evidence: Evidence) -> Iterator[Fact]:
         "model", "parameters trained", parameters, of_members(evidence, _trained_parameters),
         "Give every parameter to the optimizer.",
     )  # fmt: skip
+    for part in ("model", "loss"):
+        yield Fact(
+            "model", f"{part}'s code", "ai500", of_members(evidence, partial(_code, part=part)),
+            f"Leave free_level.{part} out, or enter at free level.",
+        )  # fmt: skip
     sampler = evidence.plan.sampler
     known = " or ".join(SAMPLERS)
     yield Fact(
         "bagging", "sampler", known, known if sampler in SAMPLERS else sampler,
         "Leave ensemble.sampler out.",
     )  # fmt: skip
+
+
+def _code(member: TrainRecord, *, part: str) -> str:
+    """Return "ai500", or `module:function` of the user's own, which records only where it is."""
+    return str(effective(member, "own_code", part, "code") or "ai500")
 
 
 def _trained_parameters(member: TrainRecord) -> int | None:

@@ -391,6 +391,22 @@ def _closed_policy(member: TrainRecord) -> str:
     return "" if built_in or source else str(policy)
 
 
+@rule(layer=7, source="V2 §3.1, §5.3.3", program="ensemble")
+def open_code(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a model, optimizer or loss that is not ai500's."""
+    closed = {
+        f"{part} {own.get('code')}"
+        for member in evidence.members
+        for part, own in (effective(member, "own_code") or {}).items()
+        if not own.get("source")
+    }
+    for name in sorted(closed):
+        yield Observation(
+            f"the {name} is the submitter's own, and its source is not recorded",
+            advice="Write it in Python, in a file, so that the record contains it.",
+        )
+
+
 @rule(layer=3, source="V2 §5.1.6")
 def open_collective(evidence: Evidence) -> Iterator[Observation]:
     """Record the source of a collective that is not ai500's."""
@@ -436,5 +452,6 @@ PROCEDURE_RULES = (
     derived_seeds, complete_records,
     worker_of_ai500, same_software, official_convention, operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
-    target_reached, open_learning_rate, open_collective, parallelism_as_planned, skipped_steps,
+    target_reached, open_learning_rate, open_code,
+    open_collective, parallelism_as_planned, skipped_steps,
 )  # fmt: skip

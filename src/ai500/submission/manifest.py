@@ -65,11 +65,12 @@ class Source:
     """Identity of the source code of a run (SPEC §5)."""
 
     sha256: str | None
-    """Digest of the package's files, as all workers recorded it; None: not recorded."""
+    """Digest of the tree of the package's files, as all workers recorded it; None: not recorded."""
     commit: str | None
-    """Commit of the checkout that has these files; None: there was no such checkout."""
+    """Commit of the checkout that the run was started from; None: there was none with these files.
+    """
     dirty: bool | None
-    """True if that checkout had uncommitted changes."""
+    """True if that checkout had uncommitted changes: the digest, not the commit, is exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Hyperparameters, Task
+from ai500.train import own_code
 from ai500.train.learning_rate import scaled_peak
 from ai500.train.member import Member, open_data, staged_folder
 
@@ -91,6 +92,7 @@ def effective(
             member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
         ),
         "communication": _communication(member, parallel.get("communication")),
+        "own_code": own_code.describe(member.task.own_code),
         "data": _data(member),
         "seeds": seeds(member.task),
     }

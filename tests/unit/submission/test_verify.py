@@ -227,6 +227,8 @@ def test_members_that_were_not_planned(files: dict[str, bytes], tmp_path: Path) 
     ("name", "path", "by"),
     [
         ("submission.json", ("source", "sha256"), "f" * 64),
+        ("submission.json", ("source", "commit"), "d" * 40),
+        ("submission.json", ("source", "dirty"), True),
         ("submission.json", ("data_sha256",), ["e" * 64]),
         ("submission.json", ("created",), "1999-01-01T00:00:00Z"),
         ("submission.json", ("edition",), "2099-12"),
