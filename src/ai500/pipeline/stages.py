@@ -28,6 +28,7 @@ from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
@@ -116,7 +117,9 @@ def prepare(config: Config, path: Path) -> RunFolder:
     class_name = registered_name(plan)
     if config.data.path is None and class_name is not None:
         class_source(plan.workload, class_name)
-    with RunFolder.creating(path, version=__version__) as new:
+    with RunFolder.creating(
+        path, version=__version__, source_sha256=source_sha256(), checkout=checkout_of()
+    ) as new:
         write_text(new.config, to_toml(config))
         run_folder.write(new.system, machine)
         run_folder.write(new.plan, plan)

@@ -38,6 +38,7 @@ from typing import Any, TextIO, TypeVar
 
 from ai500.core import atomic, schema
 from ai500.core.errors import EnvironmentLacksError, RunFolderError
+from ai500.core.source import Checkout
 from ai500.records import JobRecord, RunState
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
 MAX_RUNS_NAMED = 3  # in an error message
 LOCK_RETRY_SECONDS = 0.02
+NO_CHECKOUT = Checkout(None, None)
 
 
 class MemberFolder:
@@ -84,6 +86,7 @@ class TrialFolder:
         self.score = path / "score.json"
         self.meters = path / "meters"
         self.members = path / "members"
+        self.finish_request = path / ".finish"
         self.pictures = path / "pictures"
         self.pictures_record = self.pictures / "pictures.json"
 
@@ -134,7 +137,14 @@ class RunFolder:
 
     @classmethod
     @contextlib.contextmanager
-    def creating(cls, path: Path, *, version: str) -> Iterator[RunFolder]:
+    def creating(
+        cls,
+        path: Path,
+        *,
+        version: str,
+        source_sha256: str | None = None,
+        checkout: Checkout = NO_CHECKOUT,
+    ) -> Iterator[RunFolder]:
         """Fill a new run folder, which appears at `path` when it is complete, or not at all.
 
         The body writes what `resume` needs into the folder that it gets.
@@ -150,7 +160,14 @@ class RunFolder:
                 unfinished.mkdir()
             run = cls(unfinished)
             yield run
-            state = RunState(format=FORMAT, version=version, name=target.name)
+            state = RunState(
+                format=FORMAT,
+                version=version,
+                name=target.name,
+                source_sha256=source_sha256,
+                commit=checkout.commit,
+                dirty=checkout.dirty,
+            )
             atomic.write_json(run.state, schema.encode(state))
             with atomic.explaining_write_errors(path):
                 unfinished.rename(target)  # replaces an empty folder
