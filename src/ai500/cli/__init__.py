@@ -12,7 +12,20 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli import check, data, flops, plan, profile, rank, roofline, run, study, submit, system
+from ai500.cli import (
+    check,
+    clean,
+    data,
+    flops,
+    plan,
+    profile,
+    rank,
+    roofline,
+    run,
+    study,
+    submit,
+    system,
+)
 from ai500.cli.output import discard_buffer, print_any_character
 from ai500.core import __version__
 from ai500.core.atomic import explained
@@ -55,6 +68,7 @@ for command in (
     run.resume,
     run.score,
     run.report,
+    clean.clean,
     check.check,
     check.diff,
     flops.flops,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +73,8 @@ class Child:
             start_new_session=True,  # a signal to this process's group must not reach the ranks
         )
         code = self._process.wait()
+        if command.temporary is not None:
+            shutil.rmtree(command.temporary, ignore_errors=True)
         return code if code >= 0 else SIGNAL_EXIT - code
 
 

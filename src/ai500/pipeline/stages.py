@@ -39,6 +39,7 @@ from ai500.jobs.trial_jobs import preview, scheduler_context
 from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
+from ai500.pipeline.leftovers import remove_temporary_files
 from ai500.pipeline.programs import Program, program_of
 from ai500.pipeline.scoring import score_run, write_report
 from ai500.records import (
@@ -155,6 +156,7 @@ def _execute(session: Session) -> tuple[Score, list[str]]:
     """Run all trials, then score and report the run; also return a text for each failed member."""
     run = session.run
     run.cancel_request.unlink(missing_ok=True)
+    remove_temporary_files(run)
     session.log.emit("run_start", pid=os.getpid(), version=__version__)
     failures: list[str] = []
     for number in range(1, session.plan.trials + 1):
