@@ -9,7 +9,7 @@ import pytest
 
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.support.commands import Start
+from tests.support.commands import Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -38,3 +38,20 @@ def test_events_and_bootstraps_that_were_lost(
     assert weights(run) == weights(finished_run)
     command = start("score", run)
     assert command.wait() == 0, command.err
+
+
+def test_a_run_folder_deleted_while_its_members_train(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command = start(
+        "run", "--out", run, "--data", tiny_store, "--set", "train.epochs=500",
+        "--set", "ensemble.size=1", "--set", "parallel.degree=1", "--set", "system.scale=1",
+        "--set", "system.cores_per_slot=1",
+    )  # fmt: skip
+    wait_for(run / "events.jsonl", "first_batch")
+    shutil.rmtree(run)
+    assert command.wait() == 2
+    assert f"{run} was deleted" in command.err
+    assert processes_of(run) == []
+    assert not run.exists()

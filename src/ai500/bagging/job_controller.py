@@ -15,6 +15,7 @@ from dataclasses import replace
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
+from ai500.core.errors import RunFolderError
 from ai500.jobs.schedulers import (
     ACTIVE,
     ATTEMPT_MARK,
@@ -89,6 +90,12 @@ class JobController:
         while True:
             if self._run.cancel_request.exists():
                 raise KeyboardInterrupt  # `ai500 cancel` on another host
+            if not self._run.path.exists():
+                raise RunFolderError(
+                    f"{self._run.path} was deleted while its members trained.",
+                    path=self._run.path,
+                    remedy="Its members were cancelled. Start a new run.",
+                )
             self._poll()
             show([self.views[member] for member in sorted(self.views)])
             if not self._active():
@@ -300,6 +307,8 @@ class JobController:
         self.views[member].reason = job.end or (status.reason if status else None)
 
     def _save(self) -> None:
+        if not self._run.path.exists():
+            return  # deleted: do not make it again
         began = time.monotonic()
         run_folder.write(self._trial.jobs, [self._jobs[member] for member in sorted(self._jobs)])
         self._saved = time.monotonic()

@@ -67,7 +67,7 @@ def discard_buffer(stream: IO[str]) -> None:
 def surviving_output() -> Iterator[None]:
     """Let the body go on when standard output can't be written any more."""
     original = sys.stdout
-    sys.stdout = SurvivingStream(original)  # type: ignore[assignment]
+    sys.stdout = SurvivingStream(original)
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -75,6 +76,9 @@ class Child:
         code = self._process.wait()
         if command.temporary is not None:
             shutil.rmtree(command.temporary, ignore_errors=True)
+        for folder in Path(tempfile.gettempdir()).glob("torchinductor_*"):
+            with contextlib.suppress(OSError):  # a cache with contents stays, for the next run
+                folder.rmdir()
         return code if code >= 0 else SIGNAL_EXIT - code
 
 

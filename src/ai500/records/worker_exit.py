@@ -53,7 +53,7 @@ def exit_cause(
         return "out_of_memory"
     if state in CAUSES_OF_STATES:
         return CAUSES_OF_STATES[state]
-    codes = [end.exit_code for end in exits if end.exit_code] or [exit_code]
+    codes: list[int | None] = [end.exit_code for end in exits if end.exit_code] or [exit_code]
     if any(signal_of(code) is not None for code in codes):
         return "signal"
     code = codes[0]
