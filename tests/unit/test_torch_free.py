@@ -145,6 +145,7 @@ json.dump(results, sys.stdout)
 """
 
 EXAMPLES = SOURCE.parent / "docs/examples"
+STABLEHLO_TEXTS = Path(__file__).parent / "operations" / "stablehlo_texts"
 COMMANDS = {
     "init": ["init"],
     "plan": [
@@ -171,6 +172,7 @@ COMMANDS = {
     "roofline": ["roofline", "--show", "roofline.json"],
     "data check": ["data", "check", "store"],
     "study report": ["study", "report", "study"],
+    "flops of StableHLO text": ["flops", "block.mlir"],
     "flops": ["flops", "resnet50"],
 }  # fmt: skip
 
@@ -182,6 +184,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_store: Path) -> Path:
     submittable_run(folder / "run")
     run_folder.write(folder / "roofline.json", synthetic_roofline.synthetic_roofline())
     shutil.copytree(EXAMPLES / "h200", folder / "h200")
+    shutil.copy(STABLEHLO_TEXTS / "block.mlir", folder)
     shutil.copytree(EXAMPLES / "studies/scaling", folder / "study")
     (folder / "store").symlink_to(tiny_store)
     (folder / "submissions").mkdir()

@@ -70,6 +70,8 @@ class Trace:
     parameters: int
     batch: int
     outputs: tuple[Shape, ...] = ()
+    inputs: tuple[Shape, ...] = ()
+    """Shapes of the data, batch included; a tracer may leave them out."""
 
 
 #: Module path of the loss, which follows the model in a training step.

@@ -14,10 +14,13 @@ from typer.testing import CliRunner, Result
 
 from ai500.cli import app
 from ai500.core import plugins
-from ai500.core.errors import AI500Error, InputError, RuleError
+from ai500.core.errors import AI500Error, ConfigError, InputError, RuleError
+from ai500.frameworks.script import stated_operations
 from ai500.operations.published import AIPERF_TABLE_III
 
 pytestmark = pytest.mark.slow
+
+TEXTS = Path(__file__).parent.parent / "operations" / "stablehlo_texts"
 
 FACTORIES = """
 import torch
@@ -97,6 +100,52 @@ def test_resnet50_v1_json_is_aiperf_table_iii() -> None:
     assert data["by_kind"]["convolution"]["backward"] == 15_234_582_912
     assert data["total"] == data["forward"] + data["backward"] == 23_053_458_456
     assert set(AIPERF_TABLE_III) - {"total"} <= set(data["by_kind"])
+
+
+def test_stablehlo_text_is_counted_and_states_the_operations_of_a_script(folder: Path) -> None:
+    """The same figures as the torch model's, in the form that framework.operations reads."""
+    text = str(TEXTS / "resnet50.mlir")
+    data = flops_json(text, "--parameters", "161")
+    expected = flops_json("resnet50", "--batch", "2")
+    names = ("forward", "backward", "update", "parameters", "batch", "total", "unknown")
+    assert {name: data[name] for name in names} == {name: expected[name] for name in names}
+    (folder / "count.json").write_text(json.dumps(data))
+    stated = stated_operations(str(folder / "count.json"))
+    assert stated is not None
+    assert stated.forward_per_image == data["forward_per_image"]
+    assert stated.update_per_step == data["update"]
+    assert "2×224×224×3" in flops(text).stdout
+
+
+def test_stablehlo_text_with_uncounted_operators(folder: Path) -> None:
+    loops = str(TEXTS / "loops.mlir")
+    assert "stablehlo.case ×1" in " ".join(flops(loops).stdout.split())
+    with pytest.raises(RuleError) as strict:
+        flops(loops, "--strict")
+    assert strict.value.key == "--strict"
+    (folder / "count.json").write_text(flops(loops, "--json").stdout)
+    with pytest.raises(ConfigError) as refused:
+        stated_operations(str(folder / "count.json"))
+    assert refused.value.key == "framework.operations"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (["{text}", "--input", "3,4"], "--input"),
+        (["{text}", "--exact-backward"], "--exact-backward"),
+        (["{text}", "--parameters", "99"], "parameters"),
+        (["absent.mlir"], "model"),
+        (["binary.mlir"], "model"),
+        (["resnet50", "--parameters", "3"], "--parameters"),
+    ],
+)
+def test_mistakes_with_stablehlo_text(arguments: list[str], key: str, folder: Path) -> None:
+    (folder / "binary.mlir").write_bytes(b"ML\xefR\x0dStableHLO")
+    text = str(TEXTS / "block.mlir")
+    with pytest.raises(InputError) as caught:
+        flops(*(argument.replace("{text}", text) for argument in arguments))
+    assert caught.value.key == key
 
 
 def test_workload_and_named_model_agree() -> None:

@@ -34,7 +34,7 @@ def trace_stablehlo(
     `parameters` are the numbers of main's arguments that are trained (JAX flattens `f(params,
     data)` in this order); by default every floating-point argument but the last, the data.
     `batch` is by default the first size of the last argument. The text may also contain a whole
-    training step: see `step_macc`.
+    training step: see `training_step.step_difference`.
     """
     program = flatten(parse(text, source=source), parameters=parameters, source=source)
     trained = [argument for argument in program.arguments if argument.needs_gradient]
@@ -46,6 +46,7 @@ def trace_stablehlo(
         parameters=sum(argument.elements for argument in trained),
         batch=batch,
         outputs=tuple(result.shape for result in program.results),
+        inputs=(data.shape,) if data is not None else (),
     )
 
 
