@@ -67,8 +67,20 @@ def test_block_of_a_transformer_by_hand():
         "softmax": (13 * scores, 0),
         "matmul": (2 * 2 * scores * channels, 2 * 2 * 2 * scores * channels),
         "dense": (2 * tokens * products, 2 * 2 * tokens * products + 2 * products),
+        "bias": (0, 2 * heads * channels),
     }
-    assert trace.parameters == products + 11 * width + 3 * width
+    assert trace.parameters == products + 11 * width + 4 * width
+
+
+def test_every_way_to_write_a_normalization_is_one():
+    count = counted(trace_stablehlo(text("normalizations"), parameters=[0, 1]))
+    elements = BATCH * 4 * 4 * 8
+    assert kinds(count) == {
+        "batch_norm": (3 * 7 * elements, 0),  # in one pass and two, and in inference
+        "group_norm": (7 * elements, 0),
+        "layer_norm": (7 * elements, 0),
+        "rms_norm": (7 * elements, 0),
+    }
 
 
 def test_convolutions_by_hand():
@@ -94,6 +106,11 @@ def test_a_step_of_jax_computes_the_derived_gradients(name):
     frozen = trace_stablehlo(text(name), parameters=[])
     gradients = counted(forward, "matmul").backward
     assert step_difference(frozen, step) == gradients // 2 > 0
+
+
+def test_a_recomputed_forward_pass_is_a_difference_and_not_counted():
+    forward, step = trace_stablehlo(text("layers")), trace_stablehlo(text("recomputed_step"))
+    assert step_difference(forward, step) == 3 * BATCH * 8 * 8
 
 
 def test_loops():
