@@ -350,8 +350,8 @@ def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
             yield f"  including {count.update:,} per step to update the parameters"
         if (ratio := _scaling_ratio(count)) is not None:
             yield (
-                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a batch "
-                f"of {count.batch} (V2 Table 5)"
+                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a "
+                f"batch of {count.batch} (V2 Table 5)"
             )
 
 
@@ -377,9 +377,9 @@ def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]
         yield f"traced backward graph in {count.convention}: {exact.forward:,}"
         yield f"  by the rule {count.gradients:,}"
         if exact.unknown:
-            yield f"  in it {_unknown(exact)}"
+            yield f"  in it {escape(_unknown(exact))}"
     if count.unknown:
-        yield f"not counted: {_unknown(count)}"
+        yield f"not counted: {escape(_unknown(count))}"
 
 
 def _unknown(count: OperationCount) -> str:

@@ -186,6 +186,21 @@ def test_text_that_is_no_module(wrong):
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["block", "block_generic", "loops", "spectral", "convolutions"])
+def test_damaged_text_is_refused_or_counted_but_nothing_else_happens(name):
+    """Without one of its lines; and a text that ends early is always refused."""
+    lines = text(name).splitlines()
+    for number in range(len(lines)):
+        try:
+            trace_stablehlo("\n".join([*lines[:number], *lines[number + 1 :]]))
+        except InputError as error:
+            assert error.key == "model"
+    for number in range(2, len(lines) - 1, 7):
+        cut = "\n".join(lines[:number])
+        with pytest.raises(InputError):
+            trace_stablehlo(cut)
+
+
 def test_an_argument_that_main_does_not_have():
     with pytest.raises(InputError) as caught:
         trace_stablehlo(text("block"), parameters=[99])

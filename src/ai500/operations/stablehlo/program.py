@@ -161,8 +161,10 @@ class _Flattener:
                 instruction = self._instruction(statement, operator, scope, repeats, location)
                 executed.append(instruction)
                 results = instruction.results
-            scope.update(zip(statement.results, results, strict=False))
-        return ()
+            scope.update(zip(statement.results, results, strict=True))
+        raise InputError(
+            f"{self._source}: a function or a loop does not return.", key="model", remedy=REMEDY
+        )
 
     def _operands(self, statement: Statement, scope: Scope) -> tuple[Value, ...]:
         try:

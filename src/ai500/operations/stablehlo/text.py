@@ -96,6 +96,8 @@ def parse(text: str, *, source: str = "StableHLO text") -> dict[str, Function]:
         raise InputError(
             f"{source} contains {kind} text, not a StableHLO module.", key="model", remedy=REMEDY
         )
+    if stack:
+        raise InputError(f"{source} ends inside a function.", key="model", remedy=REMEDY)
     return functions
 
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection
 from math import prod
 
+from ai500.core.errors import InputError
 from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes, Trace
 from ai500.operations.stablehlo.kinds import KINDS
 from ai500.operations.stablehlo.layers import Layer, is_bias, is_zero, recognize
 from ai500.operations.stablehlo.program import Instruction, Program, Value, flatten
-from ai500.operations.stablehlo.text import parse
+from ai500.operations.stablehlo.text import REMEDY, parse
 
 _PRODUCTS = ("dot_general", "dot")
 #: Kinds whose parameters AIPerf's Table II updates.
@@ -36,6 +37,20 @@ def trace_stablehlo(
     `batch` is by default the first size of the last argument. The text may also contain a whole
     training step: see `training_step.step_difference`.
     """
+    try:
+        return _traced(text, parameters=parameters, batch=batch, source=source)
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{source} is damaged: operands, types or regions of an operation are missing "
+            f"({error!r}).",
+            key="model",
+            remedy=REMEDY,
+        ) from error
+
+
+def _traced(
+    text: str, *, parameters: Collection[int] | None, batch: int | None, source: str
+) -> Trace:
     program = flatten(parse(text, source=source), parameters=parameters, source=source)
     trained = [argument for argument in program.arguments if argument.needs_gradient]
     data = program.arguments[-1] if program.arguments else None
