@@ -19,8 +19,8 @@ UNKNOWN = "unknown"
 class Shapes:
     """Shapes of an operator's tensors.
 
-    Convolutions: inputs are data and weight. Dense and matmul: the two factors. Attention: query,
-    key, value. All others: their tensors in the order the framework passes them.
+    Convolutions: inputs are data and weight. Dense and matmul: the two factors. Bilinear: left,
+    weight, right. Attention: query, key, value. All others: their tensors in the order the framework passes them.
     """
 
     inputs: tuple[Shape, ...] = ()

@@ -148,7 +148,11 @@ module @m {
   func.func public @main(%arg0: tensor<4x4xf32>) -> tensor<4x4xf32> {
     %0 = stablehlo.cholesky %arg0, lower = true : tensor<4x4xf32>
     %1 = stablehlo.custom_call @lapack_sgeqrf(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
-    return %1 : tensor<4x4xf32>
+    %2 = sdy.manual_computation(%1) manual_axes={"x"} (%arg1: tensor<4x4xf32>) {
+      %3 = stablehlo.tanh %arg1 : tensor<4x4xf32>
+      sdy.return %3 : tensor<4x4xf32>
+    } : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    return %2 : tensor<4x4xf32>
   }
 }
 """
@@ -156,6 +160,7 @@ module @m {
     assert count.unknown == {
         "stablehlo.cholesky": 1,
         "stablehlo.custom_call @lapack_sgeqrf": 1,
+        "sdy.manual_computation": 1,
     }
 
 

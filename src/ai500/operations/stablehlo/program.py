@@ -18,7 +18,7 @@ from ai500.operations.stablehlo.text import REMEDY, Function, Region, Statement,
 VIEWS = {
     *("reshape", "transpose", "broadcast_in_dim", "broadcast", "convert", "reverse", "slice"),
     *("dynamic_slice", "dynamic_reshape", "reduce_precision", "copy", "sharding_constraint"),
-    *("optimization_barrier", "bitcast_convert"),
+    *("optimization_barrier", "bitcast_convert", "propagation_barrier"),
 }
 _CALLS = {"call", "composite"}
 _RETURNS = {"return"}

@@ -64,6 +64,8 @@ class Function:
 
 _TYPE = r"(?:tensor<((?:[\d?]+x)*)(complex<\w+>|!quant\.\w+|\w+)|!\w+\.(token))"
 _VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
+#: A use of a value; a name before a type defines an argument of a region.
+_OPERAND = re.compile(rf"{_VALUE.pattern}(?![\w.$#-]|: (?:tensor|!))")
 _ARGUMENT = re.compile(rf"(%[\w.$-]+): {_TYPE}")
 _STATEMENT = re.compile(r'(?:(%[^=]*?) = )?"?([a-z_]\w*(?:\.[\w.]+)?)"?(.*)', re.DOTALL)
 _LOCATION = re.compile(r" ?\bloc\((#loc\d*|unknown|\"(?:[^\"\\]|\\.)*\".*)\)$")
@@ -180,8 +182,8 @@ def _close(rest: str, location: str, stack: list[tuple[Region, Statement | None]
     if rest.endswith("{"):  # `} do {`, `}, {`
         owner.regions.append(Region())
         stack.append((owner.regions[-1], owner))
-    elif rest.startswith(")"):  # generic form: attributes and types follow the regions
-        owner.text += rest
+    elif rest.startswith((")", ":")):  # attributes and types follow the regions
+        owner.text += f" {rest}"
         owner.types = _result_types(owner.name, rest, len(owner.results), at=owner.name)
 
 
@@ -191,7 +193,7 @@ def _statement(line: str, location: str, at: str) -> Statement:
         raise InputError(f"{at}: not StableHLO: {line[:60]!r}.", key="model", remedy=REMEDY)
     names, name, rest = match.groups()
     results = tuple(_result_names(names or ""))
-    operands = tuple(_VALUE.findall(rest)) if "constant" not in name else ()
+    operands = tuple(_OPERAND.findall(rest)) if "constant" not in name else ()
     types = () if line.endswith("{") else _result_types(name, rest, len(results), at=at)
     return Statement(name, results, operands, types, rest, location)
 
