@@ -63,7 +63,7 @@ class CustomClassConfig:
     )
     required_runs: int | None = option(
         None,
-        "trials of a valid result; default: as with ensemble_size",
+        "least trials of a valid result; default: as with ensemble_size",
         minimum=1,
     )
     quality_name: str | None = option(
@@ -95,7 +95,7 @@ class RunConfig:
 
     trials: int | Literal["valid"] = option(
         1,
-        "number of full trials, each with its own seed; 'valid': as many as the class requires",
+        "number of full trials, each with its own seed; 'valid': the least that the class requires",
         minimum=1,
         less_than=MAX_COUNT,
     )
@@ -214,7 +214,8 @@ class FreeLevelConfig:
     """
 
     model: str | None = option(
-        None, "model of one's own: a function of the problem class; operations are those of its graph"
+        None,
+        "model of one's own: a function of the problem class; operations are those of its graph",
     )
     optimizer: str | None = option(
         None, "optimizer of one's own: a function of the parameters and the hyper-parameters"

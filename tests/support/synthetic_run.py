@@ -224,7 +224,9 @@ def loss(member: int, epoch: int) -> float:
 def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     folder = run.trial(trial)
     began = BEGAN + 10_000.0 * trial
-    told: list[events.Event] = [_event("trial_start", began, shape, trial=trial, seed=_seed(plan, trial))]
+    told: list[events.Event] = [
+        _event("trial_start", began, shape, trial=trial, seed=_seed(plan, trial))
+    ]
     finished = [m for m in range(shape.members) if m not in shape.failed]
     for one in plan.mapping:
         wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
@@ -312,7 +314,9 @@ def _seed(plan: Plan, trial: int) -> int:
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=_seed(plan, trial), member=member)
+    drawn = bootstrap_header(
+        SAMPLERS[plan.sampler], samples, seed=_seed(plan, trial), member=member
+    )
     return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 

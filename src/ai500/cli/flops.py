@@ -270,8 +270,8 @@ def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
             yield f"  including {count.update:,} per step to update the parameters"
         if (ratio := _scaling_ratio(count)) is not None:
             yield (
-                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a batch "
-                f"of {count.batch} (V2 Table 5)"
+                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a "
+                f"batch of {count.batch} (V2 Table 5)"
             )
 
 

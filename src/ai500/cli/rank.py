@@ -74,9 +74,7 @@ def _plain(built: Built, out: Path) -> dict[str, object]:
         "site": str((out / "index.html").resolve()),
         "files_written": built.written,
         "files_removed": built.removed,
-        "entries": [
-            encode(built.standings[entry.id]) | encode(entry) for entry in built.entries
-        ],
+        "entries": [encode(built.standings[entry.id]) | encode(entry) for entry in built.entries],
         "rejected": [{"file": each.file, "reasons": each.reasons} for each in built.rejected],
     }
 

@@ -46,9 +46,7 @@ def standings(entries: Iterable[Entry]) -> dict[str, Standing]:
             in_edition |= ranks(of_edition)
             energy_in_edition |= energy_ranks(of_edition)
     tables = (overall, in_edition, energy, energy_in_edition)
-    return {
-        entry.id: Standing(*(table.get(entry.id) for table in tables)) for entry in entries
-    }
+    return {entry.id: Standing(*(table.get(entry.id) for table in tables)) for entry in entries}
 
 
 def energy_ranks(members: Sequence[Entry]) -> dict[str, int]:
@@ -101,9 +99,7 @@ def order(entry: Entry) -> tuple[float, float, str, str, str]:
     )
 
 
-def ranks(
-    members: Sequence[Entry], *, figure: Callable[[Entry], float] = vflops
-) -> dict[str, int]:
+def ranks(members: Sequence[Entry], *, figure: Callable[[Entry], float] = vflops) -> dict[str, int]:
     """Rank the best entry of each system, by id; two equal ones give 1, 1, 3.
 
     `members` is one list, best first by the figure.

@@ -14,6 +14,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -27,6 +28,7 @@ from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
+from ai500.data import published_files
 from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
@@ -268,8 +270,11 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
 def _data(member: Member) -> dict[str, Any]:
     """Identify the data that was read: the node's copy, or the shared store."""
     store = open_data(member.task)
+    # Beside the shared store; a node's copy has only samples.
+    published = published_files.recorded(Path(member.task.store), sha256=store.sha256)
     return {
         "store_sha256": store.sha256,
+        "published": None if published is None else schema.encode(published),
         "staged": staged_folder(member.task) is not None,
         "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(member.problem_class.normalization),

@@ -51,7 +51,14 @@ def test_what_names_no_function_is_refused(name: str) -> None:
     [
         ({"parallel__mode": "tensor", "parallel__degree": 2}, "parallel.mode"),
         ({"parallel__sharded": True, "parallel__degree": 2}, "parallel.sharded"),
-        ({"framework__kind": "script", "framework__command": ["sh", "x"]}, "free_level.model"),
+        (
+            {
+                "framework__kind": "script",
+                "framework__command": ["sh", "x"],
+                "custom_class__name": "mine",
+            },
+            "free_level.model",
+        ),
         ({"workload": "automl"}, "free_level.model"),
     ],
 )
