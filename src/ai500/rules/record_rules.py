@@ -344,7 +344,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
 
 
 RECORD_RULES = (
-    registered_class, unknown_data, published_files, unknown_model, minimum_ensemble_size, scale_as_mapped,
-    consistent_qualities, consistent_records, hyperparameters_as_planned,
+    registered_class, unknown_data, published_files, unknown_model, minimum_ensemble_size,
+    scale_as_mapped, consistent_qualities, consistent_records, hyperparameters_as_planned,
     constant_optimizer_settings, distinct_trials,
 )  # fmt: skip
