@@ -333,11 +333,32 @@ class AutomlConfig:
     )
     kernel_sizes: tuple[int, ...] | None = option(
         None,
-        "choices of TPE for the (odd) kernel size of added blocks; the first is used until TPE "
-        "starts",
+        "choices of TPE for the (odd) kernel size of the whole model; added blocks have the first",
+    )
+    hyperparameter_trials: int | None = option(
+        None,
+        "trainings of each architecture after warm-up, each with TPE's batch and kernel size",
+        minimum=1,
     )
     max_growth: float | None = option(
-        None, "upper bound of a model's operations per image / the initial model's", minimum=1
+        None,
+        "upper bound of a model's operations per image / the initial model's, a bound of this "
+        "project's (decision D21): 3 in `full`",
+        minimum=1,
+    )
+    initial_version: Literal["v1.5", "v1"] | None = option(
+        None,
+        "ResNet at which the search starts: v1.5 has the stride on the 3×3 convolution, v1 (AIPerf "
+        "Table III) on the 1×1 (decision D16)",
+    )
+    buffer_size: int | None = option(
+        None, "architectures that each worker keeps ready in its buffer", minimum=1, less_than=1000
+    )
+    search_threads: int | None = option(
+        None,
+        "CPU threads of a worker that search architectures during training",
+        minimum=1,
+        less_than=1000,
     )
     kept_models: int | None = option(
         None, "number of best models that are parents and whose weights are kept", minimum=1

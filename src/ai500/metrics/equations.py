@@ -26,6 +26,8 @@ def penalty_coefficient(
     direction: Direction = "higher",
 ) -> float:
     """Compute V3 Eq. 8; it may exceed 1 (V2 §4.4.1). Invert where lower is better [D15]."""
+    if exponent == 0:
+        return 1.0  # AIPerf has no penalty, not even for an error of 0
     if direction == "lower":
         if achieved_quality == 0:
             return math.inf

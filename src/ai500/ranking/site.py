@@ -60,7 +60,12 @@ def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) ->
         drafts = Path(folder)
         entries, rejected = _read(submissions, drafts)
         standings_by_id = standings(entries)
-        site = Site(title=title, ranked=len(entries), rejected=len(rejected))
+        site = Site(
+            title=title,
+            ranked=len(entries),
+            rejected=len(rejected),
+            has_searches=any(entry.regulated_score is not None for entry in entries),
+        )
         names = {*_FIXED, *(name for entry in entries for name in _names(entry))}
         pages = _drafts(_pages(site, entries, standings_by_id, rejected, drafts), drafts)
         with explaining_write_errors(out):

@@ -78,6 +78,7 @@ class TrialFolder:
         self.score = path / "score.json"
         self.meters = path / "meters"
         self.members = path / "members"
+        self.finish_request = path / ".finish"
         self.pictures = path / "pictures"
         self.pictures_record = self.pictures / "pictures.json"
 

@@ -27,24 +27,30 @@ def counted(record: TrainRecord, folder: MemberFolder) -> tuple[Traffic | None, 
 
     None: not counted. A resumed member counts from its last start, so only steps since then divide.
     """
-    communication: Any = record.effective.get("parallel", {}).get("communication")
-    if record.world_size == 1:
-        return Traffic(0.0, 0.0), "none"
-    if not isinstance(communication, dict) or "traffic" not in communication:
-        return None, "not counted"
+    origin = source(record)
+    if origin == "none":
+        return Traffic(0.0, 0.0), origin
     steps = record.steps - _steps_before_resume(record, folder)
-    if steps <= 0:
+    if origin == "not counted" or steps <= 0:
         return None, "not counted"
-    traffic = communication["traffic"]
-    return (
-        Traffic(traffic["inside_node"] / steps, traffic["between_nodes"] / steps),
-        str(communication["bytes"]),
-    )
+    sent = record.effective["parallel"]["communication"]["traffic"]
+    return Traffic(sent["inside_node"] / steps, sent["between_nodes"] / steps), origin
+
+
+def source(record: TrainRecord) -> str:
+    """Name what the member's bytes are: of its payload or its tensors; none; not counted."""
+    if record.world_size == 1:
+        return "none"
+    communication: Any = record.effective.get("parallel", {}).get("communication")
+    if not isinstance(communication, dict) or "traffic" not in communication:
+        return "not counted"
+    return str(communication["bytes"])
 
 
 def _steps_before_resume(record: TrainRecord, folder: MemberFolder) -> int:
     resumed = [event for event in events.read(folder.events) if event["event"] == "resumed"]
-    if not resumed:
+    # A worker of a search resumes no position: its history has each model's steps.
+    if not resumed or "epoch" not in resumed[-1]:
         return 0
     per_epoch = record.steps // record.epochs
     return int(resumed[-1]["epoch"]) * per_epoch + int(resumed[-1]["step"])

@@ -67,7 +67,7 @@ def effective(
 
     `described` holds the engine's description on every rank.
     """
-    parallel = described[0] | _total_traffic(described)
+    parallel = described[0] | total_traffic(described)
     kind = type(member.optimizer)
     # By number: an epoch that was repeated after a crash is in the log twice.
     rates = {
@@ -290,7 +290,7 @@ def seeds(task: Task) -> dict[str, int]:
     }
 
 
-def _total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:
+def total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:
     """Sum the bytes of all ranks by link class: a single rank may talk to its own node only."""
     first = described[0].get("communication")
     if not isinstance(first, dict) or "traffic" not in first:

@@ -43,6 +43,11 @@ def test_v2_figure_14_ranks_by_vflops_not_by_flops() -> None:
     assert ranks(compressed, mixed) == [2, 1]
 
 
+def test_a_list_without_searches_has_no_column_of_regulated_scores(tmp_path: Path) -> None:
+    build([ranked(entry(1))], tmp_path, title=TITLE)
+    assert "regulated_score" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
 def test_equal_results_share_a_rank_and_the_next_is_skipped() -> None:
     assert ranks(listed(1, 5e12), listed(2, 7e12), listed(3, 7e12), listed(4, 5e12)) == [3, 1, 1, 3]
 

@@ -249,6 +249,7 @@ const ai500 = (() => {
       return [element("a", { href: `entries/${entry.id}.html` }, entry.system || "(no name)"),
         element("small", {}, entry.organization)];
     if (kind === "quality") return [quality(entry)];
+    if (key === "regulated_score" && entry[key] === null) return ["—"]; // an ensemble has none
     if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
     const figure = KINDS[kind](entry[key]);
     return kind === "per_watt" ? [figure, element("small", {}, entry.power_coverage)] : [figure];
@@ -356,6 +357,7 @@ const ai500 = (() => {
   // --- the comparison ---------------------------------------------------------------------
   const MEASURED = [
     ["VFLOPS", "vflops", "flops", 1], ["FLOPS", "flops", "flops", 1],
+    ["regulated score", "regulated_score", "flops", 1],
     ["time to quality", "time_to_quality_seconds", "seconds", -1],
     ["time to target", "time_to_target_seconds", "seconds", -1],
     ["VFLOPS per watt", "vflops_per_watt", "per_watt", 1],
@@ -464,7 +466,8 @@ const ai500 = (() => {
   }
 
   function measured(a, b, [name, key, kind, sign]) {
-    const none = key === "time_to_target_seconds" ? "not reached" : NOT_MEASURED;
+    const none = { time_to_target_seconds: "not reached", regulated_score: "no search" }[key]
+      ?? NOT_MEASURED;
     const texts = [a, b].map(entry => (entry[key] === null ? none
       : kind === "quality" ? `${fixed(entry.quality, 4)}, target ${entry.target_quality}`
         : KINDS[kind](entry[key]) + (kind === "per_watt" ? ` of ${entry.power_coverage}` : "")));
