@@ -560,9 +560,9 @@ def _with_section(error: SchemaError) -> str:
 
 def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
     """Make paths absolute: those of the file relative to it, others to the working folder."""
-    for section, keys in FOLDER_USERS.items():
-        content = data.get(section)
-        if isinstance(content, dict) and any(content.get(key) for key in keys):
+    for name, users in FOLDER_USERS.items():
+        content = data.get(name)
+        if isinstance(content, dict) and any(content.get(key) for key in users):
             content.setdefault("folder", ".")
     for name, keys in PATHS.items():
         section = data.get(name)
