@@ -103,6 +103,8 @@ class Shape:
     operations: Operations = OPERATIONS
     graph_sha256: str = "0" * 64
     edition: str = editions.CURRENT
+    seed: int | None = None
+    """Seed of one's own; None: the edition's."""
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -179,7 +181,7 @@ def make_plan(shape: Shape) -> Plan:
         problem_class="smoke",
         definition=definition,
         edition=shape.edition,
-        seed=editions.edition_seed(shape.edition) or 0,
+        seed=shape.seed or editions.edition_seed(shape.edition) or 0,
         trials=shape.trials,
         ensemble_size=shape.members,
         parallel_degree=shape.degree,

@@ -13,6 +13,8 @@ from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
 from ai500.data.pack import Packed, pack_source
+from ai500.data.published_files import compare_published
+from ai500.data.published_files import record as record_published
 from ai500.data.readers.open_source import Options, open_source
 from ai500.data.readers.protocol import Ignored
 from ai500.data.store import CheckReport, Store, facts_of, summary_of
@@ -82,6 +84,10 @@ def pack(
         opened = open_source(source, options, out=out)
         terminal.stage(f"packing {source}")
         packed = pack_source(opened, out, workers=workers, progress=terminal.progress)
+        terminal.stage("comparing with published hashes")
+        files = compare_published(Path(source), progress=terminal.progress)
+        if files:
+            record_published(out, sha256=packed.store.sha256, files=files)
     _print_store(packed.store, packed=packed, as_json=as_json)
 
 

@@ -22,7 +22,7 @@ from ai500.core.schema import check_known
 from ai500.pipeline.scoring import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
-from ai500.profile.labels import STAGES, category_cells, milliseconds, number
+from ai500.profile.labels import STAGES, category_cells, milliseconds, number, operations_text
 from ai500.profile.page import write_page, write_report_section
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.records import precision as precisions
@@ -147,6 +147,12 @@ def show_profile(record: Profile) -> None:
         heading("Communication (V2 Table 12): ms per step, mean over the ranks")
         for group in _grouped(measured, 4):
             console.print(_communication_table(group), "", sep="\n")
+    for result in record.precisions:
+        if result.counted_operations is not None:
+            console.print(
+                f"operations of an image in {result.precision}: {operations_text(result)}",
+                markup=False,
+            )
     for line in _not_measured(record):
         console.print(line, markup=False)
 
@@ -162,6 +168,9 @@ def _not_measured(record: Profile) -> Iterator[str]:
         "communication": [result.communication_missing for result in record.precisions],
         "instructions per cycle and DRAM": [
             result.counters_missing for result in record.precisions
+        ],
+        "operations by hardware counters": [
+            result.operations_missing for result in record.precisions
         ],
     }
     for name, texts in reasons.items():

@@ -3,8 +3,8 @@
 The rounds are those of `schedules`. In each, a rank combines what it receives with what it holds as
 means weighted by the ranks behind them, in at least single precision. The rank that finishes a part
 encodes it once; its bytes are passed on unchanged and decoded on every rank, so all ranks end with
-the same bits. A rank encodes each value of its buffer at most once per step, as error feedback needs
-(see `collectives`).
+the same bits. A rank encodes each value of its buffer at most once per step, which error feedback
+needs (see `collectives`).
 """
 
 from __future__ import annotations

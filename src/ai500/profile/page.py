@@ -8,7 +8,15 @@ from pathlib import Path
 from ai500.core.atomic import write_text
 from ai500.profile.categories import CATEGORIES, MEANINGS
 from ai500.profile.labels import MEANINGS as STAGE_MEANINGS
-from ai500.profile.labels import STAGES, category_cells, counters, flops, milliseconds, number
+from ai500.profile.labels import (
+    STAGES,
+    category_cells,
+    counters,
+    flops,
+    milliseconds,
+    number,
+    operations_text,
+)
 from ai500.profile.record import KernelTime, PrecisionProfile, Profile
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
@@ -190,6 +198,7 @@ def _notes(part: PrecisionProfile) -> list[str]:
         notes.append(f"Clocks of the ranks' hosts are known to ± {uncertainty} ms.")
     if part.counters_missing is not None:
         notes.append(f"IPC and DRAM: not measured, {part.counters_missing}.")
+    notes.append(f"Operations of an image: {operations_text(part)}.")
     return notes
 
 

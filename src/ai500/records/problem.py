@@ -72,7 +72,7 @@ class ProblemClass:
     penalty_exponent: int
     """Exponent n of V3 Eq. 8."""
     required_runs: int
-    """Trials of a valid result."""
+    """Least number of trials of a valid result: at least so many [D3]."""
     input_shape: tuple[int, ...]
     """Shape of one input of the model: channels, height and width of an image."""
     input_dtype: str = field(default="float32", kw_only=True)

@@ -152,7 +152,7 @@ class RunFolder:
         *,
         version: str,
         source_sha256: str | None = None,
-        checkout: Checkout = Checkout(None, None),
+        checkout: Checkout | None = None,
     ) -> None:
         """Mark the folder as a run folder; it now has everything that `resume` needs."""
         state = RunState(
@@ -160,8 +160,8 @@ class RunFolder:
             version=version,
             name=self.path.name,
             source_sha256=source_sha256,
-            commit=checkout.commit,
-            dirty=checkout.dirty,
+            commit=None if checkout is None else checkout.commit,
+            dirty=None if checkout is None else checkout.dirty,
         )
         atomic.write_json(self.state, schema.encode(state))
 

@@ -93,11 +93,32 @@ def unknown_data(evidence: Evidence) -> Iterator[Observation]:
     """Disclose the SHA-256 of data whose identity this version does not know."""
     if evidence.reference.store_sha256 is None:
         digests = _digests(evidence, "data", "store_sha256")
+        names = {file["name"] for file in _published(evidence)}
+        origin = "it was not compared with published files"
+        if names:
+            origin = f"it was packed from files of known MD5: {', '.join(sorted(names))}"
         yield Observation(
             "this version does not know the identity of the class's data; its SHA-256 is "
-            f"{digests or 'not recorded'}",
+            f"{digests or 'not recorded'}; {origin}",
             run=digests,
         )
+
+
+@rule(layer=9, source="V2 §5.1.1")
+def published_files(evidence: Evidence) -> Iterator[Observation]:
+    """Pack published data from the published files, where their hashes are known."""
+    for name, md5, expected in sorted(
+        {(file["name"], file["md5"], file["published_md5"]) for file in _published(evidence)}
+    ):
+        if md5 != expected:
+            statement = f"the data was packed from a {name} with MD5"
+            yield mismatch(statement, md5, "the published one has", expected, "Copy it again.")
+
+
+def _published(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return the files of known MD5 that the members' data was packed from."""
+    lists = [effective(member, "data", "published") for member in evidence.members]
+    return [file for files in lists if isinstance(files, list) for file in files]
 
 
 @rule(layer=7, source="V2 §5.1.3", severity="note", program="ensemble")
@@ -323,7 +344,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
 
 
 RECORD_RULES = (
-    registered_class, unknown_data, unknown_model, minimum_ensemble_size, scale_as_mapped,
-    consistent_qualities, consistent_records, hyperparameters_as_planned,
+    registered_class, unknown_data, published_files, unknown_model, minimum_ensemble_size,
+    scale_as_mapped, consistent_qualities, consistent_records, hyperparameters_as_planned,
     constant_optimizer_settings, distinct_trials,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ai500.core import events, plugins
 from ai500.core.randomness import Stream, derive
