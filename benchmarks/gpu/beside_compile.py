@@ -30,6 +30,7 @@ from ai500.data.bootstrap import save_bootstrap
 from ai500.data.store import Store
 from ai500.records.fields import target_names
 from ai500.train import loop
+from ai500.workloads.member_predictions import ArrayPredictions
 from ai500.workloads.protocol import Workload
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
@@ -161,8 +162,7 @@ def measure_quality(workload: Workload, name: str, store: Store, folder: Path) -
             [trained(workload, name, store, folder, seed=seed, member=m) for m in members]
         )
         seconds = (time.perf_counter() - began) / len(members)
-        voters = np.ones(predictions.shape[:2], np.bool_)
-        ensemble = workload.quality(workload.combine(predictions, voters=voters), targets)
+        ensemble = workload.quality(workload.combine(ArrayPredictions(predictions)), targets)
         alone = [workload.quality(rows, targets) for rows in predictions]
         print(
             f"seed {seed}: ensemble {ensemble:.4f}, members' mean {mean(alone):.4f} "

@@ -46,6 +46,7 @@ from ai500.train import loop
 from ai500.workloads.class_data import generate_store
 from ai500.workloads.language_model import CLASSES, WORKLOAD
 from ai500.workloads.learnable_text import WORKSTATION
+from ai500.workloads.member_predictions import ArrayPredictions
 from ai500.workloads.models.transformer_plan import SHAPES, TransformerShape
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
@@ -217,8 +218,7 @@ def measure_quality() -> None:
                 ]
             )
             seconds = (time.perf_counter() - began) / members
-            voters = np.ones(predictions.shape[:2], np.bool_)
-            ensemble = WORKLOAD.quality(WORKLOAD.combine(predictions, voters=voters), targets)
+            ensemble = WORKLOAD.quality(WORKLOAD.combine(ArrayPredictions(predictions)), targets)
             alone = [WORKLOAD.quality(rows, targets) for rows in predictions]
             print(
                 f"{precision} seed {seed}: ensemble {ensemble:.4f}, members' mean "

@@ -348,6 +348,9 @@ class SlurmConfig:
     checkpoint_signal_seconds: int = option(
         120, "seconds before the time limit at which members write a checkpoint", minimum=1
     )
+    pin: bool = option(
+        False, "gang: run on the nodes that the plan maps members to; default: Slurm chooses"
+    )
     barrier_seconds: float = option(
         900.0,
         "gang: longest wait at the barrier, in seconds",

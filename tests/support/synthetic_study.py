@@ -89,11 +89,7 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
             for m in range(1, 9)
         ]  # fmt: skip
     if study == "tradeoff":
-        return [
-            varied(base, f"m{8 // p}-p{p}", f"M = {8 // p}, P = {p}", members=8 // p, degree=p,
-                   speed=1 + 0.02 * p, quality=0.86 - 0.004 * p)
-            for p in (1, 2, 4, 8)
-        ]  # fmt: skip
+        return [_tradeoff(base, degree) for degree in (1, 2, 4, 8)]
     if study == "optimizations":
         return _optimized(base)
     if study == "data-parallel":
@@ -109,6 +105,17 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
         varied(base, f"seed-{s}", f"seed {s}", speed=1 + 0.01 * s, quality=0.8 + 0.002 * s, seed=s)
         for s in range(1, 6)
     ]
+
+
+def _tradeoff(base: PointResult, degree: int) -> PointResult:
+    """Eight accelerators: together slower by communication, each model faster by more of them."""
+    size = 8 // degree
+    label = f"M = {size}, P = {degree}"
+    point = varied(base, f"m{size}-p{degree}", label, members=size, degree=degree,
+                   speed=1 - 0.02 * degree, quality=0.86 - 0.004 * degree)  # fmt: skip
+    seconds = 160 / (degree * (1 - 0.02 * degree))
+    times = tuple(MemberTime(member, 0, 0.0, seconds) for member in range(size))
+    return replace(point, members=times, score=replace(point.score, seconds=seconds))
 
 
 def _optimized(base: PointResult) -> list[PointResult]:

@@ -132,3 +132,6 @@ class TrainRecord:
     effective: dict[str, Any]
     """Optimizer groups, precision and batch size in effect at the end of training."""
     versions: dict[str, str]
+    validation_sha256: str | None = None
+    """SHA-256 of the file of validation predictions; None: there is none (searches, scripts)."""
+    out_of_bag_sha256: str | None = None

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.core import atomic, schema
+from ai500.core import atomic, events, schema
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import epoch_order
@@ -90,6 +90,8 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
     task, hyper = member.task, member.task.hyperparameters
     peak = scaled_peak(hyper, global_batch_size=member.feed.global_batch_size)
     rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
+    if position.epoch == hyper.epochs:
+        _evaluate_again(member)
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         loss_sum = _mean_over_replicas(member, position.loss_sum)
@@ -206,6 +208,23 @@ def _evaluate(member: Member, epoch: int) -> None:
     if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
         atomic.write_array(member.validation_file, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
+
+
+def _evaluate_again(member: Member) -> None:
+    """Predict the validation split again with the final weights, untimed.
+
+    A member that resumes here has no record yet: a crash, or its user, removed it, and the
+    predictions may be damaged.
+    """
+    predictions = member.evaluator.validation()
+    if predictions is None or member.validation_file is None:
+        return
+    atomic.write_array(member.validation_file, predictions)
+    quality = member.workload.quality(predictions, member.evaluator.validation_targets())
+    logged = [e["quality"] for e in events.read(member.folder.events) if e["event"] == "quality"]
+    if logged[-1:] != [quality]:  # kernels of another machine may round otherwise
+        epochs = member.task.hyperparameters.epochs
+        member.emit("quality", epoch=epochs, quality=quality, images=len(predictions))
 
 
 def _report_progress(
