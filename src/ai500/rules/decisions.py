@@ -59,5 +59,18 @@ DECISIONS: dict[str, str] = {
         "and its operations are not counted."
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
+    "D17": (
+        "Any M and P_degree that satisfy Eq. 5 can be mapped: a member may straddle nodes. The "
+        "mapping prefers whole nodes."
+    ),
+    "D18": (
+        "What runs before the timed window (compilation, algorithm choice, warm-up) uses generated "
+        "inputs only, and leaves weights, running statistics, optimizer state and random streams "
+        "as they were."
+    ),
+    "D20": (
+        "The official convention stays `aiperf`; every score can be shown in all three: `ai500 "
+        "score --convention`."
+    ),
 }
 """Decisions by their short names."""

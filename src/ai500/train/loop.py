@@ -30,6 +30,7 @@ from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.member import Member
 from ai500.train.optimizers import settings_sha256
 from ai500.train.step import StepRequest, eager_step, warm_up_batch
+from ai500.train.warm_up import random_streams_preserved
 from ai500.train.worker import Interrupted
 
 # Often enough for a live view, seldom enough to cost nothing beside steps of milliseconds.
@@ -62,14 +63,19 @@ def advance(steps: TrainingSteps, loss: Tensor | None) -> StepRequest | None:
 
 
 def prepare(member: Member) -> checkpoint.Position:
-    """Warm up and restore, before the timed window; return the position to train from."""
+    """Warm up and restore, before the timed window; return the position to train from.
+
+    Warm-up reads no sample and leaves weights, running statistics, optimizer state and random
+    streams as they were [D18].
+    """
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
-    batch = warm_up_batch(member)
-    member.engine.warm_up(
-        *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
-    )
-    member.evaluator.warm_up()
+    with random_streams_preserved(member.feed.device):
+        batch = warm_up_batch(member)
+        member.engine.warm_up(
+            *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
+        )
+        member.evaluator.warm_up()
     position = checkpoint.restore(member.folder.checkpoint, member, seed=member.task.seed)
     if position is None:
         return checkpoint.Position(seed=member.task.seed)
