@@ -154,6 +154,7 @@ def _record(
         operations=operations,
         effective=effective,
         versions=provenance.versions(),
+        other_conventions=member.other_conventions,
         validation_sha256=file_sha256(member.folder.validation),
         out_of_bag_sha256=file_sha256(member.folder.out_of_bag),
     )
