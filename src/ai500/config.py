@@ -232,7 +232,10 @@ class TrainConfig:
     accumulation: int | None = option(
         None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
     )
-    optimizer: str | None = option(None, "sgd (with momentum), adam, adamw, adagrad, lars or lamb")
+    optimizer: str | None = option(
+        None,
+        "sgd (with momentum), adam, adamw, adagrad, lars, lamb; sgd_no_vector_decay breaks a rule",
+    )
     base_learning_rate: float | None = option(
         None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
     )

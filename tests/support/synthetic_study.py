@@ -132,7 +132,8 @@ def _optimized(base: PointResult) -> list[PointResult]:
                learning_rate=2.4 / (1 + index // 2), warmup_epochs=0.0 if index % 2 else 2.0)
         for index, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
     ]  # fmt: skip
-    return [*precisions, *compression, *policies]
+    undecayed = varied(base, "no-batch-norm-decay", "no decay of batch norm", quality=0.83)
+    return [*precisions, *compression, undecayed, *policies]
 
 
 def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyResult:

@@ -16,6 +16,7 @@ from ai500.records import System, run_folder
 from ai500.report.page import render
 from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
+from ai500.study.optimizations_scales import lines_over_scales, scale_figures
 from ai500.study.page import COLUMNS, study_page, write_csv
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan, StudyResult
 from ai500.study.run_study import write_results
@@ -172,6 +173,37 @@ def test_v3_fig_7_speed_of_one_model_rises_as_m_falls(base: PointResult) -> None
     assert time.title == "Time to finish"
     text = " ".join(STUDIES["tradeoff"].view(result_of("tradeoff", base)).sentences)
     assert f"{speeds[-1] / speeds[0]:.2f} times as many images per second" in text  # type: ignore[operator]
+
+
+def test_optimizations_over_scales_have_a_line_each(base: PointResult) -> None:
+    """V3 Fig. 8: FLOPS; V2 Fig. 4, right: points lost against FP32 at the same scale."""
+    result = result_of("optimizations", base)
+    at_four = [
+        varied(base, "fp32-4", "fp32 on 4", members=4, speed=3.9, quality=0.82),
+        varied(base, "mixed-bf16-4", "mixed-bf16 on 4", members=4, speed=7.0, quality=0.80,
+               precision="mixed-bf16"),
+    ]  # fmt: skip
+    scaled = replace(result, points=(*result.points, *at_four))
+    lines = lines_over_scales(scaled.points)
+    assert set(lines) == {("fp32", "fp32"), ("mixed-bf16", "fp32")}
+    assert [point.name for point in lines["fp32", "fp32"]] == ["fp32", "fp32-4"]
+    speed, loss = scale_figures(scaled)
+    assert str(speed.svg).count("<polyline") == 2
+    assert "mixed-bf16" in str(loss.svg) and "V2: mixed" in str(loss.svg)
+    ours = loss.chart.series[0].values  # type: ignore[union-attr]
+    assert ours[-1].x == 4 and ours[-1].y == pytest.approx(2.0)
+    titles = [figure.title for figure in STUDIES["optimizations"].view(scaled).figures]
+    assert "FLOPS over scale" in titles
+    alone = [figure.title for figure in STUDIES["optimizations"].view(result).figures]
+    assert "FLOPS over scale" not in alone
+
+
+def test_table_8_stands_beside_our_own_gain(base: PointResult) -> None:
+    sections = STUDIES["optimizations"].view(result_of("optimizations", base)).sections
+    (section,) = [s for s in sections if s.title == "Weight decay on batch norm"]
+    table = section.blocks[1]
+    assert [row[1] for row in table.rows] == ["+1.00", "+0.45", "+0.45", "+1.38"]  # type: ignore[union-attr]
+    assert [row[2] for row in table.rows][1:] == ["1.03", "1.03", "1.10"]  # type: ignore[union-attr]
 
 
 def test_the_shipped_example_of_fig_7_has_the_papers_order() -> None:
