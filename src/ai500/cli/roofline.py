@@ -76,7 +76,7 @@ def roofline(
     """Measure the roofline of this system, or place a run under it.
 
     V2's HPC-AI roofline: ceilings of kernels, memory and links. --beside draws runs of other
-    precisions and compressions in one plot (V2 Fig. 12).
+    precisions and compressions in one plot (V2 Fig. 9).
 
     Example: ai500 roofline && ai500 roofline --run runs/first
     """

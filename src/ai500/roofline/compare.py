@@ -1,4 +1,4 @@
-"""Several runs under one roofline (V2 Fig. 12 a–f): precisions and compressions in one plot."""
+"""Several runs under one roofline (V2 Fig. 9, §7.4): precisions and compressions in one plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE_NAME = "roofline-compare.html"
 
 
 def label_of(plan: Plan) -> str:
-    """Name a run by what V2 Fig. 12 varies: precision and compression."""
+    """Name a run by what V2 §7.4 varies: precision and compression."""
     sent, precision = plan.communication.precision, plan.hyperparameters.precision
     return precision if sent == "fp32" else f"{precision}, {sent} sent"
 
@@ -46,7 +46,7 @@ def comparison_figures(placements: Mapping[str, RunPlacement]) -> list[Figure]:
         title = f"{placed.subject.capitalize()}s, {placed.model} model"
         caption = (
             "Compression moves a run to the right (fewer bytes per operation), a lower precision "
-            "raises the ceiling above it (V2 §6, Fig. 12)."
+            "raises the ceiling above it (V2 §6, Fig. 9)."
         )
         figures.append(Figure(title, chart, caption))
     return figures
@@ -74,7 +74,7 @@ def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None
     )
     page = Page(
         title=heading,
-        kicker="HPC AI500 V3.0 · rooflines of several runs (V2 Fig. 12)",
+        kicker="HPC AI500 V3.0 · rooflines of several runs (V2 Fig. 9)",
         heading=heading,
         facts=f"{first.ceilings.system.hostname} · {first.ceilings.measured_at}",
         lead=[],

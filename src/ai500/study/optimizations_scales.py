@@ -1,4 +1,8 @@
-"""V3 Fig. 8 and V2 Fig. 4 over scales, and V2 Table 8: parts of the study of optimizations."""
+"""V3 Fig. 8, V2 Figs. 4 and 12 over scales, and V2 Table 8: parts of the study of optimizations.
+
+V2 Fig. 12 scales one model by data parallelism: with `parallel.degree` as large as the system, M is
+1 at every scale.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Sequence
 from ai500.metrics.quality import improvement
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
-from ai500.study.published import V2_PRECISION_LOSS, V2_TABLE_8
+from ai500.study.published import V2_EFFICIENCY, V2_PRECISION_LOSS, V2_TABLE_8
 from ai500.study.records import PointResult, StudyResult
 from ai500.workloads.protocol import load_workload
 
@@ -44,11 +48,15 @@ def line_name(line: Line) -> str:
 def scale_figures(result: StudyResult) -> list[Figure]:
     """Plot FLOPS over scale, and the quality that each line loses against FP32 (V2 Fig. 4)."""
     lines = lines_over_scales(result.points)
-    return [flops_figure(lines), *loss_figures(lines, workload=result.workload)]
+    return [
+        flops_figure(lines),
+        efficiency_figure(lines, workload=result.workload),
+        *loss_figures(lines, workload=result.workload),
+    ]
 
 
 def flops_figure(lines: dict[Line, list[PointResult]]) -> Figure:
-    """Plot V3 Fig. 8: a line for each precision and compression."""
+    """Plot V3 Fig. 8 and V2 Fig. 12 a–f: a line for each precision and compression."""
     series = [
         Series(
             line_name(line),
@@ -59,6 +67,35 @@ def flops_figure(lines: dict[Line, list[PointResult]]) -> Figure:
     ]
     chart = LineChart(series, x_title="accelerators", y_title="GFLOPS")
     return Figure("FLOPS over scale", chart, "A line for each precision and compression.")
+
+
+def efficiency(points: Sequence[PointResult]) -> list[Value]:
+    """Return FLOPS / (scale × FLOPS per accelerator at the smallest scale)."""
+    first = points[0]
+    each = first.flops / first.score.system_scale
+    return [
+        Value(
+            point.score.system_scale,
+            point.flops / (point.score.system_scale * each),
+            point.timing_valid and first.timing_valid,
+        )
+        for point in points
+    ]
+
+
+def efficiency_figure(lines: dict[Line, list[PointResult]], *, workload: str) -> Figure:
+    """Plot the efficiencies of V2 §7.4, with V2's own for FP32."""
+    series = [
+        Series(line_name(line), efficiency(points), STYLES[number % len(STYLES)])
+        for number, (line, points) in enumerate(lines.items())
+    ]
+    caption = "FLOPS per accelerator over that at the smallest scale of the line."
+    if published := V2_EFFICIENCY.get(workload):
+        values = [Value(GPUS_PER_NODE * nodes, share) for nodes, share in published.items()]
+        series.append(Series("V2: fp32", values, "member", published=True))
+        caption += " Grey: V2 §7.4, FP32, data parallelism on V100, against 8 GPUs."
+    chart = LineChart(series, x_title="accelerators", y_title="efficiency")
+    return Figure("Efficiency over scale", chart, caption)
 
 
 def loss_figures(lines: dict[Line, list[PointResult]], *, workload: str) -> list[Figure]:

@@ -392,7 +392,7 @@ def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_precisions_and_compressions_share_a_plot(tmp_path: Path) -> None:
-    """V2 Fig. 12: runs under the same ceilings, each with a mark named by what it varies."""
+    """V2 Fig. 9: runs under the same ceilings, each with a mark named by what it varies."""
     placements = {}
     for precision in ("fp32", "mixed-bf16"):
         run = write_synthetic_run(tmp_path / precision, Shape())
@@ -409,7 +409,7 @@ def test_precisions_and_compressions_share_a_plot(tmp_path: Path) -> None:
         assert len(figure.chart.marks) >= 2  # type: ignore[union-attr]
     compare.write_comparison(tmp_path / "page.html", placements)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "V2 Fig. 12" in page
+    assert "V2 Fig. 9" in page
     compressed = replace(plan.communication, precision="fp16")
     shown = compare.label_of(replace(plan, communication=compressed))
     assert shown == f"{plan.hyperparameters.precision}, fp16 sent"

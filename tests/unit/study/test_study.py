@@ -16,6 +16,7 @@ from ai500.records import System, run_folder
 from ai500.report.page import render
 from ai500.study import repeatability, timing_validity
 from ai500.study.folder import StudyFolder
+from ai500.study.optimizations_scales import efficiency as efficiency_over_scales
 from ai500.study.optimizations_scales import lines_over_scales, scale_figures
 from ai500.study.page import COLUMNS, study_page, write_csv
 from ai500.study.records import Conditions, PlannedPoint, PointResult, StudyPlan, StudyResult
@@ -187,7 +188,10 @@ def test_optimizations_over_scales_have_a_line_each(base: PointResult) -> None:
     lines = lines_over_scales(scaled.points)
     assert set(lines) == {("fp32", "fp32"), ("mixed-bf16", "fp32")}
     assert [point.name for point in lines["fp32", "fp32"]] == ["fp32", "fp32-4"]
-    speed, loss = scale_figures(scaled)
+    speed, efficient, loss = scale_figures(scaled)
+    shares = [value.y for value in efficiency_over_scales(lines["fp32", "fp32"])]
+    assert shares == pytest.approx([1.0, 3.9 / 4])  # V2 §7.4
+    assert "V2: fp32" in str(efficient.svg)
     assert str(speed.svg).count("<polyline") == 2
     assert "mixed-bf16" in str(loss.svg) and "V2: mixed" in str(loss.svg)
     ours = loss.chart.series[0].values  # type: ignore[union-attr]
