@@ -272,7 +272,10 @@ class TrainConfig:
     accumulation: int | None = option(
         None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
     )
-    optimizer: str | None = option(None, "sgd (with momentum), adam, adamw, adagrad, lars or lamb")
+    optimizer: str | None = option(
+        None,
+        "sgd (with momentum), adam, adamw, adagrad, lars, lamb; sgd_no_vector_decay breaks a rule",
+    )
     base_learning_rate: float | None = option(
         None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
     )
@@ -408,6 +411,9 @@ class SlurmConfig:
     )
     checkpoint_signal_seconds: int = option(
         120, "seconds before the time limit at which members write a checkpoint", minimum=1
+    )
+    pin: bool = option(
+        False, "gang: run on the nodes that the plan maps members to; default: Slurm chooses"
     )
     barrier_seconds: float = option(
         900.0,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ai500.bagging.aggregate import illustrate
+from ai500.bagging.predictions import ValidationPredictions
+from ai500.core.errors import DataError
 from ai500.data.climate.store import ClimateStore
+from ai500.data.store import Samples
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
+from ai500.workloads.protocol import load_workload
+from tests.support.finished_members import members_of
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 RECIPE = ClimateRecipe(seed=5, height=48, width=72, train=2, validation=10, event_scale=1.6)
@@ -59,5 +65,15 @@ def write_illustrated_run(path: Path, store: ClimateStore, shape: Shape) -> RunF
             np.save(folder.validation, found)
     plan = run_folder.read_json(run.plan) | {"workload": "extreme_weather"}
     run_folder.write(run.plan, plan)
-    illustrate(run.trial(1), plan=run_folder.read(Plan, run.plan), samples=samples)
+    draw_pictures(run, samples, size=shape.members)
     return run
+
+
+def draw_pictures(run: RunFolder, samples: Samples, *, size: int) -> None:
+    """Draw the first trial as its aggregation does."""
+    members = members_of(run, size=size)
+    workload = load_workload(run_folder.read(Plan, run.plan).workload)
+    ensemble = np.zeros((samples.count, 1))
+    with contextlib.suppress(DataError):  # a damaged file fails where it is drawn
+        ensemble = workload.combine(ValidationPredictions.of(members))
+    illustrate(run.trial(1), members, workload=workload, ensemble=ensemble, samples=samples)

@@ -89,11 +89,7 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
             for m in range(1, 9)
         ]  # fmt: skip
     if study == "tradeoff":
-        return [
-            varied(base, f"m{8 // p}-p{p}", f"M = {8 // p}, P = {p}", members=8 // p, degree=p,
-                   speed=1 + 0.02 * p, quality=0.86 - 0.004 * p)
-            for p in (1, 2, 4, 8)
-        ]  # fmt: skip
+        return [_tradeoff(base, degree) for degree in (1, 2, 4, 8)]
     if study == "optimizations":
         return _optimized(base)
     if study == "data-parallel":
@@ -111,6 +107,17 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
     ]
 
 
+def _tradeoff(base: PointResult, degree: int) -> PointResult:
+    """Eight accelerators: together slower by communication, each model faster by more of them."""
+    size = 8 // degree
+    label = f"M = {size}, P = {degree}"
+    point = varied(base, f"m{size}-p{degree}", label, members=size, degree=degree,
+                   speed=1 - 0.02 * degree, quality=0.86 - 0.004 * degree)  # fmt: skip
+    seconds = 160 / (degree * (1 - 0.02 * degree))
+    times = tuple(MemberTime(member, 0, 0.0, seconds) for member in range(size))
+    return replace(point, members=times, score=replace(point.score, seconds=seconds))
+
+
 def _optimized(base: PointResult) -> list[PointResult]:
     precisions = [
         varied(base, name, name, speed=1 + 0.3 * index, quality=0.82 - 0.01 * index, precision=name)
@@ -125,7 +132,8 @@ def _optimized(base: PointResult) -> list[PointResult]:
                learning_rate=2.4 / (1 + index // 2), warmup_epochs=0.0 if index % 2 else 2.0)
         for index, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
     ]  # fmt: skip
-    return [*precisions, *compression, *policies]
+    undecayed = varied(base, "no-batch-norm-decay", "no decay of batch norm", quality=0.83)
+    return [*precisions, *compression, undecayed, *policies]
 
 
 def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyResult:

@@ -23,6 +23,7 @@ from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
+from ai500.operations.count import convention_named
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
@@ -249,15 +250,27 @@ def _end_controller(folder: RunFolder) -> bool:
     return True
 
 
-def score(path: RunPath, as_json: AsJson = False) -> None:
+def score(
+    path: RunPath,
+    convention: Annotated[
+        str | None,
+        typer.Option(help="Show the score counted by v3, aiperf or matmul; official is aiperf."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Recompute the score of a run from its events.
 
-    Needs no torch.
+    --convention shows it with operations counted by another convention and writes nothing: the
+    official score is unchanged. Needs no torch.
 
     Example: ai500 score runs/first --json
     """
     folder = RunFolder.open(path)
-    _print_score(folder, scoring.score_run(folder), as_json=as_json)
+    if convention is None:
+        _print_score(folder, scoring.score_run(folder), as_json=as_json)
+        return
+    convention_named(convention)
+    _print_score(folder, scoring.score_by_convention(folder, convention), as_json=as_json)
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:

@@ -301,7 +301,7 @@ ALGORITHMS: dict[str, Callable[[Messages], Algorithm]] = {
 
 
 def _make(
-    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int | Sequence[int]
 ) -> Collective:
     ranks, traffic = Ranks(group, local_size=local_size), Traffic()
     algorithm = ALGORITHMS[mode](Messages(ranks, traffic=traffic))

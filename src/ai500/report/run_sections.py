@@ -6,6 +6,7 @@ import dataclasses
 
 from ai500.core.units import human_bytes, human_seconds, ranges
 from ai500.inventory import summary
+from ai500.parallel import sharing
 from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
@@ -125,8 +126,18 @@ def equation_5(run: RunData) -> list[str]:
 
 
 def mapping_table(run: RunData) -> Table:
-    """List the members of each place, in the order of the waves."""
+    """List the members of each place, in the order of the waves.
+
+    On a cluster these are the nodes that recorded themselves: the scheduler chose them.
+    """
     members: dict[str, list[str]] = {}
+    if run.plan.cluster is not None:
+        for process in sharing.groups(run.plan.mapping, run.plan.sharing):
+            nodes = ", ".join(run.hosts.get(process[0], ())) or "not recorded"
+            members.setdefault(nodes, []).extend(map(str, process))
+        rows = [(name, ", ".join(numbers)) for name, numbers in members.items()]
+        note = "Recorded by the nodes. The plan's mapping is in plan.json; Slurm chooses the nodes."
+        return Table(("nodes", "members"), rows, noun="places", note=note)
     for mapping in run.plan.mapping:
         members.setdefault(place(mapping), []).append(f"{mapping.member}")
     joint = ", " if run.plan.members_per_accelerator > 1 else ", then "

@@ -24,6 +24,7 @@ PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16", "fp8", "int8",
 SAMPLERS = ("bootstrap", "poisson")
 OPTIMIZER_CLASSES = {
     "sgd": "torch.optim.sgd.SGD",
+    "sgd_no_vector_decay": "torch.optim.sgd.SGD",
     "adam": "torch.optim.adam.Adam",
     "adamw": "torch.optim.adamw.AdamW",
     "adagrad": "torch.optim.adagrad.Adagrad",

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.core import atomic, schema
+from ai500.core import atomic, events, schema
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import epoch_order
@@ -30,6 +30,7 @@ from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.member import Member
 from ai500.train.optimizers import settings_sha256
 from ai500.train.step import StepRequest, eager_step, warm_up_batch
+from ai500.train.warm_up import random_streams_preserved
 from ai500.train.worker import Interrupted
 
 # Often enough for a live view, seldom enough to cost nothing beside steps of milliseconds.
@@ -62,14 +63,19 @@ def advance(steps: TrainingSteps, loss: Tensor | None) -> StepRequest | None:
 
 
 def prepare(member: Member) -> checkpoint.Position:
-    """Warm up and restore, before the timed window; return the position to train from."""
+    """Warm up and restore, before the timed window; return the position to train from.
+
+    Warm-up reads no sample and leaves weights, running statistics, optimizer state and random
+    streams as they were [D18].
+    """
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
-    batch = warm_up_batch(member)
-    member.engine.warm_up(
-        *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
-    )
-    member.evaluator.warm_up()
+    with random_streams_preserved(member.feed.device):
+        batch = warm_up_batch(member)
+        member.engine.warm_up(
+            *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
+        )
+        member.evaluator.warm_up()
     position = checkpoint.restore(member.folder.checkpoint, member, seed=member.task.seed)
     if position is None:
         return checkpoint.Position(seed=member.task.seed)
@@ -90,6 +96,8 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
     task, hyper = member.task, member.task.hyperparameters
     peak = scaled_peak(hyper, global_batch_size=member.feed.global_batch_size)
     rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
+    if position.epoch == hyper.epochs:
+        _evaluate_again(member)
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         loss_sum = _mean_over_replicas(member, position.loss_sum)
@@ -206,6 +214,23 @@ def _evaluate(member: Member, epoch: int) -> None:
     if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
         atomic.write_array(member.validation_file, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
+
+
+def _evaluate_again(member: Member) -> None:
+    """Predict the validation split again with the final weights, untimed.
+
+    A member that resumes here has no record yet: a crash, or its user, removed it, and the
+    predictions may be damaged.
+    """
+    predictions = member.evaluator.validation()
+    if predictions is None or member.validation_file is None:
+        return
+    atomic.write_array(member.validation_file, predictions)
+    quality = member.workload.quality(predictions, member.evaluator.validation_targets())
+    logged = [e["quality"] for e in events.read(member.folder.events) if e["event"] == "quality"]
+    if logged[-1:] != [quality]:  # kernels of another machine may round otherwise
+        epochs = member.task.hyperparameters.epochs
+        member.emit("quality", epoch=epochs, quality=quality, images=len(predictions))
 
 
 def _report_progress(

@@ -17,7 +17,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
 from ai500.data.open_store import open_store
 from ai500.data.store import Samples, Store
-from ai500.operations import OperationCount, count, example_input
+from ai500.operations import OperationCount, count_conventions, example_input
 from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
@@ -59,6 +59,8 @@ class Member:
     stop_requested: Callable[[], bool]
     operations: Operations | None = None
     """Operations of the unsharded model, counted by rank 0 before training."""
+    other_conventions: tuple[Operations, ...] = ()
+    """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     """Hook called once, immediately before the first batch is read."""
     on_step: Callable[[checkpoint.Position], None] = lambda _: None
@@ -76,15 +78,14 @@ class Member:
         if self.events is not None:
             self.events.emit(event, **fields)
 
-    def count(self, convention: str) -> OperationCount:
-        """Count the operations of the unsharded model at its batch and input size."""
-        return count(
+    def count(self) -> dict[str, OperationCount]:
+        """Count the operations of the unsharded model at its batch size, by every convention."""
+        return count_conventions(
             self.engine.unsharded(),
             example_input(
                 (self.feed.batch_size, *self.problem_class.input_shape),
                 dtype=self.problem_class.input_dtype,
             ),
-            convention=convention,
             # Operations of a loss of the user's own are not known, and not counted.
             loss=None if self.task.own_code.loss else self.workload.loss_operator,
         )
@@ -106,7 +107,9 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     )
     member.validation_file = member.folder.validation
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
-        member.operations = member.count(task.convention).as_record()
+        counts = {name: counted.as_record() for name, counted in member.count().items()}
+        member.operations = counts.pop(task.convention)
+        member.other_conventions = tuple(counts.values())
         warn_of_uncounted(member.operations)
     return member
 

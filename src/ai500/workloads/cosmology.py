@@ -136,12 +136,12 @@ class Cosmology:
         return float(np.mean(np.abs(predictions - targets["parameters"])))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self, predictions: Mapping[int, NDArray[Any]], *, ensemble: NDArray[Any], samples: Samples
     ) -> Drawn:
         """Draw slices of volumes with their parameters, and each parameter's error."""
         from ai500.workloads.volume_pictures import illustrations
 
-        return illustrations(predictions, samples=samples)
+        return illustrations(predictions, ensemble=ensemble, samples=samples)
 
 
 WORKLOAD = Cosmology()

@@ -224,7 +224,11 @@ class ImageClassification:
         return float(np.mean(predictions.argmax(axis=1) == targets["labels"]))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self,
+        predictions: Mapping[int, NDArray[np.floating]],
+        *,
+        ensemble: NDArray[np.floating],
+        samples: Samples,
     ) -> None:
         """Return None: the report shows no pictures."""
 

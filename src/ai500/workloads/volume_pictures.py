@@ -11,7 +11,6 @@ from PIL import Image
 
 from ai500.data.store import Samples
 from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
-from ai500.workloads.averaging import average
 from ai500.workloads.learnable_volumes import PARAMETERS, SCALE
 
 PIXELS = 288
@@ -21,11 +20,14 @@ RANGE = 4.0
 SHADING = Shading("shading.png", f"density contrast from −{RANGE:g} to {RANGE:g}")
 
 
-def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples) -> Drawn:
+def illustrations(
+    predictions: Mapping[int, NDArray[np.floating]],
+    *,
+    ensemble: NDArray[np.floating],
+    samples: Samples,
+) -> Drawn:
     """Draw the volumes whose parameters the ensemble estimates best and worst."""
     truth = samples.rows(np.arange(samples.count), names=["parameters"])["parameters"]
-    members = np.stack(list(predictions.values()))
-    ensemble = average(members, voters=np.ones(members.shape[:2], dtype=np.bool_))
     errors = np.abs(ensemble - truth)
     order = errors.mean(axis=1).argsort()
     images = {SHADING.file: _png(np.linspace(0, 255, 64).astype(np.uint8)[None])}
@@ -48,7 +50,7 @@ def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: S
                 shading=SHADING,
             )
         )
-    member_errors = np.abs(members - truth).mean(axis=1)
+    member_errors = np.array([np.abs(rows - truth).mean(axis=0) for rows in predictions.values()])
     rows = tuple(
         (name, f"{errors[:, column].mean():.4f}", f"{member_errors[:, column].mean():.4f}")
         for column, name in enumerate(PARAMETERS)

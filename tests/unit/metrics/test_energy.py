@@ -323,3 +323,18 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
         text = narrow.export_text()
         assert words in text
         assert max(map(len, text.splitlines())) <= 80
+
+
+def test_links_inside_a_node_have_curves_of_each_accelerator(tmp_path: Path) -> None:
+    """V3 §3.7: NVLink's and PCIe's counters over time, in bytes per second."""
+    columns = [("nvml", f"GPU-{n}", f"{link}_sent_bytes", None)
+               for n in range(2) for link in ("nvlink", "pcie")]  # fmt: skip
+    write_log(
+        tmp_path, covers={"nvml": ("accelerators",)}, columns=columns, times=seconds(0, 100),
+        values=lambda t: [2e9 * t, 1e8 * t, 4e9 * t, 1e8 * t],
+    )  # fmt: skip
+    curves = meter_curves(read_meters(tmp_path), Window(0.0, 100.0, wall))
+    assert curves["NVLink sent"].sources == 2
+    assert curves["NVLink sent"].mean == pytest.approx(3e9)
+    assert curves["NVLink sent"].points[5].high == pytest.approx(4e9)
+    assert curves["PCIe sent"].mean == pytest.approx(1e8)

@@ -7,7 +7,14 @@ import pytest
 from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.inventory import machine as system
-from ai500.parallel.topology import Grid, by_node, near_square, single_line
+from ai500.parallel.topology import (
+    Grid,
+    by_node,
+    near_square,
+    node_of_rank,
+    ranks_on_nodes,
+    single_line,
+)
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
 
@@ -53,6 +60,32 @@ def test_a_prime_number_of_ranks_is_no_torus(size: int) -> None:
 def test_nodes_that_are_not_filled_alike_have_no_hierarchy(nodes: list[int]) -> None:
     with pytest.raises(ConfigError, match="equally many consecutive ranks"):
         by_node(nodes)
+
+
+@pytest.mark.parametrize("nodes", [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1]])
+def test_nodes_that_are_not_filled_alike_have_no_torus(nodes: list[int]) -> None:
+    with pytest.raises(ConfigError, match="equally many consecutive ranks") as refused:
+        near_square(nodes)
+    assert (refused.value.key, refused.value.value) == ("communication.mode", "torus_2d")
+
+
+def test_plan_maps_members_that_straddle_nodes_and_refuses_grids_for_them() -> None:
+    straddling = {"parallel__degree": 6, "ensemble__size": 2, "system__nodes": 3}
+    plan = planned(**straddling)
+    assert [[len(share.slots) for share in mapped.shares] for mapped in plan.mapping] == [
+        [4, 2], [2, 4],
+    ]  # fmt: skip
+    for mode in ("hierarchical", "torus_2d"):
+        with pytest.raises(ConfigError) as refused:
+            planned(communication__mode=mode, **straddling)
+        assert (refused.value.key, refused.value.value) == ("communication.mode", mode)
+
+
+def test_slurms_division_of_the_ranks() -> None:
+    assert ranks_on_nodes({}) == ()
+    assert ranks_on_nodes({"AI500_TASKS_PER_NODE": "4,2"}) == (4, 2)
+    assert ranks_on_nodes({"AI500_TASKS_PER_NODE": "4,2(x2),1"}) == (4, 2, 2, 1)
+    assert node_of_rank((4, 2)) == [0, 0, 0, 0, 1, 1]
 
 
 def test_plan_carries_the_choice() -> None:

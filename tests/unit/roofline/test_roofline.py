@@ -17,7 +17,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, Job
 from ai500.inventory import machine as system
 from ai500.records import Operations, Plan, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder
-from ai500.roofline import links, peaks
+from ai500.roofline import compare, links, peaks
 from ai500.roofline import page as pages
 from ai500.roofline.advice import advise, best
 from ai500.roofline.measure import check_precisions, find_partial, open_measurement
@@ -389,3 +389,31 @@ def test_show_prints_and_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert words in result.stdout
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     assert (tmp_path / "a.html").exists()
+
+
+def test_precisions_and_compressions_share_a_plot(tmp_path: Path) -> None:
+    """V2 Fig. 9: runs under the same ceilings, each with a mark named by what it varies."""
+    placements = {}
+    for precision in ("fp32", "mixed-bf16"):
+        run = write_synthetic_run(tmp_path / precision, Shape())
+        plan = run_folder.read(Plan, run.plan)
+        hyper = replace(plan.hyperparameters, precision=precision)
+        run_folder.write(run.plan, replace(plan, hyperparameters=hyper))
+        label = compare.label_of(run_folder.read(Plan, run.plan))
+        placements[label] = place_run(run, h200_roofline())
+    assert list(placements) == ["fp32", "mixed-bf16"]
+    figures = compare.comparison_figures(placements)
+    assert len(figures) == len(placements["fp32"].placed)
+    for figure in figures:
+        assert "fp32" in str(figure.svg) and "mixed-bf16" in str(figure.svg)
+        assert len(figure.chart.marks) >= 2  # type: ignore[union-attr]
+    compare.write_comparison(tmp_path / "page.html", placements)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "V2 Fig. 9" in page
+    compressed = replace(plan.communication, precision="fp16")
+    shown = compare.label_of(replace(plan, communication=compressed))
+    assert shown == f"{plan.hyperparameters.precision}, fp16 sent"
+    other = replace(placements["fp32"], workload="extreme_weather")
+    with pytest.raises(InputError) as refused:
+        compare.write_comparison(tmp_path / "no.html", {**placements, "other": other})
+    assert refused.value.key == "--beside"

@@ -96,6 +96,31 @@ def test_repeatability_repeats_the_workload_that_was_asked_for() -> None:
         assert context.plan_for(points[0].overrides).workload == workload
 
 
+def test_optimizations_at_several_scales(cluster: StudyContext) -> None:
+    """V3 Fig. 8 over scales: every precision and compression on 1, 4 and all accelerators."""
+    study = STUDIES["optimizations"]
+    whole = {point.name for point in study.points(cluster, StudyOptions())}
+    scaled = study.points(cluster, StudyOptions(scales=(1, 4, cluster.accelerators)))
+    names = {point.name for point in scaled} - whole
+    assert {"fp32-1", "mixed-bf16-1", "fp32-4", "compression-4", "both-4"} <= names
+    assert "compression-1" not in names  # one rank sends nothing
+    assert not any(name.endswith(f"-{cluster.accelerators}") for name in names)
+    by_name = {point.name: point for point in scaled}
+    for scale in (1, 4):
+        plan = cluster.plan_for(by_name[f"fp32-{scale}"].overrides)
+        assert plan.system_scale == plan.ensemble_size * plan.parallel_degree == scale
+    with pytest.raises(InputError) as refused:
+        study.points(cluster, StudyOptions(scales=(1_000_000,)))
+    assert (refused.value.key, refused.value.value) == ("--scales", 1_000_000)
+
+
+def test_batch_norms_decay_is_a_point_of_its_own(cluster: StudyContext) -> None:
+    """V2 Table 8: nothing else differs from the baseline."""
+    points = {p.name: p for p in STUDIES["optimizations"].points(cluster, StudyOptions())}
+    baseline, undecayed = points["fp32"].overrides, points["no-batch-norm-decay"].overrides
+    assert undecayed == {**baseline, "train.optimizer": "sgd_no_vector_decay"}
+
+
 def test_policies_differ_in_scaling_and_warm_up_alone(cluster: StudyContext) -> None:
     points = STUDIES["optimizations"].points(cluster, StudyOptions())
     plans = {point.name: cluster.plan_for(point.overrides) for point in points}

@@ -18,6 +18,7 @@ from ai500.workloads import cosmology, learnable_volumes
 from ai500.workloads.averaging import average
 from ai500.workloads.cosmology import WORKLOAD
 from ai500.workloads.learnable_volumes import TIMES, LearnableVolumes
+from ai500.workloads.member_predictions import ArrayPredictions
 
 TINY = LearnableVolumes(seed=3, edge=16, train=12, validation=6)
 
@@ -97,12 +98,11 @@ def test_training_mirrors_and_keeps_the_targets() -> None:
 
 def test_quality_and_average_by_hand() -> None:
     members = np.array([[[0.0, 0, 0, 0]], [[1.0, 1, 1, 1]]])
-    everyone = np.ones((2, 1), np.bool_)
-    ensemble = average(members, voters=everyone)
+    ensemble = average(ArrayPredictions(members))
     assert ensemble.tolist() == [[0.5] * 4]
     truth = {"parameters": np.array([[0.0, 1.0, 0.5, 0.25]], np.float32)}
     assert WORKLOAD.quality(ensemble, truth) == pytest.approx((0.5 + 0.5 + 0 + 0.25) / 4)
-    alone = average(members, voters=np.array([[True], [False]]))
+    alone = average(ArrayPredictions(members, np.array([[True], [False]])))
     assert alone.tolist() == [[0.0] * 4]
 
 
@@ -112,7 +112,9 @@ def test_pictures_of_the_best_and_the_worst(tmp_path: Path) -> None:
     truth = samples.rows(np.arange(6), names=["parameters"])["parameters"]
     wrong = truth.copy()
     wrong[4] += 1
-    drawn = WORKLOAD.illustrations({0: truth, 1: wrong}, samples=samples)
+    drawn = WORKLOAD.illustrations(
+        {0: truth, 1: wrong}, ensemble=(truth + wrong) / 2, samples=samples
+    )
     titles = [picture.title for picture in drawn.illustrations.pictures]
     assert titles[1].endswith("volume 4")
     for picture in drawn.illustrations.pictures:
