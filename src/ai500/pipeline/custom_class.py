@@ -45,12 +45,13 @@ def planned_class(config: Config) -> ProblemClass:
         )
     if not classes:
         return _defined(config, settings.name)
-    return _changed(config, settings.name, classes[config.problem_class])
+    return _changed(config, classes[config.problem_class])
 
 
-def _changed(config: Config, name: str, base: ProblemClass) -> ProblemClass:
-    """Change a registered class of a workload."""
-    settings = config.custom_class
+def _changed(config: Config, base: ProblemClass) -> ProblemClass:
+    """Change a registered class of a workload; it keeps its name, by which a workload builds the
+    model, and the plan has the user's."""
+    settings, name = config.custom_class, config.custom_class.name
     if base.search is not None:
         raise ConfigError(
             f"custom_class.name = {name!r}: a search ({config.workload}) has registered classes "
@@ -66,7 +67,6 @@ def _changed(config: Config, name: str, base: ProblemClass) -> ProblemClass:
     own_data = config.data.path is not None
     return dataclasses.replace(
         base,
-        name=name,
         reference=dataclasses.replace(base.reference, epochs=epochs),
         store_sha256=None if own_data else base.store_sha256,
         custom=CustomClass(base.name),

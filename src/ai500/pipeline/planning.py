@@ -89,7 +89,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
-        problem_class=problem_class.name,
+        problem_class=config.custom_class.name or problem_class.name,
         definition=problem_class,
         seed=config.run.seed,
         trials=trials,

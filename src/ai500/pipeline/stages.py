@@ -231,7 +231,7 @@ def open_store(session: Session) -> Store:
 def registered_name(plan: Plan) -> str | None:
     """Return the registered class whose data a plan uses; None: its script brings the data."""
     custom = plan.definition.custom
-    return plan.problem_class if custom is None else custom.base
+    return plan.definition.name if custom is None else custom.base
 
 
 def prepare_members(session: Session, number: int, *, seed: int, store: Store) -> list[Task]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ai500 import config as configuration
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
+from ai500.workloads.protocol import load_workload
 
 CLASS = {
     "name": "mine",
@@ -115,12 +117,28 @@ def registered(**changes: Any) -> Plan:
 def test_a_class_of_ones_own_changes_a_registered_one() -> None:
     plan, own_epochs = registered(), registered(**{"custom_class.epochs": 3})
     definition = plan.definition
-    assert plan.problem_class == definition.name == "tougher"
+    assert (plan.problem_class, definition.name) == ("tougher", "smoke")
     assert (definition.target_quality, definition.penalty_exponent) == (0.99, 7)
     assert definition.custom is not None and definition.custom.base == "smoke"
     assert plan.framework.kind == "pytorch"
     assert plan.operations is not None  # the model is smoke's
     assert own_epochs.hyperparameters.epochs == own_epochs.definition.reference.epochs == 3
+
+
+@pytest.mark.parametrize(
+    "workload",
+    ["image_classification", "extreme_weather", "language_model", "climate_segmentation",
+     "cosmology"],
+)  # fmt: skip
+def test_a_class_of_ones_own_trains_the_model_of_the_registered_one(workload: str) -> None:
+    plan, task = registered(workload=workload), load_workload(workload)
+    with torch.device("meta"):
+        models = [task.model(definition)
+                  for definition in (plan.definition, task.problem_classes["smoke"])]  # fmt: skip
+    own, smoke = ({name: value.shape for name, value in model.state_dict().items()}
+                  for model in models)  # fmt: skip
+    assert own == smoke
+    assert task.parallel_plan(plan.definition) == task.parallel_plan(task.problem_classes["smoke"])
 
 
 @pytest.mark.parametrize(
