@@ -29,8 +29,8 @@ from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
 MIXED = (
-    "adding-a-workload.md", "glossary.md", "plugins.md", "rules.md", "worker-contract.md",
-    "workloads.md",
+    "adding-a-workload.md", "glossary.md", "own-benchmark.md", "plugins.md", "rules.md",
+    "worker-contract.md", "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -234,6 +234,8 @@ def _generated(part: str) -> str:
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
+    if part.endswith(".toml"):
+        return f"\n```toml\n{code}```\n\n"
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
     )
