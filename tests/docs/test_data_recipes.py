@@ -75,10 +75,10 @@ def test_shards_of_webdataset(tmp_path: Path, packed: Recipe) -> None:
 
 def test_a_database_of_lmdb(tmp_path: Path, packed: Recipe) -> None:
     """Two processes read it by number."""
-    with lmdb.open(str(tmp_path / "train.lmdb"), map_size=1 << 24) as environment:
-        with environment.begin(write=True) as transaction:
-            for number, sample in enumerate(images()):
-                transaction.put(f"{number:08}".encode(), pickle.dumps(sample))
+    environment = lmdb.open(str(tmp_path / "train.lmdb"), map_size=1 << 24)
+    with environment, environment.begin(write=True) as transaction:
+        for number, sample in enumerate(images()):
+            transaction.put(f"{number:08}".encode(), pickle.dumps(sample))
     require_all(packed("Database", keyword="class", workers=2))
 
 

@@ -275,7 +275,7 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
     steps = problem_class.train_samples // global_batch
     if steps == 0:
         raise ConfigError(
-            f"a step of {global_batch} images (train.batch_size × parallel.degree × "
+            f"a step of {global_batch} samples (train.batch_size × parallel.degree × "
             f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
             f"{problem_class.name}.",
             key="train.batch_size",
