@@ -261,6 +261,7 @@ BAD = {
     "no quality": (SCRIPT.replace('emit("quality"', 'dict(name="quality"'),
                    ["no quality after its last epoch 2"]),
     "no end": (SCRIPT.replace('emit("end")', ""), ["did not report its end"]),
+    "silence": ("print('nothing to report')", ["reported epochs []; its task says 1 to 2"]),
     "too few epochs": (SCRIPT.replace('task["epochs"] + 1', 'task["epochs"]'), ["epochs [1]"]),
     "epochs from zero": (SCRIPT.replace("epoch=epoch", "epoch=epoch - 1"), ["0 is not 1 to 2"]),
     "unordered": (SCRIPT.replace('emit("first_batch")', "pass"), ["before first_batch"]),
@@ -270,7 +271,7 @@ BAD = {
 }  # fmt: skip
 
 
-ALWAYS = ("garbage", "no quality", "a crash")
+ALWAYS = ("garbage", "no quality", "a crash", "silence")
 """Scripts of BAD that `make test` runs; the long tests run all."""
 
 
