@@ -38,17 +38,20 @@ def open_script_data(path: Path, *, run: RunFolder) -> Store:
 
     Files of the run itself, which may lie in that folder, do not count.
     """
-    if is_store(path):
-        return open_store(path)
+    require_folder(path)
+    return open_store(path) if is_store(path) else ScriptFolder(path, run=run)
+
+
+def require_folder(path: Path) -> None:
+    """Raise `DataError` unless data.path is a folder."""
     if not path.is_dir():
         raise DataError(
-            f"{path}: no such folder.",
+            f"data.path = {str(path)!r}: no such folder.",
             key="data.path",
             value=str(path),
             path=path,
             remedy="Name the folder that the script reads, or leave data.path out.",
         )
-    return ScriptFolder(path, run=run)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ CLASSES = {
     "workstation": _class(
         "workstation", WORKSTATION.edge, WORKSTATION.train, WORKSTATION.validation,
         target_quality=0.3, provisional_target=True,
+        store_sha256="e6be6ba4ab8fb93439437aecff574340a564a8e8a84e9622a4e28752043c4362",
         ensemble_size=2, required_runs=5, global_batch_size=16,
         reference=replace(ADAMW, epochs=16, base_learning_rate=1e-3),
     ),

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from ai500 import config as configuration
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import ConfigError, DataError, EnvironmentLacksError
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
@@ -77,6 +78,25 @@ def test_what_a_script_cannot_do_is_refused(changes: dict[str, Any], key: str) -
     with pytest.raises(ConfigError) as caught:
         planned(**changes)
     assert caught.value.key == key
+
+
+def test_data_and_targets_are_looked_for_before_anything_trains(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        planned(**{"data.path": str(tmp_path / "none")})
+    assert caught.value.key == "data.path"
+    file = tmp_path / "targets.npy"
+    targets = {"custom_class.validation_targets": str(file)}
+    for contents in (None, b"", b"no array", np.arange(19), np.array(["a"] * 20)):
+        if isinstance(contents, bytes):
+            file.write_bytes(contents)
+        elif contents is not None:
+            np.save(file, contents)
+        with pytest.raises(DataError) as caught:
+            planned(**targets)
+        assert (caught.value.key, caught.value.value) == next(iter(targets.items()))
+    np.save(file, np.arange(20))
+    custom = planned(**targets).definition.custom
+    assert custom is not None and custom.validation_targets == str(file)
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./no/such/script.sh"])
