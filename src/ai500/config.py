@@ -268,7 +268,7 @@ class TrainConfig:
     """Hyper-parameters; default: the class's reference values. Changes appear in the findings."""
 
     epochs: int | None = option(None, "passes over the member's bootstrap", minimum=1)
-    batch_size: int | None = option(None, "images per accelerator and micro-step", minimum=1)
+    batch_size: int | None = option(None, "samples per accelerator and micro-step", minimum=1)
     accumulation: int | None = option(
         None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
     )

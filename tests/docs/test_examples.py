@@ -57,8 +57,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "photos" / ("cats", "dogs")[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.integers(0, 255, (40, 40, 3), np.uint8)).save(path)
-    example = Path("docs") / "examples" / "outside-script"
-    shutil.copytree(ROOT / example, folder / example)
+    for name in ("outside-script", "own-images", "own-regression"):
+        example = Path("docs") / "examples" / name
+        shutil.copytree(ROOT / example, folder / example)
     return folder
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from ai500.core import events
 from ai500.core.errors import InputError
+from ai500.frameworks.script_data import NOT_VERIFIED
 from ai500.records import EnsembleResult, Score, TrainRecord, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -179,6 +180,7 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
     findings = {finding.rule: finding for finding in run_folder.read_all(Finding, run.findings)}
     for rule in ("registered class", "worker of ai500", "official convention"):
         assert findings[rule].severity == "violation"
+    assert findings["unknown data"].run == NOT_VERIFIED
     assert "records can't be judged" not in str(findings)
     report = run.report.read_text()
     assert "not measured" in report and "comparable with no registered class" in report
@@ -259,6 +261,7 @@ BAD = {
     "no quality": (SCRIPT.replace('emit("quality"', 'dict(name="quality"'),
                    ["no quality after its last epoch 2"]),
     "no end": (SCRIPT.replace('emit("end")', ""), ["did not report its end"]),
+    "silence": ("print('nothing to report')", ["reported epochs []; its task says 1 to 2"]),
     "too few epochs": (SCRIPT.replace('task["epochs"] + 1', 'task["epochs"]'), ["epochs [1]"]),
     "epochs from zero": (SCRIPT.replace("epoch=epoch", "epoch=epoch - 1"), ["0 is not 1 to 2"]),
     "unordered": (SCRIPT.replace('emit("first_batch")', "pass"), ["before first_batch"]),
@@ -268,7 +271,7 @@ BAD = {
 }  # fmt: skip
 
 
-ALWAYS = ("garbage", "no quality", "a crash")
+ALWAYS = ("garbage", "no quality", "a crash", "silence")
 """Scripts of BAD that `make test` runs; the long tests run all."""
 
 
@@ -356,7 +359,7 @@ def test_a_trial_does_not_resume_on_other_data(start: Start, tmp_path: Path) -> 
     data.mkdir()
     (data / "a.bin").write_bytes(b"12")
     run, _ = run_of(start, config, "--data", str(data), code=1)
-    (data / "a.bin").write_bytes(b"123")
+    (data / "a.bin").write_bytes(b"13")  # as many bytes
     resumed = start("resume", run.path)
     assert resumed.wait() == 2
     assert "SHA-256" in resumed.err

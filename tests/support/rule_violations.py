@@ -262,7 +262,7 @@ VIOLATIONS: dict[str, Violation] = {
         plan(system_scale=100_000), "100000", "4", mentions=("system scale",)
     ),
     "consistent qualities": Violation(score(ensemble_quality=3.0), "3", "0 to 1"),
-    "consistent records": Violation(records(images=1), "1", "44352", mentions=("images",)),
+    "consistent records": Violation(records(images=1), "1", "44352", mentions=("samples",)),
     "hyperparameters as planned": Violation(
         plan_hyper(label_smoothing=0.1), "0", "0.1", mentions=("label smoothing",)
     ),

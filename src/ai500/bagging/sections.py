@@ -189,9 +189,10 @@ def _penalty(run: RunData) -> str:
 
 def _apc(run: RunData) -> str:
     score, batch = run.score, run.plan.global_batch_size
-    per_image = None if score.apc is None else score.apc / (score.ensemble_size * batch)
+    per_sample = None if score.apc is None else score.apc / (score.ensemble_size * batch)
     return (
-        f"M × |B| × operations per image = {score.ensemble_size:,} × {batch:,} × {flop(per_image)}"
+        f"M × |B| × operations per {sample_noun(run.plan.workload)} = {score.ensemble_size:,} × "
+        f"{batch:,} × {flop(per_sample)}"
     )
 
 

@@ -23,6 +23,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.records import Cluster, MemberMapping, Plan, Search
 from ai500.records.run_folder import RunFolder
+from ai500.workloads.protocol import sample_noun
 
 MEMBERS_SHOWN = 16
 NODES_SHOWN = 8
@@ -91,10 +92,11 @@ def _operations(plan: Plan) -> str:
         return "not measured: framework.operations is not set"
     if count is None:
         return "counted when the run traces the model"
-    per_image = f"{human_si(count.per_image)}FLOP per image ({count.convention})"
+    noun = sample_noun(plan.workload)
+    per_sample = f"{human_si(count.per_image)}FLOP per {noun} ({count.convention})"
     if plan.operations_per_trial is None:
-        return f"{per_image} of the initial model"
-    return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_image}"
+        return f"{per_sample} of the initial model"
+    return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_sample}"
 
 
 def _seeds(plan: Plan) -> str:

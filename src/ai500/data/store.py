@@ -320,7 +320,8 @@ def _require_limits(store: Store, stored: Field, needed: Field) -> None:
             store.path,
             f"its field {needed.name!r} may have values from {low:g} to {high:g}; the "
             f"class needs {needed.limits[0]:g} to {needed.limits[1]:g}.",
-            "Make the store with these limits.",
+            f"Pack it with --limits {needed.name}={needed.limits[0]:.15g}:{needed.limits[1]:.15g}, "
+            "which checks every value.",
             key=f"{needed.name}.limits",
             value=stored.limits,
         )

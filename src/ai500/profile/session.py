@@ -104,7 +104,7 @@ def profile(request: Request, observer: Observer) -> Profile:
             remedy="Profile a run of image_classification instead.",
         )
     if request.config.data.path is None:
-        class_source(plans[0].workload, plans[0].problem_class)
+        class_source(plans[0].workload, plans[0].definition.name)
     _check_folder(request)
     work = request.out / ".work"
     shutil.rmtree(work, ignore_errors=True)

@@ -66,6 +66,7 @@ class ProblemClass:
     """Fixed data, model, epochs and target, which make scores of one class comparable [D4]."""
 
     name: str
+    """Name of the class; one of the user's own has that of the registered class that it changes."""
     ensemble_size: int
     """Minimum M of the class [D13]."""
     target_quality: float

@@ -109,6 +109,7 @@ class RunFolder:
         self.plan = path / "plan.json"
         self.system = path / "system.json"
         self.events = path / "events.jsonl"
+        self.data_files = path / "data_files.json"
         self.score = path / "score.json"
         self.findings = path / "findings.json"
         self.judgement = path / "judgement.json"

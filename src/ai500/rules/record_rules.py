@@ -258,7 +258,7 @@ def _impossible_qualities(evidence: Evidence) -> Iterator[Observation]:
 
 @rule(source="V2 §5.3.3", program="ensemble")
 def consistent_records(evidence: Evidence) -> Iterator[Observation]:
-    """Record the images, steps and epochs that the events count, in steps of whole batches."""
+    """Record the samples, steps and epochs that the events count, in steps of whole batches."""
     batch = evidence.plan.global_batch_size
     for trial, member, events in members_with_events(evidence):
         epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
@@ -267,12 +267,12 @@ def consistent_records(evidence: Evidence) -> Iterator[Observation]:
         )
         evaluated = sorted({event["epoch"] for event in events if event["event"] == "quality"})
         pairs: list[tuple[str, Any, Any]] = [
-            ("images", member.images, images),
+            ("samples", member.images, images),
             ("steps", member.steps, steps),
             ("epochs", member.epochs, len(epochs)),
         ]
         if not is_script(evidence):  # its last batch may be incomplete
-            pairs.append(("images of its steps", steps * batch, images))
+            pairs.append(("samples of its steps", steps * batch, images))
         evaluation_epochs = effective(member, "evaluation_epochs")
         if evaluation_epochs is not None:
             pairs.append(("evaluation epochs", ranges(evaluation_epochs), ranges(evaluated)))

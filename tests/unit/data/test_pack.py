@@ -346,7 +346,7 @@ def test_an_impossible_fraction(tmp_path: Path, fraction: float) -> None:
     plant(tmp_path / "source")
     with pytest.raises(DataError) as raised:
         pack_folder(tmp_path / "source", tmp_path / "store", validation_fraction=fraction)
-    assert (raised.value.key, raised.value.value) == ("validation_fraction", fraction)
+    assert (raised.value.key, raised.value.value) == ("--validation", fraction)
 
 
 @pytest.mark.parametrize("size", [0, -1, 5000])

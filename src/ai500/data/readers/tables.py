@@ -346,7 +346,8 @@ class TableStream(TableSource):
                     if place in broken:
                         yield Unreadable(f"{section.table.path.name}: row {row}", broken[place])
                     else:
-                        yield {name: values[place] for name, values in arrays.items()}
+                        # A copy: a view would keep its whole block in memory.
+                        yield {name: np.array(values[place]) for name, values in arrays.items()}
 
 
 def _row_bytes(sources: Sequence[FieldSource]) -> int:
