@@ -307,12 +307,12 @@ def operations_figure(data: SearchData) -> Figure:
         x_ticks=svg.nice_ticks(0, end).up_to(end),
         x_end=end,
     )
-    others = "" if len(series) == 1 else " Thin: the other trials."
+    thin_lines = "" if len(series) == 1 else " Thin: the other trials."
     return Figure(
         "Best error over operations",
         chart,
         "Operations of training and validation until the best error was found (V3 Fig. 2 asks how "
-        f"they vary). Thick: trial {shown.trial}.{others}",
+        f"they vary). Thick: trial {shown.trial}.{thin_lines}",
     )
 
 
