@@ -192,7 +192,7 @@ def trials_table(score: Score) -> Table:
         "trial", "FLOPS", "regulated", "best error", "searched", "models", "time to largest error",
         "operations to it", "seed",
     )  # fmt: skip
-    return Table(columns, rows, tuple(range(9)), title="Trials", noun="trials")
+    return Table(columns, rows, tuple(range(9)), title="Trials", noun="trials", style="trials")
 
 
 def search_section(data: SearchData) -> Section:

@@ -152,7 +152,7 @@ def layers_table(judgement: Judgement) -> Table:
 
 def _messages(judgement: Judgement, layer: int | None) -> str:
     findings = [finding for finding in judgement.findings if finding.layer == layer]
-    return " ".join(finding.cited for finding in findings) or "—"
+    return "; ".join(finding.cited for finding in findings) or "—"
 
 
 def facts_table(verdict: LayerVerdict) -> Table:
