@@ -83,7 +83,7 @@ def flops(
     if exact_backward:
         exact = count_trace(trace_backward(built, example, regions=regions), convention=convention)
     if strict and count.unknown:
-        raise RuleError(f"--strict: {_unknown(count)}", key="--strict")
+        raise RuleError(f"--strict: {_unknown(count)}", key="--strict", value=dict(count.unknown))
     if as_json:
         data = {"model": chosen.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}

@@ -49,8 +49,9 @@ def test_fewer_points_lose_no_results(tmp_path: Path) -> None:
         assert write_results(folder, fewer.study).points == drawn.points
 
     other: dict[str, Any] = {"choices": StudyOptions(max_members=3), "train__epochs": 3}
-    with pytest.raises(RunFolderError, match="another configuration or machine: m1, m3"):
+    with pytest.raises(RunFolderError) as raised:
         prepared("scaling", tmp_path, only=["m2"], **other)
+    assert (raised.value.key, raised.value.value) == ("points", ["m1", "m3"])
     assert len(prepared("scaling", tmp_path, **other).pending()) == 3
 
 
@@ -71,8 +72,9 @@ def test_what_fails_in_a_point_is_told_and_kept_and_the_others_are_tried(tmp_pat
     folder = StudyFolder(tmp_path / "study")
     folder.path.mkdir()
     folder.runs.touch()  # a file: no run can be made there
-    with pytest.raises(JobError, match=r"m2-p1: (?s:.*)m1-p2: "):
+    with pytest.raises(JobError) as raised:
         run_study(folder, study, SilentObserver())
+    assert (raised.value.key, raised.value.value) == ("points", ["m2-p1", "m1-p2"])
     result = folder.read_result()
     assert result is not None
     assert [(point.name, point.failed) for point in result.missing] == [
@@ -88,7 +90,8 @@ def test_one_command_at_a_time_works_in_a_study(tmp_path: Path) -> None:
     study = prepared("tradeoff", tmp_path)
     folder = StudyFolder(tmp_path / "study")
     folder.path.mkdir()
-    with folder.locked(), pytest.raises(RunFolderError, match=r"in use by process \d+"):
+    with folder.locked(), pytest.raises(RunFolderError) as raised:
         run_study(folder, study, SilentObserver())
+    assert raised.value.path == folder.path
     check_same_study(folder, study.study, study.context.config)  # the lock's file is no obstacle
     assert not folder.plan.exists()

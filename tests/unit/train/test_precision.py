@@ -36,8 +36,9 @@ def test_a_cpu_has_no_tensor_cores(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_plan(load(overrides={"train.precision": name}), MACHINE)
     assert (refused.value.key, refused.value.value) == ("train.precision", name)
-    with pytest.raises(EnvironmentLacksError, match="tensor cores") as error:
+    with pytest.raises(EnvironmentLacksError) as error:
         precision.make(name, device=CPU)
+    assert (error.value.key, error.value.value) == ("train.precision", name)
     assert error.value.exit_code == 3
 
 
@@ -77,8 +78,9 @@ def test_the_plan_knows_accelerators_by_name(name: str, accelerator: str, allowe
     if allowed:
         assert plan()
     else:
-        with pytest.raises(ConfigError, match="has no such arithmetic"):
+        with pytest.raises(ConfigError) as raised:
             plan()
+        assert (raised.value.key, raised.value.value) == ("train.precision", name)
 
 
 def test_a_login_node_s_accelerator_is_not_the_cluster_s() -> None:
@@ -100,10 +102,14 @@ def test_another_machine_is_not_judged_by_this_one() -> None:
 
 
 def test_an_unknown_name_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
+    with pytest.raises(ConfigError) as raised:
         load(overrides={"train.precision": "mixed-bf61"})
-    with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
+    assert (raised.value.key, raised.value.value) == ("train.precision", "mixed-bf61")
+    assert "'mixed-bf16'" in str(raised.value)
+    with pytest.raises(ConfigError) as raised:
         load(overrides={"train.precision": "bf16"})
+    assert (raised.value.key, raised.value.value) == ("train.precision", "bf16")
+    assert "'mixed-bf16'" in str(raised.value)
 
 
 def test_only_tf32_lets_torch_round_to_tf32() -> None:
