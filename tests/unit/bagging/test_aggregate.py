@@ -35,12 +35,12 @@ class Frames:
 
 
 def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
-    """The validation frames have an event, the few frames that nobody drew have none."""
+    """The validation frames have an event, the few frames that no member drew have none."""
     labels = np.full((3, 15, 5), -1.0, np.float32)
     labels[0, 0] = (10, 20, 40, 60, 1)
-    found = np.full((3, 50, 6), -1.0, np.float32)
-    found[0, 0] = (10, 20, 40, 60, 0.9, 1)
-    member = MemberPredictions(0, found, found[1:], np.array([3, 0, 0], np.uint8))
+    predicted = np.full((3, 50, 6), -1.0, np.float32)
+    predicted[0, 0] = (10, 20, 40, 60, 0.9, 1)
+    member = MemberPredictions(0, predicted, predicted[1:], np.array([3, 0, 0], np.uint8))
 
     def judged(train_boxes: Boxes) -> object:
         result = aggregate(
@@ -53,7 +53,7 @@ def test_out_of_bag_frames_without_a_box_are_not_judged() -> None:
     assert judged(labels) == (None, 2)
     assert judged(labels[[0, 0, 1]]) == (0.0, 2)
     with pytest.raises(DataError):
-        WORKLOAD.quality(found[1:], {"boxes": labels[1:]})
+        WORKLOAD.quality(predicted[1:], {"boxes": labels[1:]})
 
 
 def test_blocks_of_samples_combine_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +63,10 @@ def test_blocks_of_samples_combine_to_the_same(monkeypatch: pytest.MonkeyPatch) 
     labels[:, 0] = (10, 20, 40, 60, 1)
     members = []
     for number in range(2):
-        found = np.full((5, 50, 6), -1.0, np.float32)
-        found[:, 0] = (10, 20, 40, 60, 0.9, 1)
-        found[:, 0, 2] += generator.integers(0, 60, 5)
-        members.append(MemberPredictions(number, found, found[:0], np.ones(5, np.uint8)))
+        predicted = np.full((5, 50, 6), -1.0, np.float32)
+        predicted[:, 0] = (10, 20, 40, 60, 0.9, 1)
+        predicted[:, 0, 2] += generator.integers(0, 60, 5)
+        members.append(MemberPredictions(number, predicted, predicted[:0], np.ones(5, np.uint8)))
 
     def quality() -> float:
         result = aggregate(

@@ -43,8 +43,8 @@ def test_known_answer_of_a_wide_seed() -> None:
 def test_known_answer_of_the_order() -> None:
     counts = BOOTSTRAPS["bootstrap"].draw(IMAGENET, seed=2023, member=7)
     order = epoch_order(counts, seed=2023, member=7, epoch=3)
-    found = hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()
-    assert found == "df3d9d3b58e65cee7f6e059c833fe809c189a7c09e47e583d33eae0615571748"
+    sha256 = hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()
+    assert sha256 == "df3d9d3b58e65cee7f6e059c833fe809c189a7c09e47e583d33eae0615571748"
 
 
 def test_bootstrap_draws_as_often_as_there_are_samples() -> None:
@@ -78,8 +78,8 @@ def test_no_two_lists_of_numbers_share_a_stream() -> None:
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1))
 def test_scaling_is_exact(word: int, below: int) -> None:
-    found = data_sampler._scaled(np.array([word], dtype=np.uint64), below=below)
-    assert found.tolist() == [word * below >> 64]
+    scaled = data_sampler._scaled(np.array([word], dtype=np.uint64), below=below)
+    assert scaled.tolist() == [word * below >> 64]
 
 
 def test_poisson_thresholds_are_exact() -> None:

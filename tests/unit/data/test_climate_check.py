@@ -1,4 +1,4 @@
-"""What is wrong with climate files: named by the check, and refused before training."""
+"""Faults of climate files: named by the check, and refused before training."""
 
 from __future__ import annotations
 

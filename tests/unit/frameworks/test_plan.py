@@ -1,4 +1,4 @@
-"""What `ai500 plan` refuses of scripts and classes of one's own, and what it plans."""
+"""`ai500 plan` with scripts and classes of the user's: plans and refusals."""
 
 from __future__ import annotations
 

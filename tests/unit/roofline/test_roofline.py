@@ -150,7 +150,7 @@ def test_a_roof_is_no_higher_than_the_theoretical_peak() -> None:
 
 
 def test_precisions_are_compared_by_the_same_kernel(tmp_path: Path) -> None:
-    """Of convolutions FP8's and INT8's products say nothing, however fast they are."""
+    """FP8's and INT8's matrix products, however fast, say nothing about convolutions."""
     run = write_synthetic_run(tmp_path / "run", Shape())
     member = place_run(run, h200_roofline()).placed[0]
     assert member.ceiling == "CONV FP32"
@@ -328,14 +328,16 @@ def test_without_any_roofline_the_remedy_is_to_measure_one(
 
 def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
-    only_bf16 = tuple(one for one in synthetic_roofline().kernels if one.precision == "bf16")
+    only_bf16 = tuple(
+        kernel for kernel in synthetic_roofline().kernels if kernel.precision == "bf16"
+    )
     with pytest.raises(InputError) as caught:
         place_run(run, synthetic_roofline(kernels=only_bf16))
     assert (caught.value.key, caught.value.value) == ("train.precision", "fp32")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--show", "nowhere.json"], "no such file"),
         (["--run", "nowhere"], "nowhere is not a run folder"),
@@ -345,12 +347,12 @@ def test_a_roofline_without_the_runs_precision_is_refused(tmp_path: Path) -> Non
     ],
 )
 def test_mistakes_are_one_message(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["roofline", *arguments])
     assert isinstance(result.exception, InputError)
-    assert said in str(result.exception)
+    assert message in str(result.exception)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""What a study plans: its points, what it reuses, what it expects, what it refuses."""
+"""Plans of studies: points, reused runs, estimates, refusals."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_policies_differ_in_scaling_and_warm_up_alone(cluster: StudyContext) -> 
     assert plans["both"].hyperparameters.precision == "mixed-fp16"
 
 
-def test_a_precision_the_machine_lacks_is_told_not_tried(tmp_path: Path) -> None:
+def test_a_precision_the_machine_lacks_is_reported_not_tried(tmp_path: Path) -> None:
     study = prepared("optimizations", tmp_path)
     impossible = {point.name: point.impossible for point in study.plan.points if point.impossible}
     assert set(impossible) == {"tf32", "fp8"}
@@ -217,8 +217,8 @@ def test_what_is_written_out_or_left_out_is_the_same_work() -> None:
     assert work_digest(context.config, left_out, context.machine, source="another") != first
 
 
-def test_thousands_of_members_are_told_apart_as_fast_as_two() -> None:
-    """By calls, not by the clock: the members' map is no part of what makes work the same."""
+def test_thousands_of_members_are_distinguished_as_fast_as_two() -> None:
+    """Count calls, not seconds: the members' map is no part of what makes work the same."""
     context = study_context(configured(ensemble__size=2))
 
     def calls(members: int) -> int:

@@ -134,7 +134,7 @@ def test_a_report_of_a_part_is_a_report(name: str, base: PointResult) -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_in_which_nothing_was_learned_is_told(name: str, base: PointResult) -> None:
+def test_a_study_in_which_nothing_was_learned_says_so(name: str, base: PointResult) -> None:
     whole = result_of(name, base)
     lost = tuple(varied(point, point.name, point.label, quality=0.0) for point in whole.points)
     assert all(point.score.vflops == 0 for point in lost)
@@ -152,7 +152,7 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
     assert "Hollow" not in efficiencies.caption
 
 
-def test_a_speed_that_was_not_measured_is_told_not_drawn_at_zero(base: PointResult) -> None:
+def test_a_speed_that_was_not_measured_is_stated_not_drawn_at_zero(base: PointResult) -> None:
     whole = result_of("tradeoff", base)
     first, *rest = whole.points
     unknown = replace(first, images_per_second=None)
@@ -182,7 +182,7 @@ def test_efficiency_is_against_as_many_first_points(base: PointResult) -> None:
     assert efficiency(points[3], points[0]) == pytest.approx(0.98**3)
 
 
-def test_waiting_is_the_part_of_the_places_in_which_nobody_trains(base: PointResult) -> None:
+def test_waiting_is_the_part_of_the_slots_in_which_no_member_trains(base: PointResult) -> None:
     two = varied(base, "m2", "M = 2", members=2)  # 0–20 s and 0.1–20.5 s
     assert idle_fraction(two) == pytest.approx(1 - (20 + 20.4) / (2 * 20.5))
 

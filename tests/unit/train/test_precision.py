@@ -205,7 +205,7 @@ from ai500.workloads.models.resnet import small_resnet
 torch.set_num_threads(1)
 draw = torch.Generator().manual_seed(0)
 images, labels = torch.randn(16, 3, 12, 12, generator=draw), torch.arange(16) % 4
-told = {}
+results = {}
 for name in ("mixed-bf16", "mixed-fp16", "fp16", "fp32"):  # reduced ones before oneDNN runs
     numerics = precision.make(name, device=torch.device("cpu"))
     torch.manual_seed(1)
@@ -224,8 +224,8 @@ for name in ("mixed-bf16", "mixed-fp16", "fp16", "fp32"):  # reduced ones before
         logits = model(images)
         inside = [str(t.dtype) for t in (image, logits, mse_loss(logits, logits))]
     state = {n: str(v.dtype) for n, v in model.state_dict().items()}
-    told[name] = {"losses": losses, "state": state, "inside": inside}
-print(json.dumps(told))
+    results[name] = {"losses": losses, "state": state, "inside": inside}
+print(json.dumps(results))
 """
 
 

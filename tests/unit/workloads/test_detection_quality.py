@@ -192,7 +192,7 @@ def test_one_voter_is_taken_at_its_word() -> None:
     )
 
 
-def test_nobody_votes_and_nothing_seen_are_empty() -> None:
+def test_no_votes_and_no_detections_are_empty() -> None:
     members = np.stack([_detections([(ONE, 0.8, 1)], [])])
     together = weighted_boxes_fusion(members, voters=np.array([[False, True]]))
     assert (together == -1).all()
