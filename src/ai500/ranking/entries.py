@@ -56,6 +56,8 @@ class Entry:
     framework: str
     trials: int
     score_variation: float | None
+    regulated_score: float | None = None
+    """−ln(error) × FLOPS of a search (AIPerf Eq. 3); None: the entry is an ensemble."""
 
     @property
     def list_key(self) -> tuple[str, str, str]:
@@ -168,6 +170,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         framework=f"torch {record.versions['torch']}" if "torch" in record.versions else "unknown",
         trials=len(score.trials),
         score_variation=score.score_variation,
+        regulated_score=None if score.search is None else score.search.regulated_score,
     )
 
 
