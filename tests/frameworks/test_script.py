@@ -128,10 +128,12 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
     assert start("resume", path).wait() == 0
     kinds = _kinds(run, 0)
     assert (kinds.count("first_batch"), kinds.count("resumed"), kinds.count("end")) == (1, 2, 1)
-    ours, theirs = (run_folder.read(EnsembleResult, r.trial(1).ensemble) for r in (run, plain))
-    assert ours == theirs
-    assert ours.ensemble_quality is not None
-    assert ours.ensemble_quality > 0.6  # three classes: chance is a third
+    of_script, of_plain_run = (
+        run_folder.read(EnsembleResult, r.trial(1).ensemble) for r in (run, plain)
+    )
+    assert of_script == of_plain_run
+    assert of_script.ensemble_quality is not None
+    assert of_script.ensemble_quality > 0.6  # three classes: chance is a third
     for member in (0, 1):
         predictions = [np.load(r.trial(1).member(member).validation) for r in (run, plain)]
         np.testing.assert_array_equal(*predictions)
@@ -154,13 +156,13 @@ def _epochs(run: RunFolder, member: int) -> int:
 
 def _script_process(run: RunFolder) -> int:
     """Return the process of member 0's script."""
-    wanted = str(run.trial(1).member(0).script / "task-000.json")
+    task_file = str(run.trial(1).member(0).script / "task-000.json")
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        if wanted in words and "train.py" in words:
+        if task_file in words and "train.py" in words:
             return int(folder.name)
     raise AssertionError("no script is running")
 

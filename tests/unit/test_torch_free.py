@@ -57,11 +57,11 @@ MAY_IMPORT_TORCH = {
 @cache
 def modules() -> dict[str, Path]:
     """Name → file of every module of the package."""
-    found = {}
+    imported = {}
     for path in SOURCE.rglob("*.py"):
         parts = path.relative_to(SOURCE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        imported[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return imported
 
 
 @cache
@@ -113,11 +113,11 @@ def import_chain(module: str) -> list[str] | None:
 
 
 def test_no_other_module_imports_a_framework() -> None:
-    others = [
+    other_modules = [
         module for module in modules() if not MAY_IMPORT_TORCH.keys() & set(_with_parents(module))
     ]
-    assert len(others) > 100
-    chains = [" → ".join(chain) for module in others if (chain := import_chain(module))]
+    assert len(other_modules) > 100
+    chains = [" → ".join(chain) for module in other_modules if (chain := import_chain(module))]
     assert not chains, "\n".join(chains)
 
 

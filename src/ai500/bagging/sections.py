@@ -217,7 +217,7 @@ def trials_table(score: Score) -> Table:
         "trial", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "out of bag",
         "time to quality", "time to target", "seed",
     )  # fmt: skip
-    return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials")
+    return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials", style="trials")
 
 
 def _time_to_target(trial: TrialScore) -> str:

@@ -108,7 +108,7 @@ def flops(
     if traced.backward is not None:
         exact = count_trace(traced.backward, convention=convention)
     if strict and count.unknown:
-        raise RuleError(f"--strict: {_unknown(count)}", key="--strict")
+        raise RuleError(f"--strict: {_unknown(count)}", key="--strict", value=dict(count.unknown))
     if as_json:
         data = {"model": traced.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}

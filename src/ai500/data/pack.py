@@ -290,5 +290,7 @@ def _require_same(
             f"{', '.join(map(str, store.fields))}; expected {source.name!r}, {len(classes)} "
             f"classes, {expected[3]}, {', '.join(map(str, source.fields))}.",
             "Delete it, or choose another folder.",
+            key="sha256",
+            value=store.sha256,
         )
     return len(listed)

@@ -238,6 +238,8 @@ def require_indices(split: Samples, indices: Indices, *, folder: Path, name: str
             f"samples {indices.min()} to {indices.max()} asked for, split {name!r} has "
             f"0 to {split.count - 1}.",
             "Use the store that the bootstrap was drawn for.",
+            key=name,
+            value=int(indices.max() if indices.min() >= 0 else indices.min()),
         )
 
 

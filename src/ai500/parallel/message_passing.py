@@ -196,11 +196,11 @@ class Butterfly:
         for stage in range(schedule.stages):
             partner = place ^ 1 << stage
             before = schedule.segment(place, stage=stage)
-            kept, given = (schedule.segment(p, stage=stage + 1) for p in (place, partner))
+            kept, sent = (schedule.segment(p, stage=stage + 1) for p in (place, partner))
             payload = encode(
-                means[given.start - before.start : given.stop - before.start],
+                means[sent.start - before.start : sent.stop - before.start],
                 codec=codec,
-                lost=None if lost is None else lost[given.start : given.stop],
+                lost=None if lost is None else lost[sent.start : sent.stop],
             )
             incoming = torch.empty_like(payload)
             to = schedule.rank_at(partner)

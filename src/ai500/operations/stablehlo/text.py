@@ -213,10 +213,10 @@ def _result_types(name: str, text: str, results: int, *, at: str) -> tuple[Tenso
         return ()
     signature = text.rpartition(" : ")[2]
     _, arrow, after = signature.rpartition("->")
-    found = re.findall(_TYPE, after if arrow else signature)
-    if not found:
+    type_texts = re.findall(_TYPE, after if arrow else signature)
+    if not type_texts:
         raise InputError(f"{at}: {name} has no type.", key="model", remedy=REMEDY)
-    types = tuple(_tensor_type(groups, at) for groups in found)
+    types = tuple(_tensor_type(groups, at) for groups in type_texts)
     if arrow or name.rpartition(".")[2] in _LISTS_RESULT_TYPES:
         return types
     return (types[-1],) * results

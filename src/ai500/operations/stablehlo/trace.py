@@ -78,14 +78,14 @@ class _Tracer:
 
     def ops(self) -> list[Op]:
         """Return the operators in order of execution."""
-        found: list[Op] = []
+        operators: list[Op] = []
         for instruction in self._program.instructions:
             layer = self._layers.get(instruction)
             if layer is not None:
-                found.append(self._layer_op(layer))
+                operators.append(self._layer_op(layer))
             elif instruction not in self._parts and (op := self._op(instruction)) is not None:
-                found.append(op)
-        return found
+                operators.append(op)
+        return operators
 
     def _layer_op(self, layer: Layer) -> Op:
         shapes = Shapes((layer.input_shape,), (layer.last.result.shape,))
@@ -301,5 +301,5 @@ def _dimension_pairs(instruction: Instruction) -> tuple[tuple[int, ...], tuple[i
 
 
 def _bytes(value: Value) -> int:
-    bits = int(found[0]) if (found := _BITS.search(value.dtype)) else 0
+    bits = int(width[0]) if (width := _BITS.search(value.dtype)) else 0
     return value.elements * bits * (2 if value.is_complex else 1) // 8
