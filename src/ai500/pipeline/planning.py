@@ -126,7 +126,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         estimated_node_hours=None,
         estimate_basis="",
         sharing=sharing.decide(
-            "processes" if framework.name == "script" else config.ensemble.sharing,
+            config.ensemble.sharing if framework.name == "pytorch" else "processes",
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ai500.train.feed import Batch, tensors
-from ai500.train.member import Member
+from ai500.train.loop import StepRequest
 
-
-@dataclass(frozen=True, slots=True)
-class StepRequest:
-    """The next step of a member, for the driver to run."""
-
-    batch: Batch
-    learning_rate: float
-    seed: int
-    """Seed of torch's own generators during this step."""
+if TYPE_CHECKING:
+    from ai500.train.member import Member
 
 
 def eager_step(member: Member, request: StepRequest) -> Tensor:

@@ -1,0 +1,144 @@
+"""What ran, as far as it is the same in every framework: the record's facts, without torch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ai500.core import plugins, schema
+from ai500.core.events import Event
+from ai500.core.randomness import Stream, derive
+from ai500.records import Operations, Task, TrainRecord
+from ai500.train.learning_rate import scaled_peak
+from ai500.train.task_files import open_data, staged_folder
+
+FROM_OPTIMIZER = {
+    "momentum": "momentum",
+    "weight_decay": "weight_decay",
+    "betas": "betas",
+    "epsilon": "eps",
+    "trust_coefficient": "trust_coefficient",
+}
+"""Hyper-parameter → its key in the optimizer's groups."""
+
+
+def training_facts(
+    task: Task,
+    *,
+    groups: Sequence[dict[str, Any]],
+    events: Sequence[Event],
+    batch_size: int,
+    global_batch_size: int,
+) -> dict[str, Any]:
+    """Return the facts of a finished training that every framework records alike.
+
+    `groups` describes the optimizer's groups, `batch_size` is that of one accelerator and
+    micro-step.
+    """
+    # By number: an epoch that was repeated after a crash is in the log twice.
+    rates = {
+        event["epoch"]: event["learning_rate"] for event in events if event["event"] == "epoch"
+    }
+    evaluated = {event["epoch"] for event in events if event["event"] == "quality"}
+    return {
+        "batch_size": batch_size,
+        "global_batch_size": global_batch_size,
+        "accumulation": task.hyperparameters.accumulation,
+        "groups": list(groups),
+        "hyperparameters": _hyperparameters(task, groups, epochs=len(rates), batch_size=batch_size),
+        "learning_rate": _learning_rate(task, rates, global_batch_size=global_batch_size),
+        "epochs": sorted(rates),
+        "evaluation_epochs": sorted(evaluated),
+        "data": _data(task),
+        "seeds": seeds(task),
+    }
+
+
+def training_record(
+    task: Task,
+    *,
+    operations: Operations | None,
+    effective: dict[str, Any],
+    events: Sequence[Event],
+    device: str,
+    device_name: str,
+    weights_sha256: str,
+    versions: dict[str, str],
+) -> TrainRecord:
+    """Build the record that ends a member's job."""
+    # By number: an epoch that was repeated after a crash is in the log twice.
+    epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
+    return TrainRecord(
+        member=task.member,
+        parameters=None if operations is None else operations.parameters,
+        images=sum(event["images"] for event in epochs.values()),
+        steps=sum(event["steps"] for event in epochs.values()),
+        epochs=len(epochs),
+        world_size=task.parallel_degree,
+        device=device,
+        device_name=device_name,
+        quality=[event["quality"] for event in events if event["event"] == "quality"][-1],
+        weights_sha256=weights_sha256,
+        operations=operations,
+        effective=effective,
+        versions=versions,
+    )
+
+
+def _hyperparameters(
+    task: Task, groups: Sequence[dict[str, Any]], *, epochs: int, batch_size: int
+) -> dict[str, Any]:
+    """Return every hyper-parameter, read from the object that applies it where there is one."""
+    used: dict[str, Any] = schema.encode(task.hyperparameters)
+    used["epochs"] = epochs
+    used["batch_size"] = batch_size
+    for name, key in FROM_OPTIMIZER.items():
+        values = [schema.encode(group[key]) for group in groups if key in group]
+        if values:
+            # Where groups differ this is the largest group's value; the rules check each group.
+            largest = max(range(len(values)), key=lambda at: groups[at]["elements"])
+            used[name] = values[largest]
+    return used
+
+
+def _learning_rate(
+    task: Task, rates: Mapping[int, float], *, global_batch_size: int
+) -> dict[str, Any]:
+    """Describe the policy that set the rate; a policy from outside with its source code."""
+    policy = plugins.load("learning_rate", task.hyperparameters.schedule)
+    where = f"{getattr(policy, '__module__', '?')}.{getattr(policy, '__qualname__', '?')}"
+    built_in = where.startswith("ai500.")
+    return {
+        "policy": where,
+        "source": None if built_in else _source_of(policy),
+        "peak": scaled_peak(task.hyperparameters, global_batch_size=global_batch_size),
+        "at_end_of_epochs": [rates[epoch] for epoch in sorted(rates)],
+    }
+
+
+def _source_of(policy: object) -> str | None:
+    try:
+        return inspect.getsource(policy)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return None
+
+
+def _data(task: Task) -> dict[str, Any]:
+    """Identify the data that was read: the node's copy, or the shared store."""
+    store = open_data(task)
+    return {
+        "store_sha256": store.sha256,
+        "staged": staged_folder(task) is not None,
+        "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
+        "normalization": schema.encode(task.definition.normalization),
+    }
+
+
+def seeds(task: Task) -> dict[str, int]:
+    """Return the seeds from which all random numbers of the member are derived."""
+    return {
+        "trial": task.trial,
+        "seed": task.seed,
+        "initial_weights": derive(task.seed, Stream.INITIAL_WEIGHTS, task.member),
+    }
