@@ -300,6 +300,10 @@ class JaxBackend:
         }
         self._put_statistics({name: arrays[name] for name in sorted(statistics)})
 
+    def trees(self) -> tuple[Tree, Tree, Tree]:
+        """Return weights, running statistics and momenta of this rank."""
+        return tuple(map(self._local, (self._weights, self._statistics, self._momenta)))  # type: ignore[return-value]
+
     def trace(self, *, batch: int) -> Trace:
         """Trace the graph of the model's forward pass."""
         channels, height, width = self._setting.problem_class.input_shape
