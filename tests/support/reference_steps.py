@@ -103,9 +103,7 @@ def fresh_model(case: Case) -> torch.nn.Module:
     return WORKLOAD.model(case.definition)
 
 
-def of_framework(
-    name: str, python: Path, case: Case, folder: Path
-) -> tuple[Steps, dict[str, Any]]:
+def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Steps, dict[str, Any]]:
     """Run the same steps in a framework's interpreter; return also its other results."""
     given: dict[str, Any] = batches(case)
     weights = fresh_model(case).state_dict().items()

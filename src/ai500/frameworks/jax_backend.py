@@ -26,6 +26,7 @@ from ai500.workloads.models.resnet_layers import (
     BATCH_NORM_MOMENTUM,
     ResNet,
     class_resnet,
+    parameters,
 )
 
 lax = jax.lax
@@ -132,12 +133,12 @@ class JaxLayers:
 
     def batch_norm(self, x: Array, name: str) -> Array:
         """Normalize by the batch's statistics in training, by the running ones otherwise."""
-        parameters = (self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+        affine = (self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
         names = f"{name}.running_mean", f"{name}.running_var"
         statistics = tuple(self._statistics[key] for key in names)
         if not self._training:
-            return batch_norm(x, *parameters, *statistics)
-        out, *new = batch_norm_training(x, *parameters, *statistics)
+            return batch_norm(x, *affine, *statistics)
+        out, *new = batch_norm_training(x, *affine, *statistics)
         self.new_statistics.update(zip(names, new, strict=True))
         return out
 
@@ -168,6 +169,27 @@ def scores(
     """Compute the class scores; return also the running statistics after this batch."""
     layers = JaxLayers(weights, statistics, training=training)
     return model.forward(layers, inputs), layers.new_statistics
+
+
+def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
+    """Trace the training forward pass of a model on inputs N×C×H×W; no memory, no kernels."""
+    batch, channels, height, width = shape
+    wanted = parameters(model)
+    weights, statistics = (
+        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in some}
+        for some in ([p for p in wanted if p.trained], [p for p in wanted if not p.trained])
+    )
+    inputs = jax.ShapeDtypeStruct((batch, height, width, channels), dtype)
+
+    def forward(weights: Tree, statistics: Tree, inputs: Array) -> Array:
+        return scores(model, weights, statistics, inputs, training=True)[0]
+
+    return trace_of(jax.make_jaxpr(forward)(weights, statistics, inputs), weights, batch=batch)
+
+
+def _to_kernel(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Change a convolution's shape from O×I×H×W to H×W×I×O."""
+    return (*shape[2:], shape[1], shape[0]) if len(shape) == 4 else shape
 
 
 def cross_entropy(logits: Array, labels: Array, *, smoothing: float) -> Array:
@@ -306,14 +328,8 @@ class JaxBackend:
 
     def trace(self, *, batch: int) -> Trace:
         """Trace the graph of the model's forward pass."""
-        channels, height, width = self._setting.problem_class.input_shape
-        inputs = jax.ShapeDtypeStruct((batch, height, width, channels), compute_type(self._setting))
-
-        def forward(weights: Tree, statistics: Tree, inputs: Array) -> Array:
-            return scores(self._model, weights, statistics, inputs, training=True)[0]
-
-        weights, statistics = self._local(self._weights), self._local(self._statistics)
-        return trace_of(jax.make_jaxpr(forward)(weights, statistics, inputs), weights, batch=batch)
+        shape = (batch, *self._setting.problem_class.input_shape)
+        return trace_model(self._model, shape, dtype=compute_type(self._setting))
 
     def mean(self, value: float) -> float:
         """Average a value over the ranks, in FP64."""
