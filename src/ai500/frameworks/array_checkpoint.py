@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ai500.core import atomic
 from ai500.core.errors import DataError
 from ai500.frameworks.backend import MOMENTUM, Backend, State
+from ai500.records.run_folder import MemberFolder
 from ai500.train.position import Position
 
 HEADER = "header.json"
@@ -69,14 +70,7 @@ def restore(path: Path, backend: Backend, *, framework: str, seed: int) -> Posit
         return None
     header, state = read(path)
     if header.get("framework") != framework:
-        raise DataError(
-            f"{path} is a checkpoint of framework {header.get('framework')!r}, this run has "
-            f"{framework!r}.",
-            key="framework.kind",
-            value=header.get("framework"),
-            path=path,
-            remedy="Start a new run: a member is trained by one framework.",
-        )
+        raise _of_another(path, header.get("framework"), framework)
     position = Position(**header["position"])
     if position.seed != seed:
         raise DataError(
@@ -88,12 +82,33 @@ def restore(path: Path, backend: Backend, *, framework: str, seed: int) -> Posit
     return position
 
 
-def read(path: Path) -> tuple[dict[str, Any], State]:
+def check_framework(folder: MemberFolder, *, framework: str) -> None:
+    """Raise DataError where a member has a checkpoint of another framework."""
+    if framework != "pytorch" and folder.checkpoint.exists():
+        raise _of_another(folder.checkpoint, "pytorch", framework)
+    if folder.array_checkpoint.exists():
+        header, _ = read(folder.array_checkpoint, arrays=False)
+        if header.get("framework") != framework:
+            raise _of_another(folder.array_checkpoint, header.get("framework"), framework)
+
+
+def _of_another(path: Path, other: object, framework: str) -> DataError:
+    return DataError(
+        f"{path} is a checkpoint of framework {other!r}, this run has {framework!r}.",
+        key="framework.kind",
+        value=other,
+        path=path,
+        remedy="Start a new run: a member is trained by one framework.",
+    )
+
+
+def read(path: Path, *, arrays: bool = True) -> tuple[dict[str, Any], State]:
     """Read header and arrays of a checkpoint; a file that is none is a DataError."""
     try:
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(file[HEADER].tobytes())
-            state = {name: file[name] for name in file.files if name != HEADER}
+            names = [name for name in file.files if name != HEADER] if arrays else []
+            state = {name: file[name] for name in names}
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0][:200]
         raise DataError(

@@ -12,7 +12,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,16 @@ class ArrayMember:
     on_ready: Callable[[], None] = lambda: None
     on_step: Callable[[Position], None] = lambda _: None
     on_epoch: Callable[[int], bool] = lambda _: False
-    _agreed: dict[str, int] = field(default_factory=dict)
 
     @property
     def validation_file(self) -> Path:
         """File for the last validation predictions."""
         return self.folder.validation
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """File of the member's checkpoint."""
+        return self.folder.array_checkpoint
 
     @property
     def reports_progress(self) -> bool:
@@ -108,7 +112,7 @@ class ArrayMember:
     def restore(self) -> Position | None:
         """Load the checkpoint on every rank; return None if there is none yet."""
         return array_checkpoint.restore(
-            self.folder.array_checkpoint,
+            self.checkpoint_file,
             self.backend,
             framework=self.task.framework.kind,
             seed=self.task.seed,

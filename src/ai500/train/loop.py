@@ -126,6 +126,10 @@ class Trainable(Protocol):
         """Writer of the member's checkpoint."""
 
     @property
+    def checkpoint_file(self) -> Path:
+        """File of the member's checkpoint."""
+
+    @property
     def validation_file(self) -> Path | None:
         """File for the last validation predictions; None: no ensemble aggregates them."""
 
@@ -243,7 +247,7 @@ def _train_epochs(member: Trainable, position: Position) -> TrainingSteps:
             member.emit("end", epoch=finished)
         # A new position: step, images and loss are sums over an epoch.
         position = Position(seed=task.seed, epoch=finished)
-        member.checkpoints.save(member.folder.checkpoint, member, position)
+        member.checkpoints.save(member.checkpoint_file, member, position)
         _report_progress(member, position, images_per_second=images_per_second, loss=None)
         if member.on_epoch(finished):
             return
@@ -280,7 +284,7 @@ def _train_epoch(
         action = member.agree(action)
         if action != CheckpointAction.CONTINUE:
             position.loss_sum += losses.take()
-            member.checkpoints.save(member.folder.checkpoint, member, position)
+            member.checkpoints.save(member.checkpoint_file, member, position)
         if action == CheckpointAction.STOP:
             member.checkpoints.wait()
             member.emit("interrupted", epoch=position.epoch, step=position.step)

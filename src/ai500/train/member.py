@@ -97,6 +97,11 @@ class Member:
             self.events.emit(event, **fields)
 
     @property
+    def checkpoint_file(self) -> Path:
+        """File of the member's checkpoint."""
+        return self.folder.checkpoint
+
+    @property
     def reports_progress(self) -> bool:
         """True on the rank that writes the file of the live view."""
         return self.events is not None
@@ -111,7 +116,7 @@ class Member:
 
     def restore(self) -> Position | None:
         """Load this rank's part of the checkpoint; return None if there is none yet."""
-        return checkpoint.restore(self.folder.checkpoint, self, seed=self.task.seed)
+        return checkpoint.restore(self.checkpoint_file, self, seed=self.task.seed)
 
     def begin_epoch(self) -> None:
         """Put the model into training mode."""
