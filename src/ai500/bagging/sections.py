@@ -8,7 +8,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds, si_prefix
-from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore
+from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore, list_operators
 from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import Level, LineChart, Mark, Series, Value, curve
@@ -142,6 +142,8 @@ def score_table(run: RunData) -> Table:
         ("Operations", flop(score.operations),
          f"training, all members, {_convention(score)}",
          "AIPerf Tables I, II; decision D12"),
+        ("Operators not counted", list_operators(score.uncounted) or "none",
+         "missing in the operations above, with their number in one step", "decision D23"),
         ("Operations of validation", flop(score.validation_operations),
          "inside the time, not counted in FLOPS", "decision D14"),
         ("APC", flop(score.apc), _apc(run), "V3 Eq. 4"),
@@ -467,5 +469,7 @@ def operations_section(run: RunData) -> Section:
         ("one step of one member", flop(count.per_step(batch)),
          f"{batch:,} {noun}s × {flop(count.per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
+        ("operators not counted", list_operators(count.uncounted) or "none",
+         "no rule of the convention counts them (decision D23)"),
     ]  # fmt: skip
     return Section("Operations", [Table(columns, rows, numbers=(1,))])

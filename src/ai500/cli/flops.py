@@ -19,6 +19,7 @@ from ai500.operations.count import KindCount, OperationCount, convention_named, 
 from ai500.operations.graph import with_loss
 from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
+from ai500.records import list_operators
 from ai500.workloads.named_models import IMAGENET_INPUT, Countable, countable, imported_torch
 
 if TYPE_CHECKING:
@@ -287,8 +288,7 @@ def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]
 
 
 def _unknown(count: OperationCount) -> str:
-    listed = ", ".join(f"{name} ×{times}" for name, times in count.unknown.items())
-    return f"operators without a counting rule: {listed}"
+    return f"operators without a counting rule: {list_operators(count.unknown)}"
 
 
 def _si(value: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ai500.records.problem import Hyperparameters, ProblemClass
@@ -39,6 +40,8 @@ class Operations:
     backward_per_image: int
     update_per_step: int
     parameters: int
+    uncounted: dict[str, int] = field(default_factory=dict)
+    """Operator that no rule counts → number in one step [D23]; empty: all are counted."""
 
     @property
     def per_image(self) -> int:
@@ -52,6 +55,20 @@ class Operations:
     def training(self, *, images: int, steps: int) -> int:
         """Compute the operations of training on `images` in `steps` optimizer steps [D12]."""
         return images * self.per_image + steps * self.update_per_step
+
+
+def most_uncounted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return each operator that a count leaves out, with its largest number."""
+    largest: dict[str, int] = {}
+    for count in counts:
+        for operator, number in count.items():
+            largest[operator] = max(number, largest.get(operator, 0))
+    return largest
+
+
+def list_operators(operators: Mapping[str, int]) -> str:
+    """List operators by name and number, as `aten::lstsq ×2`."""
+    return ", ".join(f"{name} ×{number}" for name, number in operators.items())
 
 
 @dataclass(frozen=True, slots=True)

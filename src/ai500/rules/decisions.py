@@ -59,5 +59,6 @@ DECISIONS: dict[str, str] = {
         "and its operations are not counted."
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
+    "D23": "An official result has no operator that was not counted.",
 }
 """Decisions by their short names."""

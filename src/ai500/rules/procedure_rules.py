@@ -13,7 +13,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
 from ai500.metrics.quality import is_better
 from ai500.operations.shipped import shipped_operations
-from ai500.records import OFFICIAL_CONVENTION, TrainRecord
+from ai500.records import OFFICIAL_CONVENTION, TrainRecord, list_operators, most_uncounted
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.record_rules import events_by_member, is_script, members_with_events
 from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
@@ -189,6 +189,23 @@ def official_convention(evidence: Evidence) -> Iterator[Observation]:
         yield mismatch(statement, convention, "the official score's is", OFFICIAL_CONVENTION, "")
 
 
+@rule(source="AIPerf §IV-D, decision D23")
+def every_operator_counted(evidence: Evidence) -> Iterator[Observation]:
+    """Count every operator of the trained graph: the score omits one that no rule counts."""
+    recorded = [member.operations for member in evidence.members if member.operations is not None]
+    uncounted = most_uncounted(
+        [evidence.score.uncounted, *(operations.uncounted for operations in recorded)]
+    )
+    if uncounted:
+        listed = list_operators(uncounted)
+        yield Observation(
+            f"operators without a counting rule are missing in FLOPS: {listed}",
+            advice="Replace them by operators that docs/operations.md lists.",
+            reference="none",
+            run=listed,
+        )
+
+
 @rule(source="V3 Eq. 6, AIPerf Table I", program="ensemble")
 def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     """Score the operations of the graph that was trained."""
@@ -196,7 +213,10 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     shipped_count = shipped_operations(plan.workload, plan.problem_class, OFFICIAL_CONVENTION)
     names = ("forward_per_image", "backward_per_image", "update_per_step")
     scored = {
-        (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
+        (event.get("trial"), event.get("member")): (
+            *(event.get(name) for name in names),
+            event.get("uncounted", {}),
+        )
         for event in evidence.events_of("operations")
     }
     for trial in evidence.trials:
@@ -205,7 +225,8 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
             if counted is None:
                 continue
             counts = tuple(getattr(counted, name) for name in names)
-            if scored.get((trial.trial, member.member), counts) != counts:
+            recorded = (*counts, counted.uncounted)
+            if scored.get((trial.trial, member.member), recorded) != recorded:
                 yield Observation(
                     f"trial {trial.trial}: the events count other operations for member "
                     f"{member.member} than its record",
@@ -402,7 +423,8 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 PROCEDURE_RULES = (
     enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, derived_seeds,
     complete_records,
-    worker_of_ai500, same_software, official_convention, operations_of_the_graph, whole_epochs,
+    worker_of_ai500, same_software, official_convention, every_operator_counted,
+    operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, parallelism_as_planned, skipped_steps,
 )  # fmt: skip

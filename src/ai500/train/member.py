@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from ai500.parallel import collectives
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.records import Operations, ProblemClass, Task
+from ai500.records import Operations, ProblemClass, Task, list_operators
 from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint, precision
 from ai500.train.evaluate import Evaluator
@@ -176,7 +177,15 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     member.validation_file = member.folder.validation
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
         member.operations = member.count(task.convention).as_record()
+        warn_of_uncounted(member.operations)
     return member
+
+
+def warn_of_uncounted(operations: Operations) -> None:
+    """Name the operators that FLOPS omit, in the member's log."""
+    if operations.uncounted:
+        listed = list_operators(operations.uncounted)
+        print(f"warning: operators without a counting rule: {listed}", file=sys.stderr)
 
 
 def build_member(
