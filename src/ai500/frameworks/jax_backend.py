@@ -1,8 +1,7 @@
 """The reference's models in plain JAX: layers, SGD, and data parallelism over processes.
 
 Activations are N×H×W×C and kernels H×W×I×O, the layouts that XLA convolves fastest; weights enter
-and leave in the reference's layout. Each layer is a function of its own in the graph (a nested
-`jit`, which XLA inlines), so that `jax_trace.py` can count the graph that runs.
+and leave in the reference's layout. Operations are counted on the StableHLO that XLA compiles.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 
 from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State
 from ai500.frameworks.jax_setup import jax, jnp
-from ai500.frameworks.jax_trace import trace_of
 from ai500.operations import Trace
+from ai500.operations.graph import channels_first
+from ai500.operations.stablehlo import trace_stablehlo
 from ai500.records import ProblemClass
 from ai500.workloads import image_arrays
 from ai500.workloads.models.resnet_layers import (
@@ -46,7 +46,6 @@ PRODUCTS = {
 }
 
 
-@functools.partial(jax.jit, static_argnames="stride")
 def convolution(x: Array, kernel: Array, *, stride: int) -> Array:
     """Convolve, padded by half of the kernel."""
     pad = kernel.shape[0] // 2
@@ -59,14 +58,12 @@ def convolution(x: Array, kernel: Array, *, stride: int) -> Array:
     )
 
 
-@jax.jit
 def batch_norm(x: Array, weight: Array, bias: Array, mean: Array, variance: Array) -> Array:
     """Normalize each channel by these statistics, in the statistics' type."""
     scale = weight * lax.rsqrt(variance + BATCH_NORM_EPSILON)
     return ((x - mean) * scale + bias).astype(x.dtype)
 
 
-@jax.jit
 def batch_norm_training(
     x: Array, weight: Array, bias: Array, running_mean: Array, running_variance: Array
 ) -> tuple[Array, Array, Array]:
@@ -75,29 +72,25 @@ def batch_norm_training(
     mean = wide.mean(axis=(0, 1, 2))
     # One pass over the activations: both sums in FP32.
     variance = jnp.maximum((wide * wide).mean(axis=(0, 1, 2)) - mean * mean, 0)
-    count = x.size // x.shape[-1]
-    unbiased = variance * (count / max(1, count - 1))
-    rate = BATCH_NORM_MOMENTUM
+    count, rate = x.size // x.shape[-1], BATCH_NORM_MOMENTUM
+    unbiased_rate = rate * count / max(1, count - 1)
     return (
         batch_norm(x, weight, bias, mean, variance),
         (1 - rate) * running_mean + rate * lax.stop_gradient(mean),
-        (1 - rate) * running_variance + rate * lax.stop_gradient(unbiased),
+        (1 - rate) * running_variance + unbiased_rate * lax.stop_gradient(variance),
     )
 
 
-@jax.jit
 def relu(x: Array) -> Array:
     """Return max(x, 0)."""
     return jnp.maximum(x, 0)
 
 
-@jax.jit
 def add(x: Array, y: Array) -> Array:
     """Add the shortcut."""
     return x + y
 
 
-@jax.jit
 def max_pool(x: Array) -> Array:
     """Take the maximum of 3×3 windows, stride 2."""
     pads = ((0, 0), (1, 1), (1, 1), (0, 0))
@@ -106,13 +99,11 @@ def max_pool(x: Array) -> Array:
     )
 
 
-@jax.jit
 def average_pool(x: Array) -> Array:
     """Average over all pixels."""
     return x.mean(axis=(1, 2))
 
 
-@jax.jit
 def dense(x: Array, weight: Array, bias: Array) -> Array:
     """Multiply by the weight transposed and add the bias."""
     return x @ weight.astype(x.dtype).T + bias.astype(x.dtype)
@@ -181,10 +172,14 @@ def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
     )
     inputs = jax.ShapeDtypeStruct((batch, height, width, channels), dtype)
 
-    def forward(weights: Tree, statistics: Tree, inputs: Array) -> Array:
-        return scores(model, weights, statistics, inputs, training=True)[0]
+    def forward(weights: Tree, statistics: Tree, inputs: Array) -> tuple[Array, Tree]:
+        return scores(model, weights, statistics, inputs, training=True)
 
-    return trace_of(jax.make_jaxpr(forward)(weights, statistics, inputs), weights, batch=batch)
+    lowered = jax.jit(forward).lower(weights, statistics, inputs)
+    # JAX flattens dicts in the order of their keys, and the arguments in order.
+    return channels_first(
+        trace_stablehlo(lowered.as_text(), parameters=range(len(weights)), batch=batch)
+    )
 
 
 def _to_kernel(shape: tuple[int, ...]) -> tuple[int, ...]:
