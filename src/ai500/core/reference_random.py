@@ -25,13 +25,17 @@ class ReferenceGenerator:
 
     def uniform(self, count: int) -> Floats:
         """Draw numbers in [0, 1), as `torch.rand` does in FP32."""
-        words = np.frombuffer(self._state.bytes(4 * count), dtype="<u4")
-        mantissas = words & np.uint32((1 << _MANTISSA_BITS) - 1)
+        mantissas = self._words(count) & np.uint32((1 << _MANTISSA_BITS) - 1)
         return (mantissas * np.float32(2.0**-_MANTISSA_BITS)).astype(np.float32)
+
+    def _words(self, count: int) -> NDArray[np.uint32]:
+        # RandomState draws a word for no bytes too.
+        raw = self._state.bytes(4 * count) if count else b""
+        return np.frombuffer(raw, dtype="<u4")
 
     def skip(self, count: int) -> None:
         """Draw and drop as many numbers: a layer's default weights that a model replaces."""
-        self._state.bytes(4 * count)
+        self._words(count)
 
     def normal(self, count: int, *, deviation: float) -> Floats:
         """Draw normal numbers of mean 0, as `Tensor.normal_` does for 16 or more in FP32."""
