@@ -172,7 +172,9 @@ class CommunicationConfig:
 class FrameworkConfig:
     """Framework that trains the members."""
 
-    kind: str = option("pytorch", "pytorch: the reference; jax: another; script: a training command of one's own")
+    kind: str = option(
+        "pytorch", "pytorch: the reference; jax: another; script: a training command of one's own"
+    )
     command: tuple[str, ...] = option(
         (),
         "script: program and arguments of a member; {task} is its task file, {python} the next key",

@@ -30,8 +30,8 @@ from ai500.frameworks.array_feed import ArrayEvaluator, ArrayFeed
 from ai500.frameworks.backend import Backend, Description, Setting
 from ai500.frameworks.class_models import initial_state, trained_parameters
 from ai500.meters.recorder import recorder_of
-from ai500.operations import count_trace, with_loss
-from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
+from ai500.operations.count import count_trace
+from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.records import Operations, Task, run_folder
 from ai500.records.run_folder import MemberFolder

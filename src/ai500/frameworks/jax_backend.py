@@ -250,6 +250,9 @@ class JaxBackend:
         self._device = jax.local_devices()[0]
         self._several = setting.rank.world_size > 1
         self._type = np.dtype(setting.dtype)
+        self._weights: Tree = {}
+        self._statistics: Tree = {}
+        self._momenta: Tree = {}
         if self._several:
             self._mesh = jax.sharding.Mesh(np.array(jax.devices()), (AXIS,))
             shard, whole = jax.P(AXIS), jax.P()
@@ -270,10 +273,8 @@ class JaxBackend:
 
     def place(self, fields: Arrays, draws: NDArray[np.float32]) -> Batch:
         """Start to copy a batch to the device."""
-        return tuple(  # type: ignore[return-value]
-            self._sharded(array)
-            for array in (fields["images"], fields["labels"].astype(np.int32), draws)
-        )
+        put = self._sharded
+        return put(fields["images"]), put(fields["labels"].astype(np.int32)), put(draws)
 
     def train_step(self, batch: Batch, *, learning_rate: float) -> Any:
         """Train on a placed batch; the host does not wait."""
@@ -319,7 +320,8 @@ class JaxBackend:
 
     def trees(self) -> tuple[Tree, Tree, Tree]:
         """Return weights, running statistics and momenta of this rank."""
-        return tuple(map(self._local, (self._weights, self._statistics, self._momenta)))  # type: ignore[return-value]
+        local = self._local
+        return local(self._weights), local(self._statistics), local(self._momenta)
 
     def trace(self, *, batch: int) -> Trace:
         """Trace the graph of the model's forward pass."""
