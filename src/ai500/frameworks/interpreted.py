@@ -7,6 +7,7 @@ that has the framework and NumPy. The running source reaches it by its path (`st
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -42,12 +43,25 @@ print(json.dumps({"python": sys.version_info[:3], "versions": found}))
 OPTIMIZERS = ("sgd",)
 
 
+def installed_interpreter(name: str) -> str | None:
+    """Return the interpreter of a framework that is set up beside this one; None: this one.
+
+    The variable AI500_NAME_PYTHON names it, or it is `.venv-NAME` in the working folder.
+    """
+    beside = Path(f".venv-{name}", "bin", "python").absolute()
+    return os.environ.get(f"AI500_{name.upper()}_PYTHON") or (
+        str(beside) if beside.exists() else None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Interpreted:
     """A framework whose worker is `array_member.py` with the backend `NAME_backend.py`."""
 
     name: str
     """Name in configurations: `framework.kind = "…"`."""
+    title: str
+    """The framework's own spelling, for reports."""
     distributions: tuple[str, ...]
     """Names of the packages that hold it, on a package index; one of them has to be installed."""
     oldest: str

@@ -7,6 +7,7 @@ from ai500.frameworks.protocol import Capabilities
 
 JAX = Interpreted(
     name="jax",
+    title="JAX",
     distributions=("jax",),
     oldest="0.7.0",
     capabilities=Capabilities(
