@@ -1,12 +1,15 @@
 """Generator of reference pages: `python docs/generate.py` writes them, a test compares them.
 
 commands.md comes from the command line, configuration.md from `config.py`; in the other pages of
-`MIXED` the parts between marks are generated.
+`MIXED` the parts between marks are generated: from the source, or from the records of
+`docs/examples`, so that no sentence about a measurement is typed.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import json
 import re
 import typing
 from collections.abc import Iterator
@@ -28,13 +31,15 @@ from ai500.rules.rule import CURRENT, VERSIONS, Rule
 from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
+EXAMPLES = DOCS / "examples"
 MIXED = (
-    "adding-a-workload.md", "glossary.md", "plugins.md", "rules.md", "worker-contract.md",
-    "workloads.md",
+    "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
+    "plugins.md", "rules.md", "studies.md", "worker-contract.md", "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
     "ai500 cancel": "no run to cancel",
+    "ai500 finish": "no search to finish",
     "ai500 resume": "no run to resume",
     "ai500 verify": "it repeats three whole trials",
     "ai500 study tradeoff": "other tests run it",
@@ -79,7 +84,7 @@ WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true 
 
 def pages() -> dict[Path, str]:
     """Return every generated page with its text."""
-    mixed = [DOCS / name for name in MIXED]
+    mixed = [(DOCS / name).resolve() for name in MIXED]
     return {
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
@@ -229,6 +234,9 @@ def _generated(part: str) -> str:
         "rule sets": _rule_sets,
         "aspects": _aspects,
         "rules": _rules,
+        "headline": _headline,
+        "study examples": _study_examples,
+        "search examples": _search_examples,
     }
     if part in tables:
         return f"\n{''.join(tables[part]()).strip()}\n\n"
@@ -318,6 +326,67 @@ def _classes(name: str) -> Iterator[str]:
         )
         yield f"| {' | '.join(map(str, cells))} |\n"
     yield "\n"
+
+
+def _headline() -> Iterator[str]:
+    """Describe the shipped result of an H200: FLOPS, VFLOPS with its range, peak's share, watts."""
+    folder = EXAMPLES / "h200"
+    score, roofline = (
+        json.loads((folder / f"{n}.json").read_text()) for n in ("score", "roofline")
+    )
+    ensemble = roofline["placed"][-1]
+    rates = [trial["vflops"] / 1e12 for trial in score["trials"]]
+    share = ensemble["flops"] / ensemble["peak_flops"]
+    yield (
+        f"On one {roofline['ceilings']['device_name'].removeprefix('NVIDIA ')}, class "
+        f"`{score['problem_class']}` in {roofline['precision']}, a valid result of "
+        f"{len(rates)} trials is\n"
+        f"**{score['flops'] / 1e12:.1f} TFLOPS** ({100 * share:.0f} % of the peak in "
+        f"{roofline['kernel_precision'].upper()}) and **{score['vflops'] / 1e12:.1f} TVFLOPS** "
+        f"({min(rates):.1f} to {max(rates):.1f} over the trials,\nby their quality) at "
+        f"**{score['watts']:.0f} W** of the {score['power_coverage'].removesuffix('s')} "
+        "([its report](docs/examples/h200/report.html)).\n"
+    )
+
+
+def _points_of(study: str) -> list[dict[str, str]]:
+    with (EXAMPLES / "studies" / study / "points.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _study_examples() -> Iterator[str]:
+    """Tabulate every point of the shipped studies."""
+    yield "| study | point | M | P_degree | waves | GFLOPS | quality | time | speed |\n"
+    yield "|---|---|---|---|---|---|---|---|---|\n"
+    for folder in sorted((EXAMPLES / "studies").iterdir()):
+        for point in _points_of(folder.name):
+            meaningful = "meaningful" if point["speed_meaningful"] == "yes" else "not meaningful"
+            cells = (
+                f"`{folder.name}`",
+                point["label"],
+                point["ensemble_size"],
+                point["parallel_degree"],
+                point["waves"],
+                f"{float(point['flops']) / 1e9:.1f}",
+                f"{float(point['ensemble_quality']):.3f}",
+                f"{float(point['seconds']):.0f} s",
+                meaningful,
+            )
+            yield f"| {' | '.join(cells)} |\n"
+
+
+def _search_examples() -> Iterator[str]:
+    """Name the errors of the shipped searches of class `smoke`."""
+    yield "Searches of the class's own two minutes in `docs/examples/studies`, made when each "
+    yield "architecture\nhad one training (before hyper-parameter trials): "
+    parts = []
+    for study in ("scaling-automl", "repeatability-automl"):
+        for point in _points_of(study):
+            workers = int(point["ensemble_size"])
+            noun = "worker" if workers == 1 else "workers"
+            error = float(point["ensemble_quality"])
+            parts.append(f"{error:.3f} (`{study}`, {workers} {noun}, seed {point['seed']})")
+    yield ",\n".join(parts) + ".\n"
 
 
 if __name__ == "__main__":

@@ -168,3 +168,43 @@ def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_pat
     assert np.allclose(losses["jax"], losses["pytorch"], rtol=1e-3), losses
     communication = record(tmp_path / "jax").effective["communication"]
     assert (communication["backend"], communication["mode"]) == ("gloo", "all_reduce")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
+    """Class `smoke`, nothing made smaller: run, judged at two levels, submitted, verified, ranked.
+
+    At hardware level only the framework is in its way.
+    """
+    run, file, site = tmp_path / "run", tmp_path / "jax.ai500", tmp_path / "list"
+    words = ["run", "--runs", "valid", "--out", run]
+    chosen = {
+        "framework.kind": "jax",
+        "framework.python": interpreter("jax"),
+        "system.device": "cpu",
+        # An official entry trains its ensemble at once: on two slots two members share each [D11].
+        "parallel.degree": 1,
+        "ensemble.members_per_accelerator": 2,
+        "system.accelerators_per_node": 2,
+        "system.cores_per_slot": 1,
+    }
+    words += [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+    for command in (
+        words,
+        ("check", run, "--level", "system"),
+        ("submit", run, "--level", "system", "--out", file, "--name", "A. Tester"),
+        ("verify", file),
+        ("rank", file, "--out", site),
+    ):
+        done = start(*command)
+        assert done.wait(timeout=3000) == 0, done.out + done.err
+    hardware = start("check", run, "--level", "hardware", "--json")
+    assert hardware.wait() != 0
+    broken = [f for f in json.loads(hardware.out)["findings"] if f["severity"] == "violation"]
+    assert {finding["rule"] for finding in broken} == {"same framework"}, broken
+    score = json.loads((run / "score.json").read_text())
+    # The reference's ensembles of three seeds: 0.8805, 0.8760, 0.8690.
+    assert score["ensemble_quality"] > 0.85
+    entries = json.loads(next(site.rglob("*.json")).read_text())
+    assert "jax" in json.dumps(entries)

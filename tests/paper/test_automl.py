@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.automl.counting import count_architecture
+from ai500.automl.counting import count_architecture, trace_of
 from ai500.automl.rules import AT_LEAST_FP16
 from ai500.automl.score import regulated_score
 from ai500.meters.recorder import LONGEST_PERIOD_SECONDS
+from ai500.operations.count import count_trace
 from ai500.records import ProblemClass, Search
 from ai500.workloads.models.architecture import initial_architecture
 from ai500.workloads.models.architecture_network import Network
@@ -70,6 +72,26 @@ def test_aiperf_table_4_starts_at_resnet_50() -> None:
     assert (search.initial.kind, search.initial.blocks) == ("bottleneck", (3, 4, 6, 3))
     counted = count_architecture(start, input_shape=(3, 224, 224), convention="aiperf")
     assert counted.parameters == 25_557_032
+
+
+def test_aiperf_table_3_is_of_the_start_v1() -> None:
+    """[D16]: v1.5 is the start; `automl.initial_version = "v1"` starts at Table III's network."""
+    search = FULL.search
+    assert search is not None and search.initial.version == "v1.5"
+    forward = {}
+    for version in ("v1.5", "v1"):
+        initial = dataclasses.replace(search.initial, version=version)
+        start = initial_architecture(initial, classes=1000, input_channels=3)
+        trace = trace_of(start, input_shape=(3, 224, 224))
+        convolutions = [op for op in trace.ops if op.kind == "convolution"]
+        only = dataclasses.replace(trace, ops=tuple(convolutions))
+        forward[version] = count_trace(only, convention="aiperf").forward_per_image
+    assert forward == {"v1.5": 8_174_272_512, "v1": 7_711_850_496}
+
+
+def test_growth_is_capped_at_three_times_the_start_in_full() -> None:
+    """[D21]"""
+    assert FULL.search is not None and FULL.search.max_growth == 3.0
 
 
 def test_aiperf_table_4_default_configuration() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ai500.metrics.equations import scaling_ratio
 from ai500.operations import OperationCount, count
 from ai500.operations.published import AIPERF_TABLE_III
+from ai500.operations.shipped import shipped_operations
 from ai500.workloads.models.resnet import Version, resnet50
+from tests.support.v2_roofline import FLOP_PER_PARAMETER
 
 TRAIN_IMAGES, VALIDATION_IMAGES = 1_281_167, 50_000
 
@@ -81,11 +84,28 @@ def test_spec_4_v1_5_convolution() -> None:
     assert 1.05 < v15 / 7_711_850_496 < 1.07
 
 
-def test_v3_table_4_parameters_and_scaling_ratio(v1: OperationCount) -> None:
-    """25 M parameters; 23 GFLOP × 128 images / 25 M = 117.76 GFLOP per million."""
+def test_v3_table_4_parameters(v1: OperationCount) -> None:
     assert v1.parameters == 25_557_032
-    assert round(23 * 128 / (v1.parameters // 1_000_000), 2) == 117.76
-    assert round(691 / 41, 2) == 16.85
+
+
+def test_v2_table_5_scaling_ratio_of_the_network() -> None:
+    """GFLOP of a step of 128 images per million parameters: V2 rounds both before it divides."""
+    step = resnet50_count("v1", batch=128)
+    ratio = scaling_ratio(step.total, parameters=step.parameters)
+    assert ratio == pytest.approx(115.21, abs=0.01)
+    operations = 1e9 * round(step.total / 128 / 1e9) * 128
+    rounded = scaling_ratio(operations, parameters=step.parameters // 10**6 * 10**6)
+    assert rounded == pytest.approx(FLOP_PER_PARAMETER["Image Classification"] / 1e3)
+
+
+def test_v2_table_5_scaling_ratio_of_ewa_is_of_another_detector() -> None:
+    """Ours has V2's 41 M parameters and 1.55 times the operations of its image, at batch 1."""
+    ours = shipped_operations("extreme_weather", "full", "aiperf")
+    assert ours is not None
+    assert ours.parameters // 10**6 == 41
+    ratio = scaling_ratio(ours.per_step(1), parameters=ours.parameters)
+    assert ratio == pytest.approx(25.89, abs=0.01)
+    assert ratio / (FLOP_PER_PARAMETER["EWA"] / 1e3) == pytest.approx(1.54, abs=0.01)
 
 
 def test_d12_update_once_per_step(v1: OperationCount) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from ai500.automl.history import (
     EXHAUSTED,
+    FINISHED,
     HISTORY_FILE,
     Ended,
     Presence,
@@ -27,6 +28,7 @@ from ai500.automl.morphism import Weights
 from ai500.automl.worker import Worker, network
 from ai500.core import events
 from ai500.records import Task, TrainRecord, run_folder
+from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.train.worker import Interrupted, Rank
 from ai500.workloads.models.architecture import Architecture
@@ -176,6 +178,28 @@ def test_control_c_and_resume(tiny_store: Path, start: Start, tmp_path: Path) ->
     assert history.models[current].state != "lost"  # its checkpoint was written
     assert [str(one) for one in history.unreadable]
     assert any(e["event"] == "history_unreadable" for e in events.read(folder.events))
+
+
+def test_finish_ends_a_search_with_a_score(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = start("run", "--out", run, *settings(tiny_store, seconds=3600, workers=2))
+    for worker in (0, 1):
+        wait_for(RunFolder(run).trial(1).member(worker).path / HISTORY_FILE, "epoch")
+    refused = start("finish", run)
+    assert refused.wait() == 2
+    assert "the least time of class smoke is 2.0 min" in " ".join(refused.err.split())
+    assert command.process.poll() is None
+    early = start("finish", run, "--early")
+    assert early.wait() == 0, early.err
+    assert command.wait() == 0, command.err
+    score = check(run, workers=2)
+    assert score.seconds < 120
+    _, lines = told(run)
+    ends = [x.entry for x in lines if isinstance(x.entry, Presence) and x.entry.change == "end"]
+    assert [entry.reason for entry in ends] == [FINISHED, FINISHED]
+    findings = run_folder.read_all(Finding, RunFolder(run).findings)
+    (least,) = [finding for finding in findings if finding.rule == "least_time"]
+    assert "finish --early" in least.advice
 
 
 @pytest.mark.long

@@ -1,7 +1,9 @@
-"""The next model of a worker: parent, morphisms, hyper-parameters, operations, inherited weights.
+"""The next model of a worker: parent, morphisms, operations, weights, then hyper-parameters.
 
-The CPU prepares it while the accelerator trains the present model (AIPerf §IV-C). Only `first`
-draws from torch's own generator, which belongs to the thread that trains.
+CPU threads search architectures while the accelerator trains (AIPerf §IV-C): `search` draws a child
+of one of the best models, `next` also gives it its parent's weights. Batch and kernel size of the
+whole model are chosen after that (`trial`, AIPerf §IV-B), when the accelerator is free. Only
+`first` draws from torch's own generator, which belongs to the thread that trains.
 """
 
 from __future__ import annotations
@@ -14,10 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ai500.automl.buffer import BufferedArchitecture
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import Candidate, History, Model
+from ai500.automl.history import Candidate, History, Model, model_name
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
-from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
+from ai500.automl.morphism import (
+    Move,
+    Weights,
+    WideningError,
+    apply,
+    enlarge_kernels,
+    moves,
+)
 from ai500.automl.selection import draw_parents
 from ai500.automl.tuning import Proposal, default_proposal, propose
 from ai500.automl.weights import WeightStore, expected_weights
@@ -62,6 +72,17 @@ class Prepared:
     weights: Weights | None
     """Inherited weights; None: the parent still trains, or a checkpoint has them."""
 
+    def buffered(self) -> BufferedArchitecture:
+        """Return what the buffer stores of a child."""
+        assert self.candidate.parent is not None
+        return BufferedArchitecture(
+            parent=self.candidate.parent,
+            round=self.candidate.round,
+            seed=self.seed,
+            moves=self.moves,
+            architecture=self.candidate.architecture,
+        )
+
 
 class Candidates:
     """Source of one worker's models; another worker may make the same one at the same time."""
@@ -87,11 +108,15 @@ class Candidates:
         """
         seed = self._seed(number)
         torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, self._task.member))
-        proposed = self._proposed(list(self._history.models.values()), number)
-        candidate = self._candidate(self.initial, None, (), proposed, number=number)
+        proposal = self._defaults()
+        if self._search.tunes(number):
+            known = list(self._history.models.values())
+            tuned = propose(known, search=self._search, parts=self._parts, seed=seed)
+            proposal = tuned or proposal
+        candidate = self._candidate(self.initial, None, (), proposal, number=number)
         with _out_of_memory_as_error(candidate):
             weights = Network(self.initial).state_dict()
-        return Prepared(candidate, proposed.batch_size, (), seed, weights)
+        return Prepared(candidate, proposal.batch_size, (), seed, weights)
 
     def resumed(self, candidate: Candidate) -> Prepared:
         """Return an interrupted model; its checkpoint has the weights."""
@@ -99,34 +124,60 @@ class Candidates:
         return Prepared(candidate, candidate.batch_size // self._parts, (), seed, None)
 
     def next(self, number: int, *, training: str | None = None) -> Prepared:
-        """Return a new child of one of the best models.
+        """Return a new child of one of the best models, with its weights.
 
         The worker's own model in `training` may be the parent; the child then gets its weights
         later, by `inherit`.
         """
+        while True:
+            prepared = self.search(number, training=training)
+            parent = self._history.models[str(prepared.candidate.parent)]
+            if parent.ended is None:
+                return prepared
+            weights = self.weights_of(parent)
+            if weights is not None:
+                return self.inherit(prepared, parent, weights)
+            # The file is gone or unreadable, so that the next search skips this parent.
+
+    def search(self, number: int, *, spare: int = 0, training: str | None = None) -> Prepared:
+        """Draw a new child of one of the best models, without weights; `spare` draws others."""
         self._history.refresh()
-        search, seed = self._search, self._seed(number)
+        search = self._search
+        seed = self._seed(number, 1, spare) if spare else self._seed(number)
         random = np.random.default_rng(seed)
         known = list(self._history.models.values())
-        proposed = self._proposed(known, number)
         has_parent = False
-        for parent, weights in self._parents(known, number, random=random, training=training):
+        for parent in self._parents(known, number, random=random, training=training):
             has_parent = True
-            child = self._child(parent, proposed, random=random, number=number)
+            child = self._child(parent, random=random)
             if child is not None:
-                candidate, steps = child
-                prepared = Prepared(candidate, proposed.batch_size, steps, seed, None)
-                return prepared if weights is None else self.inherit(prepared, parent, weights)
+                architecture, steps = child
+                return self._prepared(architecture, parent.id, steps, seed=seed, number=number)
         if not has_parent:
             raise NoParentError(f"worker {self._task.member}: no model can have children yet.")
         raise SearchSpaceError(
             f"worker {self._task.member} has no new model for its round {number}: none of "
             f"{MAX_DRAWS} morphisms drawn from each kept model is new and has at most "
-            f"automl.max_growth = {search.max_growth:g} times the initial model's operations.",
+            f"automl.max_growth = {search.max_growth:g} times the initial model's operations "
+            "(decision D21).",
             key="automl.max_growth",
             value=search.max_growth,
             remedy="Set a larger automl.max_growth, or more automl.kernel_sizes.",
         )
+
+    def from_buffer(self, found: BufferedArchitecture, number: int) -> Prepared:
+        """Return an architecture of the buffer as the worker's round `number`, without weights."""
+        architecture = Architecture(found.architecture)
+        return self._prepared(
+            architecture, found.parent, found.moves, seed=found.seed, number=number
+        )
+
+    def weights_of(self, model: Model) -> Weights | None:
+        """Read the weights of an ended model; None: deleted meanwhile, unreadable or not kept."""
+        ended = model.ended
+        if ended is None or ended.weights is None:
+            return None
+        return self._store.load(ended.weights, model.architecture)
 
     def inherit(self, prepared: Prepared, parent: Model, weights: Weights) -> Prepared:
         """Add the child's weights, with which it computes what its parent computes."""
@@ -136,6 +187,71 @@ class Candidates:
             for move in prepared.moves:
                 architecture, weights = apply(architecture, weights, move, generator=generator)
         return dataclasses.replace(prepared, weights=weights)
+
+    def trial(self, base: Prepared) -> Prepared | None:
+        """Return the next hyper-parameter trial of a round's architecture; None: it had them all.
+
+        TPE chooses batch size and kernel size of the whole model (AIPerf §IV-B) after the morphism.
+        Every trial starts from the inherited weights: larger kernels are padded with zeros.
+        """
+        search, number = self._search, base.candidate.round
+        known = list(self._history.models.values())
+        earlier = [
+            model.candidate
+            for model in known
+            if model.worker == self._task.member and model.candidate.round == number
+        ]
+        trial = 1 + max((candidate.trial for candidate in earlier), default=0)
+        if trial > search.hyperparameter_trials:
+            return None
+        variants = self._variants(Architecture(base.candidate.architecture))
+        seed = base.seed if trial == 1 else self._seed(number, trial)
+        proposal = propose(
+            known,
+            search=search,
+            parts=self._parts,
+            seed=seed,
+            kernels=tuple(variants),
+            tried={(c.batch_size // self._parts, c.kernel or 0) for c in earlier},
+        )
+        if proposal is None:
+            return None
+        architecture = variants[proposal.kernel]
+        changed = architecture.digest != base.candidate.digest
+        described = (f"all kernels to {proposal.kernel}×{proposal.kernel}",) if changed else ()
+        candidate = self._candidate(
+            architecture,
+            base.candidate.parent,
+            (*base.candidate.moves, *described),
+            proposal,
+            number=number,
+            trial=trial,
+        )
+        with _out_of_memory_as_error(candidate):
+            _, weights = enlarge_kernels(
+                Architecture(base.candidate.architecture), base.weights or {}, proposal.kernel
+            )
+        return Prepared(candidate, proposal.batch_size, (), seed, weights)
+
+    def _variants(self, architecture: Architecture) -> dict[int, Architecture]:
+        """Return kernel size → architecture with it, within the limit of growth.
+
+        Of sizes that give the same architecture only the largest is listed. Kernels never shrink:
+        a child keeps its parent's layers.
+        """
+        shape = Shape.of(architecture)
+        variants: dict[int, Architecture] = {}
+        for size in sorted(self._search.kernel_sizes, reverse=True):
+            variant, _ = enlarge_kernels(shape.architecture, shape.weights, size)
+            known = {other.digest for other in variants.values()}
+            if variant.digest not in known and self._within_limit(variant):
+                variants[size] = variant
+        return dict(sorted(variants.items())) or {self._search.kernel_sizes[0]: architecture}
+
+    def _within_limit(self, architecture: Architecture) -> bool:
+        """Return True if an architecture has at most max_growth × the start's operations [D21]."""
+        limit = self._search.max_growth * self.operations(self.initial).forward_per_image
+        return self.operations(architecture).forward_per_image <= limit
 
     def operations(self, architecture: Architecture) -> Operations:
         """Count the operations of an architecture, each one once."""
@@ -148,20 +264,17 @@ class Candidates:
             )
         return self._counted[digest]
 
-    def _seed(self, number: int) -> int:
-        return derive(self._task.seed, Stream.SEARCH, self._task.member, number)
+    def _seed(self, *keys: int) -> int:
+        return derive(self._task.seed, Stream.SEARCH, self._task.member, *keys)
 
     @property
     def _parts(self) -> int:
         """Parts of a step's batch: one for each accelerator and pass before the update."""
         return self._task.parallel_degree * self._task.hyperparameters.accumulation
 
-    def _proposed(self, known: Sequence[Model], number: int) -> Proposal:
-        """Return the hyper-parameters of a round: the class's own, later TPE's."""
-        search = self._search
-        if not search.tunes(number):
-            return default_proposal(search, batch_size=self._task.hyperparameters.batch_size)
-        return propose(known, search=search, parts=self._parts, seed=self._seed(number))
+    def _defaults(self) -> Proposal:
+        """Return the class's own hyper-parameters."""
+        return default_proposal(self._search, batch_size=self._task.hyperparameters.batch_size)
 
     def _parents(
         self,
@@ -170,7 +283,7 @@ class Candidates:
         *,
         random: np.random.Generator,
         training: str | None,
-    ) -> Iterator[tuple[Model, Weights | None]]:
+    ) -> Iterator[Model]:
         """Yield parents drawn from the ranked history; without any, the model in training."""
         drawn = draw_parents(
             known,
@@ -181,59 +294,73 @@ class Candidates:
         )
         empty = True
         for parent in drawn:
-            # Read once: another thread may end it.
-            ended, weights = parent.ended, None
-            if ended is not None and ended.weights is not None:
-                # None, too, if they were deleted meanwhile, or are unreadable.
-                weights = self._store.load(ended.weights, parent.architecture)
-            if weights is not None or (ended is None and parent.id == training):
+            ended = parent.ended  # read once: another thread may end it
+            if ended is None:
+                usable = parent.id == training
+            else:
+                usable = ended.weights is not None and self._store.usable(ended.weights)
+            if usable:
                 empty = False
-                yield parent, weights
+                yield parent
         current = self._history.models.get(training or "")
         if empty and current is not None and current.ended is None:
-            yield current, None
+            yield current
 
     def _child(
-        self, parent: Model, proposed: Proposal, *, random: np.random.Generator, number: int
-    ) -> tuple[Candidate, tuple[Move, ...]] | None:
+        self, parent: Model, *, random: np.random.Generator
+    ) -> tuple[Architecture, tuple[Move, ...]] | None:
         """Return the first drawn child that is new and not too large."""
         tried = {model.candidate.digest for model in list(self._history.models.values())}
-        limit = self._search.max_growth * self.operations(self.initial).forward_per_image
         shape = Shape.of(parent.architecture)
         for _ in range(MAX_DRAWS):
-            steps = draw_moves(shape, kernel=proposed.kernel, random=random)
+            steps = draw_moves(shape, kernel=self._search.kernel_sizes[0], random=random)
             if steps is None:
                 return None
             child = shape.after(steps)
             if child is None or child.digest in tried:
                 continue
             tried.add(child.digest)
-            if self.operations(child).forward_per_image <= limit:
-                candidate = self._candidate(child, parent, steps, proposed, number=number)
-                return candidate, steps
+            if self._within_limit(child):
+                return child, steps
         return None
+
+    def _prepared(
+        self,
+        architecture: Architecture,
+        parent: str,
+        steps: tuple[Move, ...],
+        *,
+        seed: int,
+        number: int,
+    ) -> Prepared:
+        described = tuple(map(describe_move, steps))
+        proposal = self._defaults()
+        candidate = self._candidate(architecture, parent, described, proposal, number=number)
+        return Prepared(candidate, proposal.batch_size, steps, seed, None)
 
     def _candidate(
         self,
         architecture: Architecture,
-        parent: Model | None,
-        steps: Sequence[Move],
-        proposed: Proposal,
+        parent: str | None,
+        changes: tuple[str, ...],
+        proposal: Proposal,
         *,
         number: int,
+        trial: int = 1,
     ) -> Candidate:
         task = self._task
-        images = proposed.batch_size * self._parts
+        images = proposal.batch_size * self._parts
         return Candidate(
-            model=f"{task.member:03d}-{number:04d}",
-            parent=None if parent is None else parent.id,
+            model=model_name(worker=task.member, round_number=number, trial=trial),
+            parent=parent,
             round=number,
-            moves=tuple(map(describe_move, steps)),
+            trial=trial,
+            moves=changes,
             digest=architecture.digest,
             architecture=architecture.layers,
             batch_size=images,
-            kernel=proposed.kernel if steps else None,
-            tuned=proposed.tuned,
+            kernel=proposal.kernel if changes else None,
+            tuned=proposal.tuned,
             operations=self.operations(architecture),
             steps_per_epoch=task.definition.train_samples // images,
             validation_images=task.definition.validation_samples,

@@ -1,16 +1,19 @@
-"""Coordinator of a worker on rank 0: choose models, write the history, prepare the next model.
+"""Coordinator of a worker on rank 0: choose models, write the history, fill the buffer.
 
-A second thread writes a model's weights and prepares the next model during training, so that an
-accelerator waits for neither (AIPerf §IV-C: the buffer of architectures).
+During training other threads write the last model's weights, search architectures for the buffer
+and give the newest of them its weights, so that an accelerator waits for neither (AIPerf §IV-C).
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from ai500.automl.buffer import ArchitectureBuffer
 from ai500.automl.candidates import (
     Candidates,
     NoParentError,
@@ -26,7 +29,6 @@ from ai500.automl.history import (
     Line,
     Model,
     Presence,
-    State,
     Writer,
     number_of,
     resume_state,
@@ -46,7 +48,7 @@ MAX_UNREADABLE_LOGGED = 10
 
 
 class SharedHistory(History):
-    """History that two threads may refresh."""
+    """History that several threads may refresh."""
 
     def __init__(self, members: Path) -> None:
         super().__init__(members)
@@ -73,18 +75,28 @@ class Coordinator:
         self._writing = threading.Lock()
         self._store = WeightStore(folder.parents[1], folder)
         self._candidates = Candidates(task, self.history, self._store)
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._search = task.search
+        self._buffer = ArchitectureBuffer(folder / "buffer", size=self._search.buffer_size)
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._searchers = ThreadPoolExecutor(
+            self._search.search_threads, thread_name_prefix="search"
+        )
         self._saving: Future[None] | None = None
         self._preparing: list[Future[Prepared]] = []
+        self._filling: list[Future[None]] = []
         self._last: tuple[str, Weights | None] = ("", None)
         self._current: str | None = None
-        self._newest = max((candidate.round for candidate in self.earlier.open.values()), default=0)
+        self._base: Prepared | None = None
+        """Architecture of the present round before hyper-parameters; None: it has no trials."""
+        self._newest = max(
+            self.earlier.open.values(), key=lambda started: (started.round, started.trial),
+            default=None,
+        )  # fmt: skip
         self._round = max([self.earlier.rounds, *self._rounds_of_files()])
-        self._kept_models = task.search.kept_models
         self._logged_unreadable: set[str] = set()
 
     def write(self, entry: Entry) -> None:
-        """Write a line of the history; both threads do."""
+        """Write a line of the history; the saving thread does so, too."""
         with self._writing:
             self._writer.write(entry)
 
@@ -115,31 +127,49 @@ class Coordinator:
         return prepared
 
     def prepare_next(self) -> None:
-        """Prepare a next model in a background thread, from the history as it is now."""
+        """Prepare the next round and fill the buffer in other threads, from the history so far."""
         done = [future for future in self._preparing if future.done()]
         # Each holds a model's weights: keep the newest that is ready and those in preparation.
         waiting = [f for f in self._preparing if not f.done() and not f.cancel()]
         self._preparing = [*done[-1:], *waiting]
-        self._preparing.append(
-            self._executor.submit(self._candidates.next, self._round + 1, training=self._current)
-        )
+        number, training = self._round + 1, self._current
+        self._preparing.append(self._searchers.submit(self._prepare, number, training))
+        if not any(future.running() for future in self._filling):
+            for future in self._filling:
+                future.cancel()
+            # The architecture of the next round takes one place.
+            missing = range(len(self._buffer) + 1, self._search.buffer_size)
+            self._filling = [
+                self._searchers.submit(self._fill, number, spare, training) for spare in missing
+            ]
 
-    def finish_model(
-        self, candidate: Candidate, state: State, reason: str, weights: Weights
-    ) -> None:
+    def _prepare(self, number: int, training: str | None) -> Prepared:
+        """Search the next round's architecture, with its weights unless its parent still trains."""
+        prepared = self._candidates.next(number, training=training)
+        self._buffer.add(prepared.buffered())
+        return prepared
+
+    def _fill(self, number: int, spare: int, training: str | None) -> None:
+        """Search another architecture for the buffer, for rounds whose own can't be trained."""
+        with contextlib.suppress(NoParentError, SearchSpaceError):
+            found = self._candidates.search(number, spare=spare, training=training)
+            self._buffer.add(found.buffered())
+
+    def finish_model(self, candidate: Candidate, ended: Ended, weights: Weights) -> None:
         """End a model; weights of a validated one are kept for its children."""
         self.history.refresh()
-        validated = bool(self.history.models[candidate.model].epochs) and state != "lost"
+        validated = bool(self.history.models[candidate.model].epochs) and ended.state != "lost"
         self._last = (candidate.model, weights if validated else None)
         if self._saving is not None:
             self._saving.result()  # raises if the disk is full
-        self._saving = self._executor.submit(self._save, candidate, state, reason, self._last[1])
+        self._saving = self._saver.submit(self._save, candidate, ended, self._last[1])
 
     def close(self, reason: str) -> None:
         """Write everything to disk; end models that an earlier attempt left open."""
-        for future in self._preparing:
+        for future in [*self._preparing, *self._filling]:
             future.cancel()
-        self._executor.shutdown(wait=True)
+        self._searchers.shutdown(wait=True)
+        self._saver.shutdown(wait=True)
         if self._saving is not None:
             self._saving.result()
         for model, _ in self._take_open():
@@ -149,6 +179,11 @@ class Coordinator:
         lines = self.history.unreadable
         for unreadable in lines[:MAX_UNREADABLE_LOGGED]:
             self.log.emit("history_unreadable", line=str(unreadable), lines=len(lines))
+
+    @property
+    def validated(self) -> bool:
+        """True once a model of this worker was validated."""
+        return any(m.worker == self._task.member and m.epochs for m in self._models())
 
     @property
     def initial(self) -> Prepared:
@@ -167,9 +202,10 @@ class Coordinator:
     def _interrupted(self) -> Prepared | None:
         """Return the last open model of an earlier attempt if it can resume; end the others."""
         for model, candidate in self._take_open():
-            newest = candidate.round == self._newest
+            newest = candidate == self._newest
             if newest and not self.earlier.failed_repeatedly(model):
                 if self._has_checkpoint(model):
+                    self._base = self._interrupted_round(candidate)
                     return self._candidates.resumed(candidate)
                 if candidate.round == 1:
                     return self._candidates.first()
@@ -182,6 +218,13 @@ class Coordinator:
             else:
                 self._end(Ended(model, "lost", None, "its worker left no checkpoint"))
         return None
+
+    def _interrupted_round(self, candidate: Candidate) -> Prepared | None:
+        """Return the architecture of an interrupted round, for its other trials; None: not kept."""
+        found = self._buffer.current()
+        if found is None or found.round != candidate.round or not candidate.tuned:
+            return None
+        return self._inherited(self._candidates.from_buffer(found, candidate.round))
 
     def _has_checkpoint(self, model: str) -> bool:
         """Return True if a model has a readable checkpoint; log and delete an unreadable one."""
@@ -222,31 +265,47 @@ class Coordinator:
     def _new_model(self) -> Prepared:
         """Return a new model; record candidates that need too much memory as lost."""
         while True:
-            self._round += 1
             try:
-                return self._next()
+                return self._next_trial() or self._next_round()
             except TooLargeError as error:
                 self.write(error.candidate)
                 self._end(Ended(error.candidate.model, "lost", None, str(error)))
                 self.log.emit("out_of_memory", model=error.candidate.model, reason=str(error))
                 self.history.refresh()
 
-    def _next(self) -> Prepared:
-        """Return the model that was prepared during training, or prepare one now.
+    def _next_trial(self) -> Prepared | None:
+        """Return the present architecture with other hyper-parameters; None: it had its trials."""
+        return None if self._base is None else self._candidates.trial(self._base)
+
+    def _next_round(self) -> Prepared:
+        """Return the first model of another architecture.
 
         Every child has inherited weights, never random ones.
         """
+        self._base = None
+        self._round += 1
+        prepared = self._new_architecture()
+        if prepared.candidate.parent is None or not self._search.tunes(self._round):
+            return prepared
+        self._base = prepared
+        first = self._candidates.trial(prepared)
+        assert first is not None  # no trial of this round is in the history yet
+        return first
+
+    def _new_architecture(self) -> Prepared:
+        """Return the architecture that was prepared during training, else search one now."""
         if self._round == 1:
             return self._candidates.first()
-        prepared = self._take_prepared()
-        if prepared is not None:
-            return prepared
-        if self._saving is not None:
-            self._saving.result()  # the last model may be the only parent
-        try:
-            return self._candidates.next(self._round)
-        except NoParentError:
-            return self._initial_again()
+        prepared = self._take_prepared() or self._take_buffered()
+        if prepared is None:
+            if self._saving is not None:
+                self._saving.result()  # the last model may be the only parent
+            try:
+                prepared = self._candidates.next(self._round)
+            except NoParentError:
+                return self._initial_again()
+        self._buffer.take(prepared.buffered())
+        return prepared
 
     def _take_prepared(self) -> Prepared | None:
         """Return the prepared model; None: there is none, or it is no longer new, or an orphan."""
@@ -256,19 +315,37 @@ class Coordinator:
             prepared = None if newest is None else newest.result()
         except (NoParentError, SearchSpaceError):
             prepared = None  # the history has grown since
-        for future in self._preparing:
+        for future in [*self._preparing, *self._filling]:
             future.cancel()
         self._preparing.clear()
         self.history.refresh()
-        tried = {model.candidate.digest for model in self._models()}
-        if prepared is None or prepared.candidate.digest in tried:
+        if prepared is None or prepared.candidate.digest in self._tried():
             return None  # another worker trains the same architecture
-        parent, weights = self._last
-        if prepared.weights is not None:
-            return prepared
-        if weights is None or prepared.candidate.parent != parent:
-            return None  # its parent was lost
-        return self._candidates.inherit(prepared, self.history.models[parent], weights)
+        return prepared if prepared.weights is not None else self._inherited(prepared)
+
+    def _take_buffered(self) -> Prepared | None:
+        """Return the newest architecture of the buffer that is new and has a parent's weights."""
+        for found in self._buffer.newest_first():
+            prepared = self._candidates.from_buffer(found, self._round)
+            inherited = None if found.digest in self._tried() else self._inherited(prepared)
+            if inherited is not None:
+                return inherited
+            self._buffer.discard(found)
+        return None
+
+    def _inherited(self, prepared: Prepared) -> Prepared | None:
+        """Give a child its parent's weights; None: there are none, or they can't be read."""
+        parent = self.history.models.get(str(prepared.candidate.parent))
+        if parent is None:
+            return None
+        last, weights = self._last
+        if parent.id != last:
+            weights = self._candidates.weights_of(parent)
+        return None if weights is None else self._candidates.inherit(prepared, parent, weights)
+
+    def _tried(self) -> set[str]:
+        """Return the digests of all workers' models."""
+        return {model.candidate.digest for model in self._models()}
 
     def _initial_again(self) -> Prepared:
         """Return the initial model under a new name, for want of a model with children."""
@@ -285,17 +362,15 @@ class Coordinator:
             )
         return self._candidates.first(self._round)
 
-    def _save(
-        self, candidate: Candidate, state: State, reason: str, weights: Weights | None
-    ) -> None:
-        """Write weights, then the line that names them, in the second thread."""
+    def _save(self, candidate: Candidate, ended: Ended, weights: Weights | None) -> None:
+        """Write weights, then the line that names them, in the saving thread."""
         path = None if weights is None else self._store.save(candidate.model, weights)
-        self._end(Ended(candidate.model, state, path, reason))
+        self._end(dataclasses.replace(ended, weights=path))
         self.history.refresh()
         models = self._models()
         own = [model for model in models if model.worker == self._task.member]
         best = max(own, key=lambda model: (model.accuracy or 0.0, model.id))
-        keep = models_to_keep(models, best=self._kept_models)
+        keep = models_to_keep(models, best=self._search.kept_models)
         # The initial models, in case the best have no new children.
         initial = {model.id for model in own if model.candidate.parent is None}
         self._store.keep(keep | initial | {best.id, candidate.model})

@@ -31,6 +31,8 @@ Phase = Literal["train", "validate"]
 State = Literal["trained", "stopped_early", "out_of_time", "lost"]
 EXHAUSTED = "the search space is exhausted"
 """Reason for the end of a worker that found no other model to try."""
+FINISHED = "finished by request"
+"""Reason for the end of a worker that `ai500 finish` ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +40,19 @@ class Candidate:
     """Start of a model: its architecture, hyper-parameters and operations."""
 
     model: str
-    """Name, unique in the trial, such as `002-0013`: worker and number."""
+    """Name, unique in the trial, such as `002-0013`: worker and round; `002-0013-2`: the second
+    hyper-parameter trial of that round's architecture."""
     parent: str | None
     round: int
-    """Round of this worker, from 1."""
+    """Round of this worker, from 1: one architecture each."""
+    trial: int = option(1, "hyper-parameter trial of the round's architecture", minimum=1)
     moves: tuple[str, ...] = ()
     """Descriptions of the morphisms from the parent."""
     digest: str
     architecture: tuple[Layer, ...]
     batch_size: int = option(1, "images of a step over all accelerators", minimum=1)
     kernel: int | None = None
-    """Kernel size of the added blocks; None: none was added."""
+    """Kernel size of the whole model, as far as it is larger than the parent's; None: unchanged."""
     tuned: bool = False
     """True if TPE chose the hyper-parameters."""
     operations: Operations
@@ -96,6 +100,9 @@ class Ended:
     weights: str | None = None
     """File of the weights, relative to the trial's folder; None: not kept."""
     reason: str = ""
+    counted_steps: int = option(0, "steps whose bytes were counted: the last attempt's", minimum=0)
+    bytes_inside_node: int = option(0, "sent in these steps by all ranks, in a node", minimum=0)
+    bytes_between_nodes: int = option(0, "the same, between nodes", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +319,15 @@ class ResumeState:
 
 def number_of(model: str, *, worker: int) -> int:
     """Return the round in the name of a worker's model; 0: another name."""
-    first, _, number = model.partition("-")
+    first, _, rest = model.partition("-")
+    number, _, _ = rest.partition("-")
     return int(number) if first == f"{worker:03d}" and number.isdecimal() else 0
+
+
+def model_name(*, worker: int, round_number: int, trial: int = 1) -> str:
+    """Return the name of a model, which `number_of` reads."""
+    name = f"{worker:03d}-{round_number:04d}"
+    return name if trial == 1 else f"{name}-{trial}"
 
 
 def resume_state(lines: Iterable[Line], *, worker: int) -> ResumeState:

@@ -275,6 +275,17 @@ def _larger_kernel(
     return child, weights | {name: padded}
 
 
+def enlarge_kernels(
+    architecture: Architecture, weights: Weights, size: int
+) -> tuple[Architecture, Weights]:
+    """Pad every convolution of more than 1×1 that is smaller than size × size."""
+    for layer in architecture.layers:
+        if layer.kind == "convolution" and 1 < layer.kernel < size:
+            move = Move("kernel", layer.number, size=size)
+            architecture, weights = _larger_kernel(architecture, weights, move)
+    return architecture, weights
+
+
 def _skip_by_addition(
     architecture: Architecture, weights: Weights, move: Move
 ) -> tuple[Architecture, Weights]:

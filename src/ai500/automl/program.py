@@ -21,6 +21,7 @@ from ai500.metrics.trials import kept_trials, mean_of_trials, variation
 from ai500.records import (
     EnsembleResult,
     Hyperparameters,
+    InitialNetwork,
     Plan,
     ProblemClass,
     Score,
@@ -112,7 +113,7 @@ def planned_search(plan: Plan, config: Config) -> Search:
             value=problem_class.name,
             remedy='Choose problem_class = "smoke".',
         )
-    search = dataclasses.replace(reference, **_changes(config.automl))
+    search = dataclasses.replace(reference, **_changes(config.automl, reference.initial))
     for key, value, problem, remedy in _mistakes(config, search, hyper):
         raise setting_error(key, value, problem, remedy)
     largest = max(search.batch_sizes) * hyper.accumulation * plan.parallel_degree
@@ -127,8 +128,11 @@ def planned_search(plan: Plan, config: Config) -> Search:
     return search
 
 
-def _changes(settings: AutomlConfig) -> dict[str, Any]:
+def _changes(settings: AutomlConfig, initial: InitialNetwork) -> dict[str, Any]:
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    version = values.pop("initial_version")
+    if version is not None:
+        values["initial"] = dataclasses.replace(initial, version=version)
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -149,6 +153,9 @@ def _mistakes(
     for name, sizes in (("batch_sizes", batches), ("kernel_sizes", kernels)):
         if len(set(sizes)) < len(sizes):
             yield f"automl.{name}", sizes, "a size is repeated.", "Set each size once."
+    if search.initial.kind == "basic" and search.initial.version != "v1.5":
+        problem = "the class starts at a network of basic blocks, which v1 and v1.5 have in common."
+        yield "automl.initial_version", search.initial.version, problem, "Leave it out."
     if search.max_growth <= 1:
         problem = "every child has more operations than the initial model: none would be allowed."
         yield "automl.max_growth", search.max_growth, problem, "Set more than 1, such as 8."

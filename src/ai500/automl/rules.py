@@ -7,7 +7,16 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 from ai500.automl.counting import count_architecture
-from ai500.automl.history import EXHAUSTED, Candidate, History, Line, Model, Presence, Work
+from ai500.automl.history import (
+    EXHAUSTED,
+    FINISHED,
+    Candidate,
+    History,
+    Line,
+    Model,
+    Presence,
+    Work,
+)
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
 from ai500.records import require
@@ -20,8 +29,11 @@ from ai500.workloads.models.architecture import Architecture, check
 from ai500.workloads.models.architecture import initial_architecture as class_architecture
 
 AT_LEAST_FP16 = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16")
-FIXED_SETTINGS = ("initial", "kernel_sizes", "warmup_rounds", "max_growth")
-"""Settings of a search that its class fixes: its start, its space, and the first tuned round."""
+FIXED_SETTINGS = (
+    "initial", "kernel_sizes", "warmup_rounds", "hyperparameter_trials", "max_growth",
+)  # fmt: skip
+"""Settings of a search that its class fixes: its start [D16], its space with the cap on growth
+[D21], the first tuned round and the trials of each architecture."""
 INITIAL_ARCHITECTURE = "initial architecture"
 # A line is written shortly after its work has ended.
 OVERLAP_SECONDS = 0.5
@@ -111,9 +123,11 @@ def _how_to_search_longer(evidence: Evidence, trial: int) -> str:
     lines = [
         line for number, search in searches(evidence) if number == trial for line in search.lines
     ]
-    entries = [line.entry for line in lines]
-    if any(isinstance(entry, Presence) and entry.reason == EXHAUSTED for entry in entries):
+    reasons = {line.entry.reason for line in lines if isinstance(line.entry, Presence)}
+    if EXHAUSTED in reasons:
         return "The workers had no other model to try: set a larger automl.max_growth."
+    if FINISHED in reasons:
+        return "It was ended by `ai500 finish --early`: let it search for the least time."
     return "Leave automl.minutes out, or raise it."
 
 
@@ -206,14 +220,15 @@ def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
-@rule(layer=7, source="AIPerf §IV-E", program="search")
+@rule(layer=7, source="AIPerf §IV-E, decisions D16, D21", program="search")
 def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
-    """Leave the start of the search, its space and the start of TPE as the class has them."""
+    """Leave the start, the space, the cap on growth and the use of TPE as the class has them."""
     reference, plan = evidence.reference.search, evidence.plan.search
     for name in FIXED_SETTINGS:
         expected, planned = getattr(reference, name, None), getattr(plan, name, None)
         if expected != planned:
-            statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{name} out."
+            key = "initial_version" if name == "initial" else name
+            statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{key} out."
             yield mismatch(statement, planned, "the class has", expected, advice)
 
 

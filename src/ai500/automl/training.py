@@ -56,6 +56,8 @@ class ModelLog:
     device: torch.device
     events: list[Event] = field(default_factory=list)
     """Events of the loop, for the worker's record."""
+    steps: int = 0
+    """Steps of this attempt."""
     _epoch: int = -1
     _first: int = 0
     _last: int = 0
@@ -68,6 +70,7 @@ class ModelLog:
 
     def step(self, position: Position) -> None:
         """Count a finished step."""
+        self.steps += 1
         if position.epoch != self._epoch:
             self._epoch, self._first = position.epoch, position.step - 1
         self._last = position.step

@@ -51,6 +51,10 @@ class WeightStore:
         weights: Weights = loaded
         return weights
 
+    def usable(self, relative: str) -> bool:
+        """Return True if the file is there and no attempt to read it has failed."""
+        return relative not in self.unreadable and (self._trial / relative).exists()
+
     def saved(self, model: str) -> str | None:
         """Return the file of this worker's model; None: it was not saved."""
         path = self._path(model)

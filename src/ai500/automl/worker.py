@@ -21,7 +21,18 @@ import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import Coordinator
-from ai500.automl.history import EXHAUSTED, HISTORY_FILE, Candidate, Model, Reader, State, Work
+from ai500.automl.finish import FinishRequest
+from ai500.automl.history import (
+    EXHAUSTED,
+    FINISHED,
+    HISTORY_FILE,
+    Candidate,
+    Ended,
+    Model,
+    Reader,
+    State,
+    Work,
+)
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.morphism import Weights
 from ai500.automl.score import WorkCounter
@@ -74,6 +85,7 @@ class Worker:
         self._log = event_log(task, rank=rank, device=device)
         self._coordinator = None if self._log is None else Coordinator(task, self._log)
         self._deadline = math.inf
+        self._finish = FinishRequest(Path(task.folder).parents[1])
         self._trained: tuple[Member, ModelLog | None] | None = None
 
     def emit(self, event: str, **fields: object) -> None:
@@ -84,12 +96,12 @@ class Worker:
     def search(self, ready: Callable[[], None]) -> None:
         """Train one model after another; all ranks go through the same rounds."""
         coordinator = self._coordinator
+        exhausted = False
         try:
-            reason = "time is up"
             while self._from_rank_0(self._time_left):
                 prepared = self._from_rank_0(lambda: self._rank_0_coordinator().next_model())
                 if prepared is None:
-                    reason = EXHAUSTED
+                    exhausted = True
                     break
                 self._round(prepared, ready)
         except Interrupted:
@@ -97,7 +109,8 @@ class Worker:
                 coordinator.close("interrupted")
             raise
         if coordinator is not None:
-            coordinator.close(reason)
+            finished = FINISHED if self._end() == -math.inf else "time is up"
+            coordinator.close(EXHAUSTED if exhausted else finished)
         self.emit("end")
 
     def finish(self) -> None:
@@ -116,7 +129,17 @@ class Worker:
 
     def _time_left(self) -> bool:
         coordinator = self._rank_0_coordinator()
-        return coordinator.seconds_left > 0 and time.monotonic() < self._deadline
+        return coordinator.seconds_left > 0 and time.monotonic() < self._end()
+
+    def _end(self) -> float:
+        """Return the search's end on the monotonic clock: the past once `finish` requested it.
+
+        A worker without a validated model has nothing to be scored yet, and trains one first.
+        """
+        coordinator = self._coordinator
+        if coordinator is None or not self._finish.seen():
+            return self._deadline
+        return -math.inf if coordinator.validated else self._deadline
 
     def _round(self, prepared: Prepared, ready: Callable[[], None]) -> None:
         """Train one model, from its candidate to its last line in the history."""
@@ -137,12 +160,12 @@ class Worker:
         self._trained = member, log
         if self._coordinator is not None:
             self._coordinator.prepare_next()
-        limits = Limits(self._search, deadline=lambda: self._deadline, stop_requested=self._stop)
+        limits = Limits(self._search, deadline=self._end, stop_requested=self._stop)
         state, reason = train(member, log, limits)
         if state == "lost":
             self._lost(prepared, reason)
         else:
-            self._finish_model(prepared, member, state, reason)
+            self._finish_model(prepared, member, log, state=state, reason=reason)
 
     def _build_if_it_fits(
         self, prepared: Prepared, *, log: ModelLog | None, on_ready: Callable[[], None]
@@ -161,12 +184,26 @@ class Worker:
     def _lost(self, prepared: Prepared, reason: str) -> None:
         if self._coordinator is not None:
             self.emit("model_lost", model=prepared.candidate.model, reason=reason)
-            self._coordinator.finish_model(prepared.candidate, "lost", reason, {})
+            self._coordinator.finish_model(
+                prepared.candidate, Ended(prepared.candidate.model, "lost", None, reason), {}
+            )
 
-    def _finish_model(self, prepared: Prepared, member: Member, state: State, reason: str) -> None:
+    def _finish_model(
+        self, prepared: Prepared, member: Member, log: ModelLog | None, *, state: State, reason: str
+    ) -> None:
         weights = gather_weights(member.engine.module, member.engine.layout)
-        if self._coordinator is not None and weights is not None:
-            self._coordinator.finish_model(prepared.candidate, state, reason, weights)
+        described = gather_objects(member.engine.describe(), size=member.engine.mesh.size)
+        if self._coordinator is None or weights is None or log is None:
+            return
+        candidate = prepared.candidate
+        sent = provenance.total_traffic(described or [{}]).get("communication", {}).get("traffic")
+        counted = {} if sent is None else {
+            "counted_steps": log.steps,
+            "bytes_inside_node": int(sent["inside_node"]),
+            "bytes_between_nodes": int(sent["between_nodes"]),
+        }  # fmt: skip
+        ended = Ended(candidate.model, state, None, reason, **counted)
+        self._coordinator.finish_model(candidate, ended, weights)
 
     def _begin(self) -> None:
         """Start the worker's clock at the first batch of this attempt."""

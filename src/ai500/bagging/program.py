@@ -134,6 +134,8 @@ class Ensemble:
 def _not_measured(plan: Plan) -> str:
     """Return why the class's measured speed does not apply to a plan; empty: it applies."""
     definition, name = plan.definition, plan.definition.name
+    if plan.own_code.model is not None:
+        return "the model is your own"
     if plan.members_per_accelerator > 1:
         return "no timing data for shared accelerators"
     measured_on = (definition.measured_on or "").partition(":")[0]

@@ -19,7 +19,7 @@ from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import place, timeline_figure
 from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
-from ai500.report.summary import hardware, score_section, which_trials
+from ai500.report.summary import hardware, score_section, vflops_over_trials, which_trials
 from ai500.train import learning_rate
 from ai500.workloads.protocol import sample_noun
 
@@ -42,7 +42,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
     """Return the ensemble's part of the report."""
     return ProgramReport(
         benchmark="HPC AI500 V3.0",
-        headline=f"{flops(run.score.vflops)} VFLOPS",
+        headline=vflops_over_trials(run.score),
         summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
         sections=[
             score_section(run.score, score_table(run), trials_table(run.score)),
@@ -66,7 +66,7 @@ def sentences(run: RunData) -> list[str]:
         f"{human_seconds(score.seconds)}{_counted(score)}.{which_trials(score)}",
         f"{_quality_stated(score)} {targets_met(score)} the target of {score.target_quality:g}, so "
         f"the speed is multiplied by {score.penalty_coefficient:.4g}. The score is "
-        f"{flops(score.vflops)} of valid speed (VFLOPS).",
+        f"{vflops_over_trials(score)}.",
         *([NOT_COMPARABLE] if score.custom_class else []),
     ]
 
@@ -132,7 +132,7 @@ def score_table(run: RunData) -> Table:
         ("Out of bag", quality(score.out_of_bag_quality),
          "each training sample judged only by members that never saw it", "not in the papers"),
         ("Time to quality", human_seconds(score.time_to_quality_seconds),
-         "last end − first start, with the quality above", "V2 §4.4"),
+         "last end − first start, with the quality above", "V2 §5.3.2"),
         ("Time to target", "not reached" if target is None else human_seconds(target),
          "until the members' mean first met the target at an evaluation", "decision D6"),
         ("Variation of the score", variation_percent(score.score_variation),

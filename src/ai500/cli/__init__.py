@@ -46,6 +46,7 @@ for command in (
     run.run,
     run.status,
     run.cancel,
+    run.finish,
     run.resume,
     run.score,
     run.report,

@@ -1,4 +1,4 @@
-"""Run a benchmark and work with its folder: run, resume, status, cancel, score, report."""
+"""Run a benchmark and work with its folder: run, resume, status, cancel, finish, score."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from ai500.automl.finish import request_finish, require_least_time
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.score_view import show_score
@@ -21,7 +22,7 @@ from ai500.core.errors import AI500Error, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
-from ai500.jobs.schedulers import load_scheduler
+from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
@@ -178,6 +179,42 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
         print(f"cancelled; to continue: ai500 resume {path}")
     else:
         print(f"{path} is not running")
+
+
+def finish(
+    path: RunPath,
+    early: Annotated[
+        bool,
+        typer.Option("--early", help="Also before the least time: not a valid result."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a running search with a score, after its least time.
+
+    Workers stop after the step in progress, the trial is scored, and a next trial begins.
+
+    Example: ai500 finish runs/search
+    """
+    folder = RunFolder.open(path)
+    plan = run_folder.read(Plan, folder.plan)
+    number = _current_trial(folder, plan)
+    running = number > 0 and (folder.owner() is not None or _has_jobs(folder, number))
+    if running and not early:
+        require_least_time(folder, plan, number)
+    if running:
+        request_finish(folder, plan, number)
+    if as_json:
+        print_json({"run": str(path), "trial": number, "was_running": running})
+    elif running:
+        print(f"trial {number} of {path} ends with a score; `ai500 status {path}` shows it")
+    else:
+        print(f"{path} is not running")
+
+
+def _has_jobs(folder: RunFolder, number: int) -> bool:
+    """Return True if jobs of a trial run or wait that no controller follows."""
+    jobs = trial_jobs.active_jobs(folder, number).values()
+    return any(status.state in ACTIVE for _, status in jobs)
 
 
 def _current_trial(folder: RunFolder, plan: Plan) -> int:

@@ -13,6 +13,7 @@ from ai500.pipeline.programs import program_of
 from ai500.records import Score, SearchScore, list_operators
 from ai500.records.findings import Finding
 from ai500.report.formats import flop, flops, quality
+from ai500.report.summary import vflops_over_trials
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
@@ -39,7 +40,7 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     target = score.time_to_target_seconds
     reached = "not reached" if target is None else human_seconds(target)
     return [
-        ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
+        ("VFLOPS", f"{vflops_over_trials(score)} (valid: penalty × FLOPS, V3 Eq. 7)"),
         ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
         ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
         ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),

@@ -56,7 +56,7 @@ def keygen(
 
 def submit(
     path: RunPath,
-    level: Annotated[Level, typer.Option("--level", help="Level of benchmarking, V2 §3.2.")],
+    level: Annotated[Level, typer.Option("--level", help="Level of benchmarking, V2 §3.1.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, e.g. mine.ai500.")],
     key: Annotated[
         Path | None, typer.Option("--key", help="Private key to sign with; see keygen.")

@@ -326,6 +326,7 @@ def effective(
         "model": member.model_identity(),
         "framework": described.framework,
         "communication": communication,
+        "own_code": {},
     }
 
 

@@ -73,7 +73,10 @@ class Interpreted:
     def check(self, config: Config) -> None:
         """Refuse what the backend can't train, and an interpreter without the framework."""
         reason = f"framework.kind = {self.name!r} trains by ai500's own worker"
-        refuse_unused(config, {f"framework.{key}": reason for key in ("command", "operations")})
+        unused = {f"framework.{key}": reason for key in ("command", "operations")}
+        code = "code of one's own is PyTorch's"
+        unused |= {f"free_level.{part}": code for part in ("model", "optimizer", "loss")}
+        refuse_unused(config, unused)
         self._check_model(config)
         if config.scheduler.kind == "local" and config.scheduler.launcher == "bare":
             self.check_interpreter(config.framework.python)

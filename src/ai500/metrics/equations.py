@@ -26,6 +26,8 @@ def penalty_coefficient(
     direction: Direction = "higher",
 ) -> float:
     """Compute V3 Eq. 8; it may exceed 1 (V2 §4.4.1). Invert where lower is better [D15]."""
+    if exponent == 0:
+        return 1.0  # AIPerf has no penalty, not even for an error of 0
     if direction == "lower":
         if achieved_quality == 0:
             return math.inf
@@ -36,3 +38,11 @@ def penalty_coefficient(
 def vflops(flops: float, *, penalty_coefficient: float) -> float:
     """Compute valid FLOPS: V3 Eq. 7."""
     return flops * penalty_coefficient
+
+
+def scaling_ratio(operations_per_step: float, *, parameters: int) -> float:
+    """Return GFLOP per million parameters that a step communicates (V2 Table 5).
+
+    The larger it is, the easier a workload scales from one node to several.
+    """
+    return (operations_per_step / 1e9) / (parameters / 1e6)

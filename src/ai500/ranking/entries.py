@@ -58,6 +58,8 @@ class Entry:
     framework: str
     trials: int
     score_variation: float | None
+    regulated_score: float | None = None
+    """−ln(error) × FLOPS of a search (AIPerf Eq. 3); None: the entry is an ensemble."""
 
     @property
     def list_key(self) -> tuple[str, str, str]:
@@ -170,6 +172,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         framework=framework(record),
         trials=len(score.trials),
         score_variation=score.score_variation,
+        regulated_score=None if score.search is None else score.search.regulated_score,
     )
 
 

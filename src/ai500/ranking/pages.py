@@ -53,6 +53,8 @@ class Site:
     title: str
     ranked: int
     rejected: int
+    has_searches: bool = False
+    """True if an entry is a search: the list then has a column of regulated scores."""
 
     def page(self, template: str, *, root: str = "", **values: Any) -> str:
         """Render a page; `root` is its relative path to the front page."""

@@ -31,6 +31,7 @@ from ai500.rules.layers import LAYERS
 
 MARK = "site.json"
 FORMAT = "ai500 ranking 1"
+STANDING_COLUMNS = tuple(field.name for field in dataclasses.fields(Standing))
 COLUMNS = tuple(field.name for field in dataclasses.fields(Entry))
 # No other file is ever removed, whatever `site.json` lists.
 _SITE_FILE = re.compile(
@@ -59,7 +60,12 @@ def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) ->
         drafts = Path(folder)
         entries, rejected = _read(submissions, drafts)
         standings_by_id = standings(entries)
-        site = Site(title=title, ranked=len(entries), rejected=len(rejected))
+        site = Site(
+            title=title,
+            ranked=len(entries),
+            rejected=len(rejected),
+            has_searches=any(entry.regulated_score is not None for entry in entries),
+        )
         names = {*_FIXED, *(name for entry in entries for name in _names(entry))}
         pages = _drafts(_pages(site, entries, standings_by_id, rejected, drafts), drafts)
         with explaining_write_errors(out):
@@ -162,11 +168,11 @@ def _drafts(pages: Iterable[tuple[str, str]], folder: Path) -> dict[str, Path]:
 def list_script(entries: Sequence[Entry], standings_by_id: Mapping[str, Standing]) -> str:
     """Write all rows as a script, each an array in the order of `columns`."""
     rows = [
-        [standings_by_id[entry.id].rank, standings_by_id[entry.id].edition_rank]
+        [getattr(standings_by_id[entry.id], name) for name in STANDING_COLUMNS]
         + [getattr(entry, name) for name in COLUMNS]
         for entry in entries
     ]
-    columns = ("rank", "edition_rank", *COLUMNS)
+    columns = (*STANDING_COLUMNS, *COLUMNS)
     layer_names = [LAYERS[layer] for layer in sorted(LAYERS)]
     return script("ai500.list", {"columns": columns, "rows": rows, "layer_names": layer_names})
 

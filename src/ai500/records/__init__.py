@@ -13,6 +13,7 @@ from ai500.records.plan import FrameworkChoice as FrameworkChoice
 from ai500.records.plan import MemberMapping as MemberMapping
 from ai500.records.plan import NodeSlots as NodeSlots
 from ai500.records.plan import Operations as Operations
+from ai500.records.plan import OwnCode as OwnCode
 from ai500.records.plan import Parallelism as Parallelism
 from ai500.records.plan import Plan as Plan
 from ai500.records.plan import Sharing as Sharing

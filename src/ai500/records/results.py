@@ -136,3 +136,6 @@ class RunState:
     format: int = option(1, "version of the run folder's layout", minimum=1)
     version: str = option("", "version of ai500 that created it")
     name: str = option("", "name of the run")
+    source_sha256: str | None = option(None, "digest of ai500's files when the run began")
+    commit: str | None = option(None, "git's commit of those files; absent: no checkout")
+    dirty: bool | None = option(None, "true if the checkout had uncommitted changes")

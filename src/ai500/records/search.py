@@ -14,6 +14,8 @@ class InitialNetwork:
     kind: Literal["bottleneck", "basic"]
     blocks: tuple[int, ...]
     width: int
+    version: Literal["v1.5", "v1"] = "v1.5"
+    """Place of a bottleneck's stride: v1.5 on the 3×3, v1 on the first 1×1 [D16]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,18 @@ class Search:
     batch_sizes: tuple[int, ...]
     """TPE's choices for the images per accelerator and step."""
     kernel_sizes: tuple[int, ...] = (3, 5)
-    """TPE's choices for the kernel size of added blocks; the first is used until TPE starts."""
+    """TPE's choices for the kernel size of the whole model; added blocks have the first."""
     warmup_rounds: int = 4
     """Rounds before the search uses TPE and the actual accuracy (AIPerf: from the fifth)."""
+    hyperparameter_trials: int = 2
+    """Trainings of each architecture from the fifth round on, each with TPE's choice of batch and
+    kernel size (AIPerf §IV-B: after the morphism, on each worker)."""
+    buffer_size: int = 4
+    """Architectures that a worker keeps ready in its buffer (AIPerf §IV-C)."""
+    search_threads: int = 2
+    """CPU threads of a worker that search architectures during training."""
     max_growth: float = 8.0
-    """Upper bound of a model's operations per image / those of the initial network."""
+    """Upper bound of a model's operations per image / those of the initial network [D21]."""
     kept_models: int = 10
     """Number of best models that are parents; only their weights are kept on disk."""
     degree: int | None = None

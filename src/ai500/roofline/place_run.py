@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped_operations
@@ -33,6 +35,7 @@ from ai500.roofline.records import (
     peak_of,
     roof_flops,
 )
+from ai500.roofline.search_steps import CONVENTION, search_step
 from ai500.roofline.traffic import Traffic
 from ai500.workloads.protocol import load_workload
 
@@ -130,10 +133,7 @@ def read_run(folder: RunFolder) -> RunFacts:
             path=folder.path,
             remedy="Run it with framework.operations.",
         )
-    matmul = _matmul_operations(plan, scored)
-    placed = matmul or scored
-    steps, images = members[0].steps, members[0].images
-    return RunFacts(
+    facts = RunFacts(
         plan=plan,
         score=shown,
         system=run_folder.read(System, folder.system),
@@ -141,10 +141,37 @@ def read_run(folder: RunFolder) -> RunFacts:
         traffic=_mean(counted) if len(counted) == len(counts) else None,
         analytical=traffic.analytical(plan, parameters=parameters),
         traffic_source=counts[0][1],
-        convention=placed.convention,
-        operations_per_step=placed.training(images=images, steps=steps) / steps,
-        flops_factor=placed.training(images=images, steps=steps)
-        / scored.training(images=images, steps=steps),
+        **_step_operations(plan, members[0], scored),
+    )
+    return facts if plan.search is None else _of_search(facts, folder)
+
+
+def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dict[str, Any]:
+    placed = _matmul_operations(plan, scored) or scored
+    steps, images = member.steps, member.images
+    training = placed.training(images=images, steps=steps)
+    return {
+        "convention": placed.convention,
+        "operations_per_step": training / steps,
+        "flops_factor": training / scored.training(images=images, steps=steps),
+    }
+
+
+def _of_search(facts: RunFacts, folder: RunFolder) -> RunFacts:
+    """Replace what a single model's record can't say of a search's models."""
+    plan, trial = facts.plan, facts.score.trial
+    recorded = [event for event in events.read(folder.events) if event.get("trial") == trial]
+    step = search_step(plan, folder.trial(trial).members, recorded)
+    alone = plan.parallel_degree == 1
+    sent = step.traffic
+    return replace(
+        facts,
+        traffic=Traffic(0.0, 0.0) if alone else sent,
+        traffic_source=traffic.source(facts.members[0]) if alone or sent else "not counted",
+        analytical=traffic.analytical(plan, parameters=round(step.parameters)),
+        convention=CONVENTION,
+        operations_per_step=step.operations,
+        flops_factor=step.flops_factor,
     )
 
 

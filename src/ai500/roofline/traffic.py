@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ai500.core import events
-from ai500.parallel import topology
+from ai500.parallel import schedules, topology
 from ai500.parallel.topology import Grid
 from ai500.records import Plan, TrainRecord
 from ai500.records.run_folder import MemberFolder
@@ -27,24 +27,30 @@ def counted(record: TrainRecord, folder: MemberFolder) -> tuple[Traffic | None, 
 
     None: not counted. A resumed member counts from its last start, so only steps since then divide.
     """
-    communication: Any = record.effective.get("parallel", {}).get("communication")
-    if record.world_size == 1:
-        return Traffic(0.0, 0.0), "none"
-    if not isinstance(communication, dict) or "traffic" not in communication:
-        return None, "not counted"
+    origin = source(record)
+    if origin == "none":
+        return Traffic(0.0, 0.0), origin
     steps = record.steps - _steps_before_resume(record, folder)
-    if steps <= 0:
+    if origin == "not counted" or steps <= 0:
         return None, "not counted"
-    traffic = communication["traffic"]
-    return (
-        Traffic(traffic["inside_node"] / steps, traffic["between_nodes"] / steps),
-        str(communication["bytes"]),
-    )
+    sent = record.effective["parallel"]["communication"]["traffic"]
+    return Traffic(sent["inside_node"] / steps, sent["between_nodes"] / steps), origin
+
+
+def source(record: TrainRecord) -> str:
+    """Name what the member's bytes are: of its payload or its tensors; none; not counted."""
+    if record.world_size == 1:
+        return "none"
+    communication: Any = record.effective.get("parallel", {}).get("communication")
+    if not isinstance(communication, dict) or "traffic" not in communication:
+        return "not counted"
+    return str(communication["bytes"])
 
 
 def _steps_before_resume(record: TrainRecord, folder: MemberFolder) -> int:
     resumed = [event for event in events.read(folder.events) if event["event"] == "resumed"]
-    if not resumed:
+    # A worker of a search resumes no position: its history has each model's steps.
+    if not resumed or "epoch" not in resumed[-1]:
         return 0
     per_epoch = record.steps // record.epochs
     return int(resumed[-1]["epoch"]) * per_epoch + int(resumed[-1]["step"])
@@ -66,13 +72,34 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
         passes = 2 * plan.hyperparameters.accumulation + 1
         return along_line(nodes, 4.0 * parameters, passes=passes)
     mode, precision = plan.communication.mode, plan.communication.precision
-    return on_grid(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
+    return in_mode(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
 
 
 def nodes_of_ranks(plan: Plan) -> list[int]:
     """Return the node of each rank of a member, numbered node by node."""
     shares = plan.mapping[0].shares
     return [node for node, share in enumerate(shares) for _ in share.slots]
+
+
+def in_mode(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic | None:
+    """Return the traffic of all ranks in a communication mode; None: a mode of another package."""
+    if mode in topology.GRIDS:
+        return on_grid(nodes, mode=mode, gradient_bytes=gradient_bytes)
+    if mode in schedules.ROUNDS:
+        return by_messages(nodes, mode=mode, gradient_bytes=gradient_bytes)
+    return None
+
+
+def by_messages(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:
+    """Return the traffic of all ranks in a mode of point-to-point messages."""
+    inside = between = 0.0
+    for transfers in schedules.rounds(mode, len(nodes)):
+        for transfer in transfers:
+            if nodes[transfer.sender] == nodes[transfer.receiver]:
+                inside += transfer.share * gradient_bytes
+            else:
+                between += transfer.share * gradient_bytes
+    return Traffic(inside, between)
 
 
 def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:

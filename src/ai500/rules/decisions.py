@@ -59,6 +59,18 @@ DECISIONS: dict[str, str] = {
         "and its operations are not counted."
     ),
     "D15": "For a quality where lower is better, the ratio of Eq. 8 is inverted.",
+    "D16": (
+        "AIPerf's search starts at ResNet-50 v1.5, as Image Classification; v1 (its Table III) can "
+        "be chosen by `automl.initial_version`. The class fixes which is official."
+    ),
+    "D21": (
+        "A search's models may grow to three times the start's operations in `full` (the smaller "
+        "classes: eight times): this project's own bound, so that memory holds."
+    ),
+    "D22": (
+        "The seeds of an official result follow from the edition of the list (`run.edition`, such "
+        "as `2026-11`) and the trial's number. A seed of one's own is shown, and is no entry."
+    ),
     "D23": "An official result has no operator that was not counted.",
 }
 """Decisions by their short names."""

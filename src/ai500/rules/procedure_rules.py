@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ai500.core import plugins
 from ai500.core.clocks import host_of
+from ai500.core.editions import edition_seed
 from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
 from ai500.metrics.quality import is_better
@@ -101,6 +103,20 @@ def unique_seeds(evidence: Evidence) -> Iterator[Observation]:
             yield Observation(f"trials {trials[trial.seed]} and {trial.trial} have the same seed")
         else:
             trials[trial.seed] = trial.trial
+
+
+@rule(source="decision D22")
+def seed_of_the_edition(evidence: Evidence) -> Iterator[Observation]:
+    """Draw from the edition's seed: a seed of one's own is shown, and is no entry."""
+    seed, edition = evidence.plan.seed, evidence.plan.edition
+    expected = edition_seed(edition)
+    if seed != expected:
+        yield Observation(
+            f"the run's seed {seed} is the submitter's own; edition {edition} has seed {expected}",
+            advice="Leave run.seed out, and run it again.",
+            reference="none" if expected is None else str(expected),
+            run=str(seed),
+        )
 
 
 @rule(source="V2 §3.3")
@@ -396,6 +412,38 @@ def _closed_policy(member: TrainRecord) -> str:
     return "" if built_in or source else str(policy)
 
 
+@rule(layer=7, source="V2 §3.1, §5.3.3", program="ensemble")
+def open_code(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a model, optimizer or loss that is not ai500's."""
+    closed = {
+        f"{part} {own.get('code')}"
+        for member in evidence.members
+        for part, own in (effective(member, "own_code") or {}).items()
+        if not own.get("source")
+    }
+    for name in sorted(closed):
+        yield Observation(
+            f"the {name} is the submitter's own, and its source is not recorded",
+            advice="Write it in Python, in a file, so that the record contains it.",
+        )
+
+
+@rule(layer=3, source="V2 §5.1.6")
+def open_collective(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a collective that is not ai500's."""
+    for mode in sorted({_closed_collective(member) for member in evidence.members} - {""}):
+        yield Observation(
+            f"the collective {mode} is not ai500's, and its source is not recorded",
+            advice="Write it in Python, in a file, so that the record contains it.",
+        )
+
+
+def _closed_collective(member: TrainRecord) -> str:
+    mode = effective(member, "parallel", "communication", "mode")
+    built_in = mode is None or plugins.is_built_in("collective", str(mode))
+    return "" if built_in or effective(member, "communication", "source") else str(mode)
+
+
 @rule(layer=6, source="V2 §5.1.4", program="ensemble")
 def parallelism_as_planned(evidence: Evidence) -> Iterator[Observation]:
     """Run with the batch and the degrees of the plan, which FLOPS are computed from."""
@@ -421,10 +469,11 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 
 
 PROCEDURE_RULES = (
-    enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, derived_seeds,
-    complete_records,
+    enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
+    derived_seeds, complete_records,
     worker_of_ai500, same_software, official_convention, every_operator_counted,
     operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
-    target_reached, open_learning_rate, parallelism_as_planned, skipped_steps,
+    target_reached, open_learning_rate, open_code,
+    open_collective, parallelism_as_planned, skipped_steps,
 )  # fmt: skip

@@ -23,7 +23,7 @@ from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
 from ai500.records import Operations, ProblemClass, Task, list_operators
 from ai500.records.run_folder import MemberFolder
-from ai500.train import checkpoint, precision
+from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.loop import StepRequest
@@ -156,7 +156,8 @@ class Member:
                 dtype=self.problem_class.input_dtype,
             ),
             convention=convention,
-            loss=self.workload.loss_operator,
+            # Operations of a loss of the user's own are not known, and not counted.
+            loss=None if self.task.own_code.loss else self.workload.loss_operator,
         )
 
 
@@ -167,7 +168,7 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
     member = build_member(
         task,
-        model=workload.model(task.definition).to(device),
+        model=own_code.build_model(task, workload).to(device),
         mesh=make_mesh(task.parallel, device=device),
         device=device,
         splits=open_data(task).splits,
@@ -203,7 +204,7 @@ def build_member(
     problem_class, hyper = task.definition, task.hyperparameters
     numerics = precision.make(hyper.precision, device=device)
     engine = _build_engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)
-    optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
+    optimizer = own_code.build_optimizer(task, engine.parameters())
     engine.prepare(optimizer)
     data = engine.mesh.data
     feed = Feed(
@@ -250,9 +251,6 @@ def _build_engine(
 ) -> Engine:
     hyper, parallel = task.hyperparameters, task.parallel
 
-    def loss(outputs: Any, targets: Any) -> Tensor:
-        return workload.loss(outputs, targets, hyperparameters=hyper)
-
     collective = None
     if mesh.data.size > 1 and not parallel.sharded:
         collective = collectives.make(
@@ -263,7 +261,7 @@ def _build_engine(
         )
     setting = Setting(
         module=numerics.model(model),
-        loss=loss,
+        loss=own_code.loss_function(task, workload),
         parallel=parallel,
         mesh=mesh,
         plan=workload.parallel_plan(task.definition),
@@ -276,12 +274,14 @@ def _build_engine(
         numerics=numerics,
         collective=collective,
         forward=workload.forward,
-        optimized=getattr(workload, "optimized", None),
+        optimized=None if task.own_code.model else getattr(workload, "optimized", None),
         accumulation=hyper.accumulation,
         # Members that share a process have their whole step captured, not the engine's part.
         # Batches of ragged fields have no fixed shapes.
         may_capture=not (
-            task.process_members or any(field.ragged for field in task.definition.fields)
+            task.process_members
+            or task.own_code.parts
+            or any(field.ragged for field in task.definition.fields)
         ),
     )
     engine: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import inspect
 import platform
 import re
 from collections import Counter
@@ -22,15 +23,16 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from ai500.core import __version__
+from ai500.core import __version__, plugins
 from ai500.core.events import Event
 from ai500.core.source import source_sha256
 from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
 from ai500.parallel.engines.state import gather_objects
+from ai500.train import own_code
 from ai500.train.member import Member
-from ai500.train.training_facts import training_facts
+from ai500.train.training_facts import source_of, training_facts
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -53,7 +55,7 @@ def effective(
 
     `described` holds the engine's description on every rank.
     """
-    parallel = described[0] | _total_traffic(described)
+    parallel = described[0] | total_traffic(described)
     kind = type(member.optimizer)
     return training_facts(
         member.task,
@@ -73,6 +75,7 @@ def effective(
             member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
         ),
         "communication": _communication(member, parallel.get("communication")),
+        "own_code": own_code.describe(member.task.own_code),
     }
 
 
@@ -153,6 +156,12 @@ def _batch_size(member: Member) -> int:
     return member.feed.global_batch_size // ranks
 
 
+def _module_source(function: object) -> str | None:
+    """Return the source of the module that defines a function; None: it is not readable."""
+    module = inspect.getmodule(getattr(function, "func", function))
+    return None if module is None else source_of(module)
+
+
 def _model(member: Member) -> dict[str, Any]:
     """Identify the unsharded model by its traced graph."""
     definition = member.problem_class
@@ -187,15 +196,20 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         return {"backend": None, "version": None, "mode": None, "precision": None}
     backend = dist.get_default_backend_for_device(member.feed.device)  # gloo on a CPU
     nccl = backend == "nccl"
+    mode = (collective or {}).get("mode")
+    code = None if mode is None else plugins.location("collective", mode)
+    outside = code is not None and not plugins.is_built_in("collective", mode)
     return {
         "backend": backend,
         "version": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
-        "mode": (collective or {}).get("mode"),
+        "mode": mode,
         "precision": (collective or {}).get("precision"),
+        "code": code,
+        "source": _module_source(plugins.load("collective", mode)) if outside else None,
     }
 
 
-def _total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:
+def total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:
     """Sum the bytes of all ranks by link class: a single rank may talk to its own node only."""
     first = described[0].get("communication")
     if not isinstance(first, dict) or "traffic" not in first:

@@ -111,15 +111,16 @@ def _learning_rate(
     built_in = where.startswith("ai500.")
     return {
         "policy": where,
-        "source": None if built_in else _source_of(policy),
+        "source": None if built_in else source_of(policy),
         "peak": scaled_peak(task.hyperparameters, global_batch_size=global_batch_size),
         "at_end_of_epochs": [rates[epoch] for epoch in sorted(rates)],
     }
 
 
-def _source_of(policy: object) -> str | None:
+def source_of(code: object) -> str | None:
+    """Return source code; None: it is not readable."""
     try:
-        return inspect.getsource(policy)  # type: ignore[arg-type]
+        return inspect.getsource(code)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return None
 

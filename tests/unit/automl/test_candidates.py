@@ -73,11 +73,82 @@ def test_rounds_of_a_worker(room: Room) -> None:
         assert made.digest not in digests
         digests.add(made.digest)
         assert "block behind" in made.moves[0]
-        assert made.tuned == (number >= 5)
-        assert made.kernel in (3, 5) and (made.tuned or made.kernel == 3)
+        # The morphism comes first, with the class's own hyper-parameters; `trial` tunes them.
+        assert (made.tuned, made.kernel) == (False, 3)
         assert made.operations.forward_per_image <= most
         # Function preserving from generation to generation, so all compute what the first does.
         assert torch.allclose(outputs(prepared), expected, atol=1e-4)
+
+
+def tuned_room(tmp_path: Path, search: Search) -> tuple[Room, Prepared]:
+    """A worker that has had its warm-up, and the architecture of its fifth round."""
+    room = Room(tmp_path, search=search)
+    prepared = room.candidates.first()
+    for number in range(2, 6):
+        room.trained(prepared, 0.1 * number)
+        prepared = room.candidates.next(number)
+    return room, prepared
+
+
+def kernels(prepared: Prepared) -> set[int]:
+    """Sizes of the convolutions that are more than 1×1."""
+    layers = prepared.candidate.architecture
+    return {layer.kernel for layer in layers if layer.kind == "convolution" and layer.kernel > 1}
+
+
+def test_hyperparameter_trials_follow_the_morphism(tmp_path: Path) -> None:
+    """AIPerf §IV-B: HPO after NAS, of the batch size and the kernel size of the whole model."""
+    room, base = tuned_room(tmp_path, dataclasses.replace(SMALL, hyperparameter_trials=4))
+    expected, chosen = outputs(base), []
+    while (prepared := room.candidates.trial(base)) is not None:
+        made = prepared.candidate
+        chosen.append((made.batch_size, made.kernel))
+        assert (made.round, made.trial, made.tuned) == (5, len(chosen), True)
+        assert made.model == ("000-0005" if len(chosen) == 1 else f"000-0005-{len(chosen)}")
+        assert made.parent == base.candidate.parent
+        assert made.moves[: len(base.candidate.moves)] == base.candidate.moves
+        if made.kernel == 5:
+            assert min(kernels(prepared)) == 5
+            assert made.moves[-1] == "all kernels to 5×5"
+        else:
+            assert made.digest == base.candidate.digest
+        # Every trial starts where the parent ended.
+        assert torch.allclose(outputs(prepared), expected, atol=1e-4)
+        traced = count(Network(Architecture(made.architecture)), (8, 3, 24, 24), loss="softmax")
+        assert made.operations.forward_per_image == traced.forward_per_image
+        assert made.steps_per_epoch == room.task.definition.train_samples // made.batch_size
+        room.trained(prepared, 0.5)
+        room.history.refresh()
+    # All four pairs of (16, 32) and (3, 5), none of them twice.
+    assert sorted(chosen) == [(16, 3), (16, 5), (32, 3), (32, 5)]
+
+
+def test_an_architecture_has_as_many_trials_as_the_class_says(tmp_path: Path) -> None:
+    room, base = tuned_room(tmp_path, SMALL)
+    for _ in range(SMALL.hyperparameter_trials):
+        prepared = room.candidates.trial(base)
+        assert prepared is not None
+        room.trained(prepared, 0.5)
+        room.history.refresh()
+    assert room.candidates.trial(base) is None
+
+
+def test_a_kernel_that_grows_the_model_beyond_the_cap_is_no_choice(tmp_path: Path) -> None:
+    search = dataclasses.replace(SMALL, max_growth=2.5, hyperparameter_trials=4)  # [D21]
+    room, base = tuned_room(tmp_path, search)
+    chosen = []
+    while (prepared := room.candidates.trial(base)) is not None:
+        chosen.append(prepared.candidate.kernel)
+        room.trained(prepared, 0.5)
+        room.history.refresh()
+    assert chosen == [3, 3]  # 5×5 has 2.8 times the operations of 3×3
+
+
+def test_spare_architectures_differ_from_the_next_one(room: Room) -> None:
+    room.trained(room.candidates.first(), 0.3)
+    digests = {room.candidates.search(2, spare=number).candidate.digest for number in range(5)}
+    assert len(digests) > 1
+    assert room.candidates.search(2).candidate.digest in digests
 
 
 def test_operations_are_those_of_the_network_that_trains(room: Room) -> None:

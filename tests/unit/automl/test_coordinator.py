@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from ai500.automl.buffer import ArchitectureBuffer, BufferedArchitecture
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import MAX_INITIAL_LOSSES, Coordinator
-from ai500.automl.history import HISTORY_FILE, Epoch, Presence, State, Work, Writer
+from ai500.automl.history import HISTORY_FILE, Ended, Epoch, Presence, State, Work, Writer
 from ai500.automl.morphism import Move, Weights
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
-from ai500.records import InitialNetwork, Search
+from ai500.records import InitialNetwork, Search, run_folder
 from ai500.train import checkpoint
+from ai500.workloads.models.architecture import Layer
 from tests.support.small_search import SMALL, task
 
 
@@ -61,7 +63,7 @@ def end(
     if state != "lost":
         coordinator.write(Epoch(name, 1, None, accuracy, accuracy))
     weights: Weights = prepared.weights or {}
-    coordinator.finish_model(prepared.candidate, state, "", weights)
+    coordinator.finish_model(prepared.candidate, Ended(name, state), weights)
 
 
 def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
@@ -73,7 +75,7 @@ def test_every_child_begins_with_its_parents_weights(desk: Desk) -> None:
         assert (prepared.candidate.parent is None) == (number <= 2)  # 1 is lost: begun again
         coordinator.prepare_next()
         end(coordinator, prepared, state)
-    assert taken(coordinator).candidate.model == "000-0006"
+    assert taken(coordinator).candidate.model == "000-0005-2"
 
 
 def test_an_initial_model_that_can_not_be_trained_is_told(desk: Desk) -> None:
@@ -127,6 +129,81 @@ def test_what_another_worker_took_up_meanwhile_is_not_taken(desk: Desk) -> None:
     other = Writer(desk.trial / "members" / "001", worker=1, attempt=1)
     other.write(dataclasses.replace(same, model="001-0002"))
     assert taken(coordinator).candidate.digest != same.digest
+
+
+def rounds(coordinator: Coordinator, number: int) -> Prepared:
+    """Train rounds until one of this number is begun; return its first model."""
+    while True:
+        prepared = taken(coordinator)
+        if prepared.candidate.round == number:
+            return prepared
+        coordinator.prepare_next()
+        end(coordinator, prepared, accuracy=0.4 + prepared.candidate.round / 100)
+
+
+def test_each_architecture_has_trials_from_the_fifth_round_on(desk: Desk) -> None:
+    coordinator = desk.coordinator()
+    rounds(coordinator, 7)
+    models = list(coordinator.history.models.values())[:-1]
+    assert [(m.candidate.round, m.candidate.trial) for m in models] == [
+        (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1), (6, 2),
+    ]  # fmt: skip
+    assert [m.candidate.tuned for m in models] == [False] * 4 + [True] * 4
+    for first, second in (models[4:6], models[6:8]):
+        one, two = first.candidate, second.candidate
+        assert one.parent == two.parent
+        assert (one.batch_size, one.kernel) != (two.batch_size, two.kernel)
+
+
+def test_a_restarted_worker_goes_on_with_the_trials_of_its_round(desk: Desk) -> None:
+    coordinator = desk.coordinator()
+    first = rounds(coordinator, 5)
+    torch.save({"position": {}}, coordinator.checkpoint("000-0005"))
+    again = desk.coordinator()
+    assert taken(again).candidate == first.candidate
+    end(again, first)
+    second = taken(again)
+    assert (second.candidate.model, second.candidate.parent) == (
+        "000-0005-2", first.candidate.parent,
+    )  # fmt: skip
+    assert second.weights is not None
+
+
+def test_the_buffer_is_filled_ahead_on_the_shared_file_system(desk: Desk) -> None:
+    search = dataclasses.replace(SMALL, buffer_size=5, search_threads=3)
+    coordinator = desk.coordinator(search)
+    first = taken(coordinator)
+    coordinator.prepare_next()
+    for future in [*coordinator._preparing, *coordinator._filling]:
+        future.result()
+    files = sorted((desk.folder / "buffer").glob("0*.json"))
+    waiting = [run_folder.read(BufferedArchitecture, path) for path in files]
+    assert 2 <= len(waiting) <= 5
+    assert {found.parent for found in waiting} == {"000-0001"}
+    end(coordinator, first)
+    second = taken(coordinator)
+    current = run_folder.read(BufferedArchitecture, desk.folder / "buffer/current.json")
+    assert current.digest == second.candidate.digest in {found.digest for found in waiting}
+    end(coordinator, second, accuracy=0.1)
+    coordinator.close("over")
+    # A worker that starts again takes what waits there, without searching anew.
+    left = {found.digest for found in waiting} - {second.candidate.digest}
+    assert taken(desk.coordinator(search)).candidate.digest in left
+
+
+def test_the_buffer_keeps_the_newest(tmp_path: Path) -> None:
+    layers = [Layer(0, "input", channels=3)]
+    buffer = ArchitectureBuffer(tmp_path / "buffer", size=2)
+    for number in (1, 2, 3, 2):
+        made = (*layers, Layer(1, "dense", (0,), channels=number))
+        buffer.add(
+            BufferedArchitecture(parent="p", round=number, seed=1, moves=(), architecture=made)
+        )
+    assert [found.round for found in buffer.newest_first()] == [2, 3]
+    (tmp_path / "buffer/000009.json").write_text("{", encoding="utf-8")
+    reopened = ArchitectureBuffer(tmp_path / "buffer", size=2)
+    assert reopened.newest_first() == buffer.newest_first()
+    assert not (tmp_path / "buffer/000009.json").exists()
 
 
 def test_an_exhausted_space_ends_the_search(desk: Desk) -> None:

@@ -259,6 +259,8 @@ def test_the_users_changes_stand_over_the_class() -> None:
         ("automl.kernel_sizes", [4]),
         ("automl.kernel_sizes", [99]),
         ("automl.max_growth", 1),
+        ("automl.hyperparameter_trials", 0),
+        ("automl.initial_version", "v1"),
         ("parallel.mode", "tensor"),
         ("parallel.sharded", True),
         ("ensemble.sampler", "poisson"),
@@ -275,6 +277,13 @@ def test_full_needs_an_accelerator() -> None:
         planned("full")
     assert (error.value.key, error.value.value) == ("problem_class", "full")
     assert planned("full", device="cuda").minutes == 60
+
+
+def test_the_start_can_be_chosen() -> None:
+    """[D16]"""
+    start = planned("full", device="cuda", automl__initial_version="v1").initial
+    assert (start.kind, start.blocks, start.version) == ("bottleneck", (3, 4, 6, 3), "v1")
+    assert planned("full", device="cuda").initial.version == "v1.5"
 
 
 def test_the_whole_data_set_is_drawn() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -21,18 +23,22 @@ from ai500.automl.score import (
     search_timeline,
     timed_search,
 )
+from ai500.core import events, schema
 from ai500.core.errors import JobError
+from ai500.pipeline import scoring
 from tests.support.synthetic_search import (
     BEGAN,
     BOOT,
     STEPS,
     VALIDATION,
+    SearchShape,
     candidate,
     epoch,
     train_operations,
     trained,
     validation_operations,
     write_history,
+    write_synthetic_search,
 )
 
 ONE_EPOCH = train_operations() + validation_operations()
@@ -255,3 +261,22 @@ def test_corrupt_lines_are_in_the_score(tmp_path: Path) -> None:
     search, history = searched(tmp_path)
     assert search_figures(search, history, min_seconds=1, target=0.3).unreadable_lines == 1
     assert search.improvements[-1].error == pytest.approx(0.4)
+
+
+def test_a_search_without_any_error_has_a_score(tmp_path: Path) -> None:
+    """AIPerf has no penalty: an error of 0 must not divide by zero, nor give infinite VFLOPS."""
+    made = write_synthetic_search(tmp_path / "run", SearchShape(workers=1))
+    path = made.trial(1).member(0).history
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r'"accuracy":\s*[0-9.e-]+', '"accuracy": 1.0', text), encoding="utf-8")
+    history = History(made.trial(1).members)
+    result = search_result(history, finished=[0], ensemble_size=1)
+    log = [event for event in events.read(made.events) if event["event"] != "aggregate"]
+    aggregate = next(e for e in events.read(made.events) if e["event"] == "aggregate")
+    made.events.unlink()
+    events.append(made.events, [*log, aggregate | {"result": schema.encode(result)}])
+    score = scoring.score_run(made)
+    assert score.ensemble_quality == 0.0
+    assert (score.penalty_coefficient, score.vflops) == (1.0, score.flops)
+    assert score.search is not None and math.isfinite(score.search.regulated_score)
+    assert json.loads(made.score.read_text(encoding="utf-8"))["vflops"] == score.flops

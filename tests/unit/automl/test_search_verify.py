@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ai500.ranking.read import read_submissions
+from ai500.ranking.site import build
 from ai500.submission import archive, packing
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.rerun import rerun_config
@@ -44,6 +46,21 @@ def test_a_search_that_keeps_all_rules_is_submitted_and_confirmed(
     assert result.score is not None
     assert result.score.search is not None
     assert result.score.vflops == result.score.flops
+
+
+def test_the_list_of_searches_has_a_column_of_regulated_scores(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    archive.pack(tmp_path / "s.ai500", files)
+    built = build(read_submissions(tmp_path, [tmp_path / "s.ai500"]), tmp_path / "site", title="T")
+    (entry,) = built.entries
+    with open_submission(tmp_path / "s.ai500") as submission:
+        score = recompute(submission).score
+    assert score is not None and score.search is not None
+    assert entry.regulated_score == score.search.regulated_score
+    columns = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert 'data-key="regulated_score"' in columns
+    assert f"{entry.regulated_score}" in (tmp_path / "site/data/list.js").read_text("utf-8")
 
 
 def test_a_faster_history_gives_another_score(files: dict[str, bytes], tmp_path: Path) -> None:

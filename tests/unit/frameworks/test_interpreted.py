@@ -62,6 +62,7 @@ def test_a_framework_of_another_interpreter_is_planned(python: Path) -> None:
         ({"train.accumulation": 2}, "train.accumulation"),
         ({"communication.precision": "int8"}, "communication.precision"),
         ({"framework.command": ["python", "train.py"]}, "framework.command"),
+        ({"free_level.loss": "my.module:loss"}, "free_level.loss"),
     ],
 )
 def test_what_a_backend_cannot_do_is_refused(

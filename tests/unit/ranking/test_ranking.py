@@ -43,6 +43,11 @@ def test_v2_figure_14_ranks_by_vflops_not_by_flops() -> None:
     assert ranks(compressed, mixed) == [2, 1]
 
 
+def test_a_list_without_searches_has_no_column_of_regulated_scores(tmp_path: Path) -> None:
+    build([ranked(entry(1))], tmp_path, title=TITLE)
+    assert "regulated_score" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
 def test_equal_results_share_a_rank_and_the_next_is_skipped() -> None:
     assert ranks(listed(1, 5e12), listed(2, 7e12), listed(3, 7e12), listed(4, 5e12)) == [3, 1, 1, 3]
 
@@ -67,6 +72,38 @@ def test_each_edition_has_ranks_of_its_own() -> None:
     standing = standings([old, new])
     assert (standing[old.id].rank, standing[old.id].edition_rank) == (None, 1)
     assert (standing[new.id].rank, standing[new.id].edition_rank) == (1, 1)
+
+
+def metered(number: int, per_watt: float | None, **changes: object) -> Entry:
+    coverage = None if per_watt is None else "accelerators"
+    figures: dict[str, object] = {"vflops_per_watt": per_watt, "power_coverage": coverage}
+    return listed(number, 1e12 * number, **(figures | changes))
+
+
+def energy_ranks(*entries: Entry) -> list[int | None]:
+    standing = standings(entries)
+    return [standing[entry.id].energy_rank for entry in entries]
+
+
+def test_places_per_watt_stand_beside_those_by_vflops() -> None:
+    frugal, fast, unmetered = metered(1, 5e9), metered(2, 3e9), metered(3, None)
+    assert energy_ranks(frugal, fast, unmetered) == [1, 2, None]
+    assert ranks(frugal, fast, unmetered) == [3, 2, 1]
+
+
+def test_places_per_watt_compare_only_equal_coverage() -> None:
+    nodes = metered(1, 2e9, power_coverage="whole nodes")
+    worse = metered(2, 1e9, power_coverage="whole nodes")
+    assert energy_ranks(nodes, worse, metered(3, 9e9)) == [1, 2, 1]
+
+
+def test_a_system_is_placed_once_by_its_best_result_per_watt() -> None:
+    fast = metered(2, 3e9, system="Same", edition="2026-11")
+    frugal = metered(1, 5e9, system="Same", edition="2026-05")
+    standing = standings([fast, frugal])
+    assert [standing[e.id].rank for e in (fast, frugal)] == [1, None]
+    assert [standing[e.id].energy_rank for e in (fast, frugal)] == [None, 1]
+    assert [standing[e.id].edition_energy_rank for e in (fast, frugal)] == [1, 1]
 
 
 @pytest.mark.parametrize("name", ["workload", "problem_class", "level"])

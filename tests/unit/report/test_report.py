@@ -51,7 +51,7 @@ def test_the_headline_states_the_score(tmp_path: Path) -> None:
     for words in (
         "my-run",
         "image classification · class smoke · convention aiperf",
-        f"{human_si(score.vflops)}FLOPS of valid speed (VFLOPS)",
+        f"The score is {human_si(score.vflops)}VFLOPS",
         f"counted by convention aiperf: {human_si(score.flops)}FLOPS.",
         f"top-1 accuracy of {score.ensemble_quality:.4f} meets the target of 0.8",
         "1 of at least 3 trials: shown, but not a valid result",

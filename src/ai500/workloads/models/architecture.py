@@ -169,7 +169,7 @@ class Builder:
 def initial_architecture(
     initial: InitialNetwork, *, classes: int, input_channels: int = 3
 ) -> Architecture:
-    """Build the ResNet v1.5 a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50.
+    """Build the ResNet a search starts at; bottleneck (3, 4, 6, 3) of width 64 is ResNet-50.
 
     A network of basic blocks is for small images: it has no pooling before the blocks.
     """
@@ -186,8 +186,9 @@ def initial_architecture(
         for number in range(count):
             stride = 2 if number == 0 and stage > 0 else 1
             if bottleneck:
-                inside = builder.block(last, width, 1)
-                inside = builder.block(inside, width, 3, stride=stride)
+                first, second = (stride, 1) if initial.version == "v1" else (1, stride)
+                inside = builder.block(last, width, 1, stride=first)
+                inside = builder.block(inside, width, 3, stride=second)
                 inside = builder.block(inside, channels, 1, relu=False)
             else:
                 inside = builder.block(last, channels, 3, stride=stride)

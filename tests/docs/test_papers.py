@@ -1,0 +1,109 @@
+"""docs/papers.md has every table, figure and equation of the papers, and commands that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pytest
+import typer.main
+
+from ai500.cli import app
+from ai500.workloads.named_models import countable
+from tests.support import v2_roofline as v2
+from tests.support.docs_examples import ROOT
+
+PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII")
+PARTS = {
+    "V3": [
+        *(f"Eq. {n}" for n in range(1, 9)),
+        *(f"Table {n}" for n in range(1, 5)),
+        *(f"Fig. {n}" for n in range(1, 10)),
+    ],
+    "V2": [
+        *(f"Eq. {n}" for n in range(1, 7)),
+        *(f"Table {n}" for n in range(1, 13)),
+        *(f"Fig. {n}" for n in range(1, 16)),
+    ],
+    "AIPerf": [
+        *(f"Eq. {n}" for n in range(1, 4)),
+        "Algorithm 1",
+        *(f"Table {n}" for n in ROMAN),
+        *(f"Fig. {n}" for n in range(1, 6)),
+    ],
+}
+
+
+def rows(paper: str) -> dict[str, list[str]]:
+    """Cells of a paper's rows by their first one."""
+    section = PAGE.partition(f"\n## {paper}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert all(len(row) == 6 for row in cells)
+    return {row[0]: row[1:] for row in cells}
+
+
+@pytest.mark.parametrize("paper", PARTS)
+def test_all_parts_of_a_paper_are_listed_in_order(paper: str) -> None:
+    assert list(rows(paper)) == PARTS[paper]
+
+
+def test_each_command_exists_with_its_options() -> None:
+    commands = [cells[1] for paper in PARTS for cells in rows(paper).values()]
+    assert sum(text.startswith("`ai500 ") for text in commands) > 50
+    for text in commands:
+        if text.startswith("none: "):
+            continue  # a survey or a drawing
+        shown = re.fullmatch(r"`ai500 (.*)`", text)
+        assert shown is not None, text
+        command, words = typer.main.get_command(app), shlex.split(shown[1])
+        while words and hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        assert not hasattr(command, "commands"), text
+        known = {option for one in command.params for option in one.opts}
+        options = [word for word in words if word.startswith("-")]
+        assert set(options) <= known, text
+        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        required = [one for one in arguments if one.required]
+        given = [word for word in words if not word.startswith("-")]
+        assert not required or given, text
+        if command.name == "flops" and given[0] != "MODEL":
+            assert countable(given[0]).name == given[0]
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target
+
+
+def test_measurements_on_the_page_are_those_of_the_records() -> None:
+    score = json.loads((ROOT / "docs/examples/h200/score.json").read_text(encoding="utf-8"))
+    roofline = json.loads((ROOT / "docs/examples/h200/roofline.json").read_text(encoding="utf-8"))
+    placed = roofline["placed"][-1]
+    share = placed["flops"] / placed["peak_flops"]
+    assert f"{score['penalty_coefficient']:.2f} on an H200" in rows("V3")["Eq. 8"][3]
+    assert f"VFLOPS {score['score_variation']:.0%}".replace("%", " %") in rows("V2")["Table 2"][3]
+    assert f"{share:.0%} of the BF16 peak".replace("%", " %") in rows("V2")["Table 11"][3]
+
+
+def test_roofs_of_the_roofline_page_are_computed() -> None:
+    """Every number of its table on V2's system, from V2's Table 5, ceilings and links."""
+    page = (ROOT / "docs" / "roofline.md").read_text(encoding="utf-8")
+    found = re.findall(
+        r"^\| (EWA|Image Classification|the same, mixed)(?:, (\d+) \(.*?\))? \|.*?"
+        r"\| ([\d,]+) T \| ([\d,]+) T \|",
+        page,
+        re.M,
+    )
+    assert len(found) == 7
+    workload, gpus = "", 0
+    for name, number, roof, ceiling in found:
+        mixed = name == "the same, mixed"
+        if not mixed:
+            workload, gpus = name, int(number)
+        ours = v2.standing(workload, gpus=gpus, precision="mixed" if mixed else "FP32")
+        lowest = min(channel.bytes_per_second * channel.coi for channel in ours.channels)
+        assert roof == f"{lowest / 1e12:,.0f}", (workload, gpus, mixed)
+        assert ceiling == f"{ours.ceiling_flops / 1e12:,.0f}", (workload, gpus, mixed)
