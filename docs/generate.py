@@ -47,6 +47,7 @@ NOT_RUN = {
     "ai500 study optimizations": "other tests run it",
     "ai500 study data-parallel": "other tests run it",
     "ai500 study repeatability": "other tests run it",
+    "ai500 study frameworks": "other tests run it",
     "ai500 study report": "no study yet",
 }
 """Command → why the documentation test does not run its example."""

@@ -16,7 +16,8 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import train
-from ai500.train.member import build_member, open_data
+from ai500.train.member import build_member
+from ai500.train.task_files import open_data
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
 
