@@ -34,7 +34,8 @@ DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
     "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
-    "plugins.md", "rules.md", "studies.md", "worker-contract.md", "workloads.md",
+    "own-benchmark.md", "plugins.md", "rules.md", "studies.md", "worker-contract.md",
+    "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -242,6 +243,8 @@ def _generated(part: str) -> str:
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
+    if part.endswith(".toml"):
+        return f"\n```toml\n{code}```\n\n"
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
     )

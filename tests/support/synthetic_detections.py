@@ -30,7 +30,7 @@ def detections(
     """[S, 30, 6] from true boxes [S, 15, 5]; each member errs in its own way."""
     rng = np.random.default_rng((17, member))
     height, width = size
-    found = np.full((len(boxes), ROWS, 6), -1, dtype=np.float32)
+    predicted = np.full((len(boxes), ROWS, 6), -1, dtype=np.float32)
     for frame, truth in enumerate(boxes):
         rows = []
         for south, west, north, east, kind in truth[truth[:, 4] >= 0]:
@@ -43,10 +43,12 @@ def detections(
             south, west = rng.random() * (height - 9), rng.random() * (width - 9)
             rows.append((south, west, south + 8, west + 8, rng.beta(2, 4), rng.integers(4)))
         if rows:
-            found[frame, : len(rows)] = rows
+            predicted[frame, : len(rows)] = rows
     limits = (height, width, height, width)
-    found[..., :4] = np.where(found[..., 4:5] > 0, np.clip(found[..., :4], 0, limits), -1)
-    return found
+    predicted[..., :4] = np.where(
+        predicted[..., 4:5] > 0, np.clip(predicted[..., :4], 0, limits), -1
+    )
+    return predicted
 
 
 def climate_store(path: Path, recipe: ClimateRecipe = RECIPE) -> ClimateStore:
@@ -61,8 +63,8 @@ def write_illustrated_run(path: Path, store: ClimateStore, shape: Shape) -> RunF
     for member in range(shape.members):
         folder = run.trial(1).member(member)
         if folder.record.exists():
-            found = detections(samples.boxes, member=member, size=samples.fields[0].shape[1:])
-            np.save(folder.validation, found)
+            predicted = detections(samples.boxes, member=member, size=samples.fields[0].shape[1:])
+            np.save(folder.validation, predicted)
     plan = run_folder.read_json(run.plan) | {"workload": "extreme_weather"}
     run_folder.write(run.plan, plan)
     draw_pictures(run, samples, size=shape.members)

@@ -189,14 +189,14 @@ def pretend_finished(
     finished_synthetic_run(made_up.path, Shape(members=1, slots=1))
     score = run_folder.read(Score, made_up.score)
     record = run_folder.read(TrainRecord, made_up.trial(1).member(0).record)
-    told = replace(record, versions={"source": source or source_sha256()})
-    run_folder.write(run.trial(1).member(0).record, told)
+    changed = replace(record, versions={"source": source or source_sha256()})
+    run_folder.write(run.trial(1).member(0).record, changed)
     trials = config.run.trials
     assert isinstance(trials, int)
-    one = replace(score.trials[0], energy_joules=joules)
+    trial = replace(score.trials[0], energy_joules=joules)
     for number in range(1, trials + 1):
-        run_folder.write(run.trial(number).score, replace(one, trial=number))
-    run_folder.write(run.score, replace(score, trials=(one,) * trials))
+        run_folder.write(run.trial(number).score, replace(trial, trial=number))
+    run_folder.write(run.score, replace(score, trials=(trial,) * trials))
     walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
     events.append(run.events, walls)
     return run
@@ -204,7 +204,7 @@ def pretend_finished(
 
 def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
     """A search whose error fell in `steps` of (operations, error), a second for each 1e9."""
-    found = tuple(
+    records = tuple(
         Improvement(seconds=operations / 1e9, operations=operations, error=error, model="0-1")
         for operations, error in steps
     )
@@ -212,7 +212,7 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
         at_seconds=10.0, min_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
         regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
         tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
-        operations_to_target=None, improvements=found,
+        operations_to_target=None, improvements=records,
     )  # fmt: skip
     trial = replace(base.score.trials[0], search=search)
     mean = mean_of_searches([search], variation=None)

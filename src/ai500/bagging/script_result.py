@@ -80,15 +80,20 @@ def _targets(plan: Plan, store: Store) -> Targets | None:
         if split is None or (custom is not None and custom.base is None and len(names) != 1):
             return None  # a quality of METRICS compares one target
         return split.rows(np.arange(split.count, dtype=np.int64), names=names)
+    return {"targets": read_targets(file, count=count)}
+
+
+def read_targets(file: str, *, count: int) -> NDArray[Any]:
+    """Map the file of the validation samples' targets; raise `DataError` unless it fits."""
     try:
-        targets: NDArray[Any] = np.load(Path(file), allow_pickle=False)
+        targets: NDArray[Any] = np.load(Path(file), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise _bad_targets(file, f"can't be read: {error}.") from error
     if targets.ndim == 0 or len(targets) != count or targets.dtype.kind not in "fiu":
         raise _bad_targets(
             file, f"expected numbers of {count} samples, found {targets.dtype} {targets.shape}."
         )
-    return {"targets": targets}
+    return targets
 
 
 def _bad_targets(file: str, problem: str) -> DataError:

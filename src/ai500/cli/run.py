@@ -33,6 +33,7 @@ from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
+from ai500.workloads.protocol import sample_noun
 
 CANCEL_SECONDS = 240.0  # members write checkpoints first
 Detach = Annotated[
@@ -133,7 +134,8 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
-    views = {member: MemberView(member) for member in range(plan.ensemble_size)}
+    noun = sample_noun(plan.workload)
+    views = {member: MemberView(member, sample_noun=noun) for member in range(plan.ensemble_size)}
     Collector(
         folder,
         trial=number,

@@ -99,7 +99,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
-        problem_class=problem_class.name,
+        problem_class=config.custom_class.name or problem_class.name,
         definition=problem_class,
         edition=config.run.edition,
         seed=_seed(config.run),
@@ -322,7 +322,7 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
     steps = problem_class.train_samples // global_batch
     if steps == 0:
         raise ConfigError(
-            f"a step of {global_batch} images (train.batch_size × parallel.degree × "
+            f"a step of {global_batch} samples (train.batch_size × parallel.degree × "
             f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
             f"{problem_class.name}.",
             key="train.batch_size",

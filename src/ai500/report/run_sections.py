@@ -250,7 +250,8 @@ def _software(record: TrainRecord) -> tuple[tuple[str, str], ...]:
 def _setting(value: object) -> str:
     """Format a worker's setting; of optimizer groups only what the rules compare."""
     if isinstance(value, dict):
-        return ", ".join(f"{key.replace('_', ' ')} {_setting(part)}" for key, part in value.items())
+        parts = (f"{key.replace('_', ' ')} {_setting(part)}" for key, part in value.items())
+        return ", ".join(parts) or "none"
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return _plain(value)
     shown = ("parameters", "weight_decay", "momentum")

@@ -177,8 +177,8 @@ def batch_norm_images(member: TrainRecord) -> str | None:
     parts = effective(member, "parallel", "microbatches")
     images = batch * pipeline * tensor // max(1, parts if isinstance(parts, int) else 1)
     if effective(member, "parallel", "batch_norm") == "synchronized":
-        return f"{images * data} images, synchronized"
-    return ONE_BATCH if images == batch else f"{images} images, its own batch is {batch}"
+        return f"{images * data} samples, synchronized"
+    return ONE_BATCH if images == batch else f"{images} samples, its own batch is {batch}"
 
 
 def _workload(evidence: Evidence) -> Iterator[Fact]:

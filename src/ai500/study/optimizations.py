@@ -23,7 +23,7 @@ from ai500.study.optimizations_scales import scale_figures, undecayed_section
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import load_workload, sample_noun
 
 BASELINE = "fp32"
 # Gradients are sent as FP16 instead of FP32, as in V3 §4.4.2.
@@ -292,7 +292,11 @@ def rate_figure(policies: Sequence[PointResult]) -> Figure:
         for point, style in zip(policies, STYLES, strict=False)
     ]
     chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
-    return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
+    return Figure(title, chart, f"At a batch of {_batch(policies[0])}.")
+
+
+def _batch(point: PointResult) -> str:
+    return f"{point.global_batch_size:,} {sample_noun(point.score.workload)}s"
 
 
 def _rates(point: PointResult) -> list[Value]:
@@ -330,14 +334,13 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
 
 def _policy_sentence(policies: Sequence[PointResult]) -> str:
     qualities = {point.name: point.ensemble_quality for point in policies}
-    size = policies[0].global_batch_size
     if {"large-batch", "large-batch-neither"} <= set(qualities):
         gain = 100 * (qualities["large-batch"] - qualities["large-batch-neither"])
         return (
-            f"At a batch of {size:,} images linear scaling and warm-up together change "
+            f"At a batch of {_batch(policies[0])} linear scaling and warm-up together change "
             f"{policies[0].score.quality_name} by {gain:+.2f} points."
         )
-    return f"Learning-rate policies were compared at a batch of {size:,} images."
+    return f"Learning-rate policies were compared at a batch of {_batch(policies[0])}."
 
 
 STUDY = Study(

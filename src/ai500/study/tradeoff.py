@@ -14,6 +14,7 @@ from ai500.report.section import Figure
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
+from ai500.workloads.protocol import sample_noun
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
@@ -91,12 +92,17 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
         if (speed := point.model_images_per_second) is not None
     ]
     unknown = [point.label for point in points if point.model_images_per_second is None]
-    missing = f"Images per second were not measured of {'; '.join(unknown)}." if unknown else ""
+    samples = f"{sample_noun(points[0].score.workload)}s"
+    missing = (
+        f"{samples.capitalize()} per second were not measured of {'; '.join(unknown)}."
+        if unknown
+        else ""
+    )
     if not measured:
         return Figure(title, None, missing)
     chart = Scatter(
         measured,
-        x_title="images per second of one model",
+        x_title=f"{samples} per second of one model",
         y_title=points[0].score.quality_name,
     )
     notes = [

@@ -14,6 +14,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -27,6 +28,7 @@ from ai500.core import __version__, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
+from ai500.data import published_files
 from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
@@ -252,24 +254,27 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         return {"backend": None, "version": None, "mode": None, "precision": None}
     backend = dist.get_default_backend_for_device(member.feed.device)  # gloo on a CPU
     nccl = backend == "nccl"
-    mode = (collective or {}).get("mode")
-    code = None if mode is None else plugins.location("collective", mode)
-    outside = code is not None and not plugins.is_built_in("collective", mode)
+    mode: str | None = (collective or {}).get("mode")
+    known = mode is not None and plugins.location("collective", mode) is not None
+    outside = known and not plugins.is_built_in("collective", str(mode))
     return {
         "backend": backend,
         "version": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
         "mode": mode,
         "precision": (collective or {}).get("precision"),
-        "code": code,
-        "source": _module_source(plugins.load("collective", mode)) if outside else None,
+        "code": plugins.location("collective", str(mode)) if known else None,
+        "source": _module_source(plugins.load("collective", str(mode))) if outside else None,
     }
 
 
 def _data(member: Member) -> dict[str, Any]:
     """Identify the data that was read: the node's copy, or the shared store."""
     store = open_data(member.task)
+    # Beside the shared store; a node's copy has only samples.
+    published = published_files.recorded(Path(member.task.store), sha256=store.sha256)
     return {
         "store_sha256": store.sha256,
+        "published": None if published is None else schema.encode(published),
         "staged": staged_folder(member.task) is not None,
         "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(member.problem_class.normalization),

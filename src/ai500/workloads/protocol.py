@@ -63,7 +63,7 @@ class Workload(Protocol):
     data_workload: str
     """Name of the workload whose generated data it shares; omitted: it has its own."""
     sample_noun: str
-    """Word for a sample in reports, such as `sequence`; omitted: `image`."""
+    """Word for a sample in messages and reports, such as `image`; omitted: `sample`."""
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return the generator of the class's data; None where users bring their own."""
@@ -147,9 +147,9 @@ def load_workload(name: str) -> Workload:
 
 
 def sample_noun(name: str) -> str:
-    """Return the word for a sample of the workload of that name; `sample` if it can't be loaded,
-    as where the report of another machine's run is written."""
+    """Return the word for a sample of the workload of that name; `sample` if it has none or can't
+    be loaded, as where the report of another machine's run is written."""
     try:
-        return str(getattr(load_workload(name), "sample_noun", "image"))
+        return str(getattr(load_workload(name), "sample_noun", "sample"))
     except AI500Error:
         return "sample"

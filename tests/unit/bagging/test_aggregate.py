@@ -73,14 +73,14 @@ def judge(members: list[FinishedMember], *, validation: Any, train: Any) -> Ense
 
 
 def test_out_of_bag_frames_without_a_box_are_not_judged(tmp_path: Path) -> None:
-    """The validation frames have an event, the few frames that nobody drew have none."""
+    """The validation frames have an event, the few frames that no member drew have none."""
     labels = np.full((3, 15, 5), -1.0, np.float32)
     labels[0, 0] = (10, 20, 40, 60, 1)
-    found = np.full((3, 50, 6), -1.0, np.float32)
-    found[0, 0] = (10, 20, 40, 60, 0.9, 1)
+    predicted = np.full((3, 50, 6), -1.0, np.float32)
+    predicted[0, 0] = (10, 20, 40, 60, 0.9, 1)
     counts = np.array([3, 0, 0], np.uint8)
     member = finished_member(
-        tmp_path, 0, validation=found, out_of_bag=found[1:], counts=counts, quality=1.0
+        tmp_path, 0, validation=predicted, out_of_bag=predicted[1:], counts=counts, quality=1.0
     )
 
     def judged(train_boxes: Boxes) -> object:
@@ -91,7 +91,7 @@ def test_out_of_bag_frames_without_a_box_are_not_judged(tmp_path: Path) -> None:
     assert judged(labels) == (None, 2)
     assert judged(labels[[0, 0, 1]]) == (0.0, 2)
     with pytest.raises(DataError):
-        WORKLOAD.quality(found[1:], {"boxes": labels[1:]})
+        WORKLOAD.quality(predicted[1:], {"boxes": labels[1:]})
 
 
 TRUTH = np.arange(12) % 3
@@ -169,14 +169,14 @@ def test_boxes_are_fused_in_chunks_to_the_same(
     labels[:, 0] = (10, 20, 40, 60, 1)
     members = []
     for number in range(2):
-        found = np.full((5, 50, 6), -1.0, np.float32)
-        found[:, 0] = (10, 20, 40, 60, 0.9, 1)
-        found[:, 0, 2] += generator.integers(0, 60, 5)
+        predicted = np.full((5, 50, 6), -1.0, np.float32)
+        predicted[:, 0] = (10, 20, 40, 60, 0.9, 1)
+        predicted[:, 0, 2] += generator.integers(0, 60, 5)
         counts = np.array([0, 1, number, 1 - number, 1], np.uint8)
         members.append(
             finished_member(
-                tmp_path, number, validation=found, out_of_bag=found[counts == 0], counts=counts,
-                quality=WORKLOAD.quality(found, {"boxes": labels}),
+                tmp_path, number, validation=predicted, out_of_bag=predicted[counts == 0], counts=counts,
+                quality=WORKLOAD.quality(predicted, {"boxes": labels}),
             )
         )  # fmt: skip
 

@@ -52,14 +52,16 @@ def test_grids(nodes: int, ranks: int, hierarchical: Grid, torus: Grid) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 11, 13, 127])
 def test_a_prime_number_of_ranks_is_no_torus(size: int) -> None:
-    with pytest.raises(ConfigError, match=f"at least 2 × 2 ranks; {size} "):
+    with pytest.raises(ConfigError) as raised:
         near_square([0] * size)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "torus_2d")
 
 
 @pytest.mark.parametrize("nodes", [[0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1, 1]])
 def test_nodes_that_are_not_filled_alike_have_no_hierarchy(nodes: list[int]) -> None:
-    with pytest.raises(ConfigError, match="equally many consecutive ranks"):
+    with pytest.raises(ConfigError) as raised:
         by_node(nodes)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "hierarchical")
 
 
 @pytest.mark.parametrize("nodes", [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1]])
@@ -100,8 +102,9 @@ def test_one_replica_may_choose_anything() -> None:
 
 
 def test_plan_refuses_a_torus_of_two() -> None:
-    with pytest.raises(ConfigError, match=r"at least 2 × 2 ranks; 2 .*set communication.mode"):
+    with pytest.raises(ConfigError) as raised:
         planned(communication__mode="torus_2d", parallel__degree=2)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "torus_2d")
 
 
 @pytest.mark.parametrize(

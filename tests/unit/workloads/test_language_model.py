@@ -90,9 +90,9 @@ def test_a_score_does_not_depend_on_later_tokens() -> None:
     text = tokens()
     changed = text.clone()
     changed[:, 9] = (changed[:, 9] + 1) % SHAPE.vocabulary
-    scores, others = model()(text), model()(changed)
-    torch.testing.assert_close(scores[:, :8], others[:, :8], rtol=0, atol=1e-6)
-    assert (scores[:, 8:] - others[:, 8:]).abs().max() > 1e-3
+    scores, changed_scores = model()(text), model()(changed)
+    torch.testing.assert_close(scores[:, :8], changed_scores[:, :8], rtol=0, atol=1e-6)
+    assert (scores[:, 8:] - changed_scores[:, 8:]).abs().max() > 1e-3
 
 
 def test_an_untrained_model_knows_nothing() -> None:
