@@ -23,9 +23,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ai500.parallel import schedules
 from ai500.parallel.topology import near_square
+from ai500.roofline.traffic import by_messages
 
-MODES = ("all_reduce", "hierarchical", "torus_2d")
+MODES = (
+    "all_reduce",
+    "hierarchical",
+    "torus_2d",
+    "ring",
+    "double_binary_tree",
+    "butterfly",
+    "parameter_server",
+)
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 WIRE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1 + 4 / 1024}
 REPEATS = 3
@@ -142,7 +152,7 @@ def worker(values: int) -> None:
                 measured, between, inside = (count / REPEATS for count in total.tolist())
                 description = collective.describe()
                 print(json.dumps({
-                    "mode": mode, "precision": precision, "grid": description["grid"],
+                    "mode": mode, "precision": precision, "grid": description.get("grid"),
                     "basis": description["bytes"], "measured": measured, "between": between,
                     "inside": inside, "seconds": min(seconds),
                 }), flush=True)  # fmt: skip
@@ -153,6 +163,9 @@ def worker(values: int) -> None:
 def theory(mode: str, precision: str, *, nodes: int, ranks: int, values: int) -> float:
     """Return the bytes out of all nodes for one all-reduce, without padding and scales."""
     size, buffer = nodes * ranks, values * WIRE_BYTES[precision]
+    if mode in schedules.ROUNDS:
+        places = [node for node in range(nodes) for _ in range(ranks)]
+        return by_messages(places, mode=mode, gradient_bytes=buffer).between_nodes
     if mode == "all_reduce":  # a ring crosses from each node to the next once
         return nodes * 2 * (size - 1) / size * buffer
     return nodes * 2 * (nodes - 1) / nodes * buffer
@@ -160,20 +173,20 @@ def theory(mode: str, precision: str, *, nodes: int, ranks: int, values: int) ->
 
 def report(results: list[dict[str, Any]], *, nodes: int, ranks: int, values: int) -> None:
     print(
-        f"{'mode':<13}{'sent as':<8}{'grid':<6}{'theory':>9}{'counted':>9}{'measured':>10}"
+        f"{'mode':<19}{'sent as':<8}{'grid':<6}{'theory':>9}{'counted':>9}{'measured':>10}"
         f"{'measured/':>10}{'measured/':>10}{'inside':>9}{'time':>9}{'flat':>8}\n"
-        f"{'':<27}{'MB out of all nodes':>28}{'theory':>10}{'flat fp32':>10}{'MB':>9}{'s':>9}"
+        f"{'':<33}{'MB out of all nodes':>28}{'theory':>10}{'flat fp32':>10}{'MB':>9}{'s':>9}"
         f"{'fp32/t':>8}"
     )
     flat, ratios = results[0], []
     for result in results:
-        row, rows = result["grid"]
+        grid = "×".join(map(str, result["grid"] or ()))
         expected = theory(
             result["mode"], result["precision"], nodes=nodes, ranks=ranks, values=values
         )
         ratios.append(result["measured"] / expected)
         print(
-            f"{result['mode']:<13}{result['precision']:<8}{f'{row}×{rows}':<6}"
+            f"{result['mode']:<19}{result['precision']:<8}{grid:<6}"
             f"{expected / 1e6:>9.2f}"
             f"{result['between'] / 1e6:>9.2f}{result['measured'] / 1e6:>10.2f}"
             f"{ratios[-1]:>10.3f}{result['measured'] / flat['measured']:>10.3f}"

@@ -1,19 +1,14 @@
-"""The language model on one GPU: training speed beside plain PyTorch, and quality of `workstation`.
+"""Training speed of the language model on one GPU, beside plain PyTorch.
 
-    PYTHONPATH=src:.:.carry/site python3 -m benchmarks.gpu.language_model
-        [--parts full,small,quality]
+    PYTHONPATH=src:.:.carry/site python3 -m benchmarks.gpu.language_model [--parts full,small]
 
 `full`: tokens/s of GPT-2 124M, batch 64 × 1,024, mixed BF16: our real loop (store, bootstrap,
 schedule, events) and `torch.compile` of a plain GPT-2 with its loss on a constant batch, which is
-timed before and after ours. `small`: the same with the model and batch of `workstation`.
-`quality`: `workstation` in FP32, three seeds of M members; ensemble, members' mean, the source's
-own bits per byte, seconds per member; then one ensemble in mixed BF16. Full numbers:
-$OUT/language_model.json.
+timed before and after ours. `small`: the same with the model and batch of `workstation`. Full
+numbers: $OUT/language_model.json.
 
 Predictions before the first run: `full` at 1.00 ± 0.02 of torch.compile, whose 533,700 tokens/s
-were measured before (lab/gpu_anchor3.py); `small` at 1.1 or more, since our step is one CUDA graph;
-`quality` at 1.16 to 1.25 for ensembles, 0.01 to 0.03 above that for members' means, 1.14 for the
-source.
+were measured before (lab/gpu_anchor3.py); `small` at 1.1 or more, since our step is one CUDA graph.
 """
 
 from __future__ import annotations
@@ -27,7 +22,6 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -37,22 +31,15 @@ from benchmarks.gpu.beside_compile import free_memory, seconds_per_step
 from benchmarks.gpu.framework import loop_step, make_member, make_task
 from torch import Tensor, nn
 
-from ai500.bagging.data_sampler import BOOTSTRAP
-from ai500.data.bootstrap import save_bootstrap
 from ai500.data.generated import generate
-from ai500.data.store import Arrays, Store
+from ai500.data.store import Arrays
 from ai500.records import Field
-from ai500.train import loop
-from ai500.workloads.class_data import generate_store
-from ai500.workloads.language_model import CLASSES, WORKLOAD
-from ai500.workloads.learnable_text import WORKSTATION
+from ai500.workloads.language_model import CLASSES
 from ai500.workloads.models.transformer_plan import SHAPES, TransformerShape
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 RESULTS: dict[str, Any] = {}
 RESULTS_FILE = Path(os.environ.get("OUT", ".")) / "language_model.json"
-SEEDS = (1, 2, 3)
-WARM_UP_STEPS = 8
 
 
 class PlainBlock(nn.Module):
@@ -179,67 +166,9 @@ def measure_speed(problem_class: str, batch: int, *, steps: int) -> None:
     RESULTS[problem_class] = {"before": before, "ours": ours, "after": after, "ratio": ratio}
 
 
-def trained(store: Store, folder: Path, *, seed: int, member: int, precision: str) -> Any:
-    """Train a member of `workstation` with the reference; return its validation predictions."""
-    options = argparse.Namespace(
-        workload="language_model", problem_class="workstation", batch=64, precision=precision
-    )
-    task = make_task(options, store, folder)
-    hyper = dataclasses.replace(task.definition.reference, precision=precision)
-    bootstrap = folder / f"bootstrap-{precision}-{seed}-{member}"
-    counts = BOOTSTRAP.draw(store.splits["train"].count, seed=seed, member=member)
-    save_bootstrap(bootstrap, counts, algorithm="bootstrap", seed=seed, member=member)
-    task = dataclasses.replace(
-        task, seed=seed, member=member, hyperparameters=hyper, bootstrap=str(bootstrap)
-    )
-    built = make_member(task, f"{precision}-{seed}-{member}")
-    loop.train(built)
-    return built.evaluator.validation()
-
-
-def measure_quality() -> None:
-    """Train ensembles of three seeds in FP32 and one in mixed BF16; print what a target needs."""
-    members = CLASSES["workstation"].ensemble_size
-    ensembles = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        store = generate_store("language_model", "workstation", path=folder / "store")
-        texts = WORKSTATION.tokens("validation", 0, WORKSTATION.validation)
-        targets = {"bytes": np.full(len(texts), WORKSTATION.length - 1)}
-        RESULTS["source"] = WORKSTATION.bits_per_byte(texts)
-        print(f"source's own bits per byte: {RESULTS['source']:.4f}", flush=True)
-        for precision, seed in (*(("fp32", seed) for seed in SEEDS), ("mixed-bf16", SEEDS[0])):
-            began = time.perf_counter()
-            predictions = np.stack(
-                [
-                    trained(store, folder, seed=seed, member=member, precision=precision)
-                    for member in range(members)
-                ]
-            )
-            seconds = (time.perf_counter() - began) / members
-            voters = np.ones(predictions.shape[:2], np.bool_)
-            ensemble = WORKLOAD.quality(WORKLOAD.combine(predictions, voters=voters), targets)
-            alone = [WORKLOAD.quality(rows, targets) for rows in predictions]
-            print(
-                f"{precision} seed {seed}: ensemble {ensemble:.4f}, members' mean "
-                f"{mean(alone):.4f} {[round(value, 4) for value in alone]}, {seconds:.0f} s a "
-                "member, start and compilation included",
-                flush=True,
-            )
-            RESULTS[f"{precision}-{seed}"] = {
-                "ensemble": ensemble, "members": alone, "seconds": seconds,
-            }  # fmt: skip
-            ensembles += [ensemble] if precision == "fp32" else []
-            RESULTS_FILE.write_text(json.dumps(RESULTS, indent=1))
-    target = mean(ensembles) + stdev(ensembles)
-    print(f"mean + one standard deviation of FP32 ensembles: {target:.4f}", flush=True)
-    RESULTS["target"] = target
-
-
 PARTS: dict[str, Callable[[], None]] = {
     "full": lambda: measure_speed("full", 64, steps=15),
     "small": lambda: measure_speed("workstation", 64, steps=100),
-    "quality": measure_quality,
 }
 
 

@@ -1,15 +1,12 @@
-"""Climate segmentation on one GPU: training speed beside plain PyTorch, quality of `workstation`.
+"""Training speed of climate segmentation on one GPU, beside plain PyTorch.
 
-    PYTHONPATH=src:.:.carry/site python3 -m benchmarks.gpu.segmentation [--parts speed,quality]
+    PYTHONPATH=src:.:.carry/site python3 -m benchmarks.gpu.segmentation [--class workstation]
 
-`speed`: frames/s of `workstation`'s model and batch in FP32 and mixed BF16: our real loop (store,
-bootstrap, schedule, events), and `torch.compile` of the same model in a plain loop on a constant
-batch, timed before and after ours. `quality`: `workstation` in FP32, three seeds of M members;
-ensemble, members' mean, seconds per member. Full numbers: $OUT/segmentation.json.
+Frames/s of `workstation`'s model and batch in FP32 and mixed BF16: our real loop (store, bootstrap,
+schedule, events), and `torch.compile` of the same model in a plain loop on a constant batch, timed
+before and after ours. Full numbers: $OUT/segmentation.json.
 
-Predictions before the first run: ours at 1.0 or more of torch.compile, since our step is one CUDA
-graph; `quality` 0.5 to 0.7 for ensembles, 0.01 to 0.04 below that for members' means; 90 to 170
-seconds for all of it.
+Prediction before the first run: 1.0 or more of torch.compile, since our step is one CUDA graph.
 """
 
 from __future__ import annotations
@@ -21,13 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from benchmarks.gpu.beside_compile import (
-    DEVICE,
-    measure_quality,
-    measure_speed,
-    plain_step,
-    run_parts,
-)
+from benchmarks.gpu.beside_compile import DEVICE, measure_speed, plain_step, write_results
 
 from ai500.workloads.class_data import generate_store
 from ai500.workloads.climate.segmented_tensors import weighted_cross_entropy
@@ -46,9 +37,8 @@ def plain(name: str, precision: str) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Measure the chosen parts."""
+    """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default="speed,quality")
     parser.add_argument("--class", dest="problem_class", default="workstation")
     parser.add_argument("--steps", type=int, default=40, help="steps of a timed round")
     options = parser.parse_args()
@@ -56,16 +46,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         store = generate_store(WORKLOAD.name, name, path=folder / "store")
-
-        def speed() -> None:
-            for precision in PRECISIONS:
-                measure_speed(
-                    WORKLOAD, name, store, folder, precision=precision, steps=options.steps,
-                    plain=partial(plain, name, precision),
-                )  # fmt: skip
-
-        quality = partial(measure_quality, WORKLOAD, name, store, folder)
-        run_parts({"speed": speed, "quality": quality}, options.parts, file="segmentation.json")
+        for precision in PRECISIONS:
+            measure_speed(
+                WORKLOAD, name, store, folder, precision=precision, steps=options.steps,
+                plain=partial(plain, name, precision),
+            )  # fmt: skip
+    write_results("segmentation.json")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ai500.core import plugins
+from ai500.core import editions, plugins
 from ai500.core.errors import ConfigError, setting_error
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
@@ -35,9 +35,15 @@ PLUGIN_KEYS: dict[plugins.Kind, str] = {
 PATHS: dict[str, tuple[str, ...]] = {
     "data": ("path", "scratch"),
     "framework": ("folder", "operations"),
+    "free_level": ("folder",),
     "custom_class": ("validation_targets",),
 }
 """Section → its keys that are paths."""
+FOLDER_USERS: dict[str, tuple[str, ...]] = {
+    "framework": ("command",),
+    "free_level": ("model", "optimizer", "loss"),
+}
+"""Section with a `folder` → keys that need it; its default is the configuration file's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class CustomClassConfig:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Number of trials, random seed, sampling period of the meters."""
+    """Number of trials, edition and seed, sampling period of the meters."""
 
     trials: int | Literal["valid"] = option(
         1,
@@ -93,7 +99,17 @@ class RunConfig:
         minimum=1,
         less_than=MAX_COUNT,
     )
-    seed: int = option(1, "seed from which every random draw of the run is derived", minimum=0)
+    edition: str = option(
+        editions.CURRENT,
+        "edition of the list, a year and a month: the seeds of an official result follow from it "
+        "(decision D22)",
+    )
+    seed: int | None = option(
+        None,
+        "seed of one's own, from which every random draw of the run is derived: shown, and no "
+        "entry of the list; default: the edition's",
+        minimum=0,
+    )
     meter_seconds: float = option(
         1.0,
         "seconds between two samples of power, load and traffic on each node; 0: no meters",
@@ -161,7 +177,9 @@ class CommunicationConfig:
     """Gradient averaging among the replicas of a member; no effect with one replica."""
 
     mode: str = option(
-        "all_reduce", "all_reduce, hierarchical (by node) or torus_2d (a grid of at least 2 × 2)"
+        "all_reduce",
+        "all_reduce, hierarchical (by node), torus_2d (a grid of at least 2 × 2), ring, "
+        "double_binary_tree, butterfly or parameter_server (synchronous)",
     )
     precision: Literal["fp32", "fp16", "bf16", "int8"] = option(
         "fp32", "precision of transmitted gradients; int8 with error feedback"
@@ -185,6 +203,28 @@ class FrameworkConfig:
     )
     operations: str | None = option(
         None, "script: file with the output of `ai500 flops … --json`; default: not counted"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLevelConfig:
+    """Parts of one's own on an existing class: an entry at the free level (V2 §3.1), and no other.
+
+    Each is `module:function`; its source is recorded and disclosed.
+    """
+
+    model: str | None = option(
+        None,
+        "model of one's own: a function of the problem class; operations are those of its graph",
+    )
+    optimizer: str | None = option(
+        None, "optimizer of one's own: a function of the parameters and the hyper-parameters"
+    )
+    loss: str | None = option(
+        None, "loss of one's own: a function of outputs, targets and `hyperparameters`"
+    )
+    folder: str | None = option(
+        None, "folder of these modules, as the nodes see it; default: the configuration file's"
     )
 
 
@@ -412,6 +452,7 @@ class Config:
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
     framework: FrameworkConfig = field(default_factory=FrameworkConfig)
+    free_level: FreeLevelConfig = field(default_factory=FreeLevelConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -519,9 +560,10 @@ def _with_section(error: SchemaError) -> str:
 
 def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
     """Make paths absolute: those of the file relative to it, others to the working folder."""
-    framework = data.get("framework")
-    if isinstance(framework, dict) and framework.get("command"):
-        framework.setdefault("folder", ".")
+    for section, keys in FOLDER_USERS.items():
+        content = data.get(section)
+        if isinstance(content, dict) and any(content.get(key) for key in keys):
+            content.setdefault("folder", ".")
     for name, keys in PATHS.items():
         section = data.get(name)
         if not isinstance(section, dict):

@@ -78,7 +78,9 @@ def test_a_run_of_an_outside_workload_with_outside_plugins(
     assert score["ensemble_quality"] > 0.5, "five temperatures: guessing gives 0.2"
     assert (run / "report.html").stat().st_size > 10_000
     member = json.loads((run / "trials/01/members/000/record.json").read_text())
-    assert member["effective"]["parallel"]["communication"]["mode"] == "through_one"
+    communication = member["effective"]["parallel"]["communication"]
+    assert (communication["mode"], communication["synchronous"]) == ("through_one", True)
+    assert "class ThroughOne" in member["effective"]["communication"]["source"]
     assert member["effective"]["learning_rate"]["policy"] == "site_plugins.training.linear"
     assert member["effective"]["optimizer"] == "NAdam"
     jobs = json.loads((run / "trials/01/jobs.json").read_text())

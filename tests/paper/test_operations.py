@@ -90,9 +90,10 @@ def test_v3_table_4_parameters(v1: OperationCount) -> None:
 def test_v2_table_5_scaling_ratio_of_the_network() -> None:
     """GFLOP of a step of 128 images per million parameters: V2 rounds both before it divides."""
     step = resnet50_count("v1", batch=128)
-    ratio = (step.total / 1e9) / (step.parameters / 1e6)
+    ratio = scaling_ratio(step.total, parameters=step.parameters)
     assert ratio == pytest.approx(115.21, abs=0.01)
-    rounded = round(step.total / 128 / 1e9) * 128 / int(step.parameters / 1e6)
+    operations = 1e9 * round(step.total / 128 / 1e9) * 128
+    rounded = scaling_ratio(operations, parameters=step.parameters // 10**6 * 10**6)
     assert rounded == pytest.approx(FLOP_PER_PARAMETER["Image Classification"] / 1e3)
 
 
@@ -101,7 +102,7 @@ def test_v2_table_5_scaling_ratio_of_ewa_is_of_another_detector() -> None:
     ours = shipped_operations("extreme_weather", "full", "aiperf")
     assert ours is not None
     assert ours.parameters // 10**6 == 41
-    ratio = (ours.per_step(1) / 1e9) / (ours.parameters / 1e6)
+    ratio = scaling_ratio(ours.per_step(1), parameters=ours.parameters)
     assert ratio == pytest.approx(25.89, abs=0.01)
     assert ratio / (FLOP_PER_PARAMETER["EWA"] / 1e3) == pytest.approx(1.54, abs=0.01)
 

@@ -22,8 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 from ai500.core.errors import ConfigError
 from ai500.parallel.collectives import Collective, make
 from tests.support.collective_theory import (
+    MESSAGE_MODES,
     MODES,
     PRIMES,
+    ROUNDS,
     UNIT,
     bound,
     expected_bytes,
@@ -298,7 +300,10 @@ def check_description() -> None:
         reducer.all_reduce_mean(torch.ones(5000))
         description = reducer.describe()
         assert (description["mode"], description["precision"]) == (mode, precision)
-        assert tuple(description["grid"]) == shape(mode, local_size)
+        if mode in MESSAGE_MODES:
+            assert description["rounds"] == ROUNDS[mode, world()], (mode, description)
+        else:
+            assert tuple(description["grid"]) == shape(mode, local_size)
         assert description["nodes"] == world() // local_size
         assert description["traffic"]["calls"] == (1 if world() > 1 else 0)
         flat = mode == "all_reduce" and precision == "fp32"

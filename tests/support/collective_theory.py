@@ -8,7 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-MODES = ("all_reduce", "hierarchical", "torus_2d")
+GRID_MODES = ("all_reduce", "hierarchical", "torus_2d")
+MESSAGE_MODES = ("ring", "double_binary_tree", "butterfly", "parameter_server")
+MODES = (*GRID_MODES, *MESSAGE_MODES)
 PRIMES = {2, 3, 5, 7}
 # Of one rounding, relative to the largest value that enters it.
 UNIT = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 1 / 254}
@@ -17,6 +19,35 @@ TORUS = {
     (1, 1): (1, 1), (4, 1): (2, 2), (4, 2): (2, 2), (4, 4): (2, 2), (6, 2): (2, 3),
     (6, 3): (3, 2), (8, 4): (4, 2),
 }  # fmt: skip
+# (mode, ranks) → most hops of a partial mean before it is finished, by hand.
+HOPS = {
+    ("ring", 1): 0, ("ring", 2): 1, ("ring", 3): 2, ("ring", 4): 3, ("ring", 6): 5, ("ring", 8): 7,
+    ("double_binary_tree", 1): 0, ("double_binary_tree", 2): 1, ("double_binary_tree", 3): 2,
+    ("double_binary_tree", 4): 2, ("double_binary_tree", 6): 3, ("double_binary_tree", 8): 3,
+    ("butterfly", 1): 0, ("butterfly", 2): 1, ("butterfly", 3): 2, ("butterfly", 4): 2,
+    ("butterfly", 6): 3, ("butterfly", 8): 3,
+    ("parameter_server", 1): 0, ("parameter_server", 2): 1, ("parameter_server", 3): 1,
+    ("parameter_server", 4): 1, ("parameter_server", 6): 1, ("parameter_server", 8): 1,
+}  # fmt: skip
+# (mode, ranks) → rounds of messages, by hand.
+ROUNDS = {
+    **{("ring", n): 2 * (n - 1) for n in (1, 2, 3, 4, 6, 8)},
+    **{("parameter_server", n): n for n in (2, 3, 4, 6, 8)},  # n − 1 pushes, one pull
+    ("parameter_server", 1): 0,
+    ("double_binary_tree", 1): 0, ("double_binary_tree", 2): 2, ("double_binary_tree", 3): 4,
+    ("double_binary_tree", 4): 4, ("double_binary_tree", 6): 6, ("double_binary_tree", 8): 6,
+    ("butterfly", 1): 0, ("butterfly", 2): 2, ("butterfly", 3): 4, ("butterfly", 4): 4,
+    ("butterfly", 6): 6, ("butterfly", 8): 6,
+}  # fmt: skip
+# Ranks → children of each inner rank in the first and in the second tree, by hand.
+CHILDREN: dict[int, tuple[dict[int, list[int]], dict[int, list[int]]]] = {
+    1: ({}, {}),
+    2: ({0: [1]}, {1: [0]}),
+    3: ({0: [2], 2: [1]}, {1: [0], 0: [2]}),
+    4: ({0: [2], 2: [1, 3]}, {3: [1], 1: [2, 0]}),
+    6: ({0: [4], 4: [2, 5], 2: [1, 3]}, {5: [1], 1: [3, 0], 3: [4, 2]}),
+    8: ({0: [4], 4: [2, 6], 2: [1, 3], 6: [5, 7]}, {7: [3], 3: [5, 1], 5: [6, 4], 1: [2, 0]}),
+}
 
 
 def rank() -> int:
@@ -56,6 +87,8 @@ def lines(mode: str, local_size: int) -> list[list[int]]:
 
 def roundings(mode: str, local_size: int) -> int:
     """Count the roundings of a value: once per all-to-all, per hop of a ring, and at the end."""
+    if mode in MESSAGE_MODES:
+        return 1 + HOPS[mode, world()]
     count = 1
     for line in lines(mode, local_size):
         nodes = {r // local_size for r in line}
@@ -87,7 +120,9 @@ def message_bytes(precision: str, values: int) -> int:
 
 
 def expected_bytes(mode: str, precision: str, local_size: int, length: int) -> tuple[int, int]:
-    """Return bytes inside the node and between nodes: a rank sends to its right neighbour."""
+    """Return bytes inside the node and between nodes that this rank sends."""
+    if mode in MESSAGE_MODES:
+        return by_node(messages(mode, precision, length), local_size)
     row, rows = shape(mode, local_size)
     multiple = {"fp32": 1, "fp16": 2, "bf16": 1, "int8": 1024}[precision]
     chunk = math.ceil(length / (row * rows * multiple)) * multiple
@@ -105,3 +140,37 @@ def expected_bytes(mode: str, precision: str, local_size: int, length: int) -> t
         else:
             between += sent
     return inside, between
+
+
+def messages(mode: str, precision: str, length: int) -> list[tuple[int, int]]:
+    """Return receiver and bytes of each message of this rank."""
+    multiple = {"fp32": 1, "fp16": 2, "bf16": 1, "int8": 1024}[precision]
+    size, own = world(), rank()
+    power = {1: 1, 2: 2, 3: 2, 4: 4, 6: 4, 8: 8}[size]
+    parts = {"ring": size, "double_binary_tree": 2, "butterfly": power, "parameter_server": 1}[mode]
+    part = message_bytes(precision, math.ceil(length / (parts * multiple)) * multiple)
+    if mode == "ring":
+        return [((own + 1) % size, part)] * (2 * (size - 1))
+    if mode == "parameter_server":
+        return [(other, part) for other in range(1, size)] if own == 0 else [(0, part)]
+    if mode == "double_binary_tree":
+        below = [child for tree in CHILDREN[size] for child in tree.get(own, [])]
+        above = [up for tree in CHILDREN[size] for up, down in tree.items() if own in down]
+        return [(other, part) for other in below + above]
+    folded = size - power
+    if own < 2 * folded and own % 2 == 0:
+        return [(own + 1, power * part)]
+    place = own // 2 if own < 2 * folded else own - folded
+    ranks = [2 * p + 1 if p < folded else p + folded for p in range(power)]
+    sent = [(own - 1, power * part)] if own < 2 * folded else []
+    distance, parts_sent = 1, power // 2
+    while parts_sent:
+        sent += [(ranks[place ^ distance], parts_sent * part)] * 2
+        distance, parts_sent = distance * 2, parts_sent // 2
+    return sent
+
+
+def by_node(sent: list[tuple[int, int]], local_size: int) -> tuple[int, int]:
+    """Sum bytes inside this rank's node and to other nodes."""
+    inside = sum(size for to, size in sent if to // local_size == rank() // local_size)
+    return inside, sum(size for _, size in sent) - inside

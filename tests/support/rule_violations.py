@@ -212,6 +212,10 @@ VIOLATIONS: dict[str, Violation] = {
     "unique seeds": Violation(
         same_seed_twice, mentions=("trials 1 and 2",), also=frozenset({"derived seeds"})
     ),
+    "seed of the edition": Violation(
+        plan(seed=7), "7", "1", mentions=("edition 2026-11",),
+        also=frozenset({"derived seeds"}),
+    ),
     "derived seeds": Violation(
         recorded("seeds", "seed", value=7), "7", str(derive(1, Stream.TRIAL, 1)),
         mentions=("seed 1 ",),
@@ -229,6 +233,10 @@ VIOLATIONS: dict[str, Violation] = {
         "2.0 and 2.9", "one", mentions=("torch",),
     ),
     "official convention": Violation(run_score(convention="v3"), "v3", "aiperf"),
+    "every operator counted": Violation(
+        run_score(uncounted={"aten::lstsq": 2, "mine::scan": 1}),
+        "aten::lstsq ×2, mine::scan ×1", "none",
+    ),
     "operations of the graph": Violation(
         events("operations", forward_per_image=10**9), mentions=("trial 1", "member 0")
     ),
@@ -314,8 +322,16 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "mode", value="hogwild"), "hogwild", "data"
     ),
     "synchronous training": Violation(
-        recorded("parallel", "communication", value=GOSSIP), "not known of 'gossip'", "yes",
-        also=frozenset({"chosen communication"}),
+        recorded("parallel", "communication", value=GOSSIP | {"synchronous": False}),
+        "no: 'gossip'", "yes", also=frozenset({"chosen communication", "open collective"}),
+    ),
+    "open code": Violation(
+        recorded("own_code", "model", value={"code": "mine:net", "source": None}),
+        mentions=("model mine:net",), also=frozenset({"same model"}),
+    ),
+    "open collective": Violation(
+        recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
+        mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
     "same framework": Violation(recorded("framework", "name", value="jax"), "jax", "pytorch"),
     "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ai500.core import editions
 from ai500.metrics.quality import quality_ratio
 from ai500.ranking.entries import ID_LENGTH, Entry, Ranked
 from ai500.records.findings import LayerVerdict
@@ -100,14 +101,20 @@ def synthetic_list(count: int) -> Iterator[Ranked]:
 
 
 def submission(
-    folder: Path, name: str, *, epoch_seconds: float = 2.0, host: str = "host", **options: Any
+    folder: Path,
+    name: str,
+    *,
+    epoch_seconds: float = 2.0,
+    host: str = "host",
+    edition: str = editions.CURRENT,
+    **options: Any,
 ) -> Path:
     """Pack a valid run of class smoke with a chosen speed."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         patch.object(synthetic_run, "EPOCH_SECONDS", epoch_seconds),
     ):
-        run = submittable_run(Path(scratch) / "run", host=host)
+        run = submittable_run(Path(scratch) / "run", host=host, edition=edition)
         return packed(
             run, folder / f"{name}.ai500", options=dataclasses.replace(OPTIONS, **options)
         )

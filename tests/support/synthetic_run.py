@@ -15,8 +15,9 @@ from typing import Any
 
 from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.bagging.program import score_trial
-from ai500.core import events, schema
+from ai500.core import editions, events, schema
 from ai500.core.randomness import Stream, derive
+from ai500.core.source import Checkout
 from ai500.metrics.trials import mean_of_trials
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
@@ -101,12 +102,13 @@ class Shape:
     definition: ProblemClass = CLASS
     operations: Operations = OPERATIONS
     graph_sha256: str = "0" * 64
+    edition: str = editions.CURRENT
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     """The folder as `ai500 run` leaves it, without the report."""
     run = RunFolder.create(path)
-    run.begin(version="0.0")
+    run.begin(version="0.0", source_sha256="0" * 64, checkout=Checkout("c" * 40, dirty=False))
     plan = make_plan(shape)
     run_folder.write(run.plan, plan)
     run_folder.write(run.system, make_system(shape))
@@ -176,7 +178,8 @@ def make_plan(shape: Shape) -> Plan:
         workload="image_classification",
         problem_class="smoke",
         definition=definition,
-        seed=1,
+        edition=shape.edition,
+        seed=editions.edition_seed(shape.edition) or 0,
         trials=shape.trials,
         ensemble_size=shape.members,
         parallel_degree=shape.degree,
@@ -221,7 +224,9 @@ def loss(member: int, epoch: int) -> float:
 def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     folder = run.trial(trial)
     began = BEGAN + 10_000.0 * trial
-    told: list[events.Event] = [_event("trial_start", began, shape, trial=trial, seed=_seed(trial))]
+    told: list[events.Event] = [
+        _event("trial_start", began, shape, trial=trial, seed=_seed(plan, trial))
+    ]
     finished = [m for m in range(shape.members) if m not in shape.failed]
     for one in plan.mapping:
         wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
@@ -244,7 +249,7 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     events.append(run.events, told)
     run_folder.write(folder.ensemble, result)
     sha256 = plan.definition.store_sha256 or "0" * 64
-    run_folder.write(folder.trial, TrialRecord(trial, _seed(trial), sha256))
+    run_folder.write(folder.trial, TrialRecord(trial, _seed(plan, trial), sha256))
     run_folder.write(folder.bootstraps, [_bootstrap(plan, m, trial) for m in range(shape.members)])
     run_folder.write(folder.placement, [_placement(plan.definition, node) for node in plan.nodes])
     run_folder.write(
@@ -303,13 +308,15 @@ def _event(kind: str, now: float, shape: Shape, **fields: object) -> events.Even
             "boot": BOOT, "sequence": 0, **fields}  # fmt: skip
 
 
-def _seed(trial: int) -> int:
-    return derive(1, Stream.TRIAL, trial)
+def _seed(plan: Plan, trial: int) -> int:
+    return derive(plan.seed, Stream.TRIAL, trial)
 
 
 def _bootstrap(plan: Plan, member: int, trial: int) -> BootstrapRecord:
     samples = plan.definition.train_samples
-    drawn = bootstrap_header(SAMPLERS[plan.sampler], samples, seed=_seed(trial), member=member)
+    drawn = bootstrap_header(
+        SAMPLERS[plan.sampler], samples, seed=_seed(plan, trial), member=member
+    )
     return BootstrapRecord(member, "", samples, drawn.drawn, drawn.distinct, drawn.sha256)
 
 
@@ -371,7 +378,7 @@ def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any
                 "validation": definition.validation_samples,
             },
         },
-        "seeds": {"trial": trial, "seed": _seed(trial)},
+        "seeds": {"trial": trial, "seed": _seed(plan, trial)},
     }  # fmt: skip
 
 

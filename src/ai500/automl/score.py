@@ -35,6 +35,7 @@ from ai500.records import (
     SearchScore,
     TrialScore,
     TrialSearchScore,
+    most_uncounted,
     require,
 )
 
@@ -445,6 +446,9 @@ def score_search(
         validation_operations=float(validation),
         apc=plan.ensemble_size * training / steps if steps else 0.0,
         members_flops_sum=_own_rates(search.chunks),
+        uncounted=most_uncounted(
+            model.candidate.operations.uncounted for model in history.models.values()
+        ),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
         idle_seconds=idle_seconds(work, first=0.0, last=search.seconds),
         clock=timed.clock,

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from ai500.automl.history import History, Model
 from ai500.automl.score import Chunk, SearchTimeline, idle, spans, timed_search
 from ai500.core.units import human_seconds, human_si, si_prefix
-from ai500.records import Score, ScoreFigures, SearchScore, TrialSearchScore, require
+from ai500.records import (
+    Score,
+    ScoreFigures,
+    SearchScore,
+    TrialSearchScore,
+    list_operators,
+    require,
+)
 from ai500.report.charts import svg
 from ai500.report.charts.line_chart import Level, LineChart, Mark, curve, staircase
 from ai500.report.charts.tree import Node, Tree
@@ -148,6 +155,8 @@ def score_table(data: SearchData) -> Table:
          "sample standard deviation / mean over the trials", "V3 Fig. 2"),
         ("Operations of training", flop(score.operations),
          f"forward, backward, update, convention {score.convention}", "AIPerf Tables I, II"),
+        ("Operators not counted", list_operators(score.uncounted) or "none",
+         "missing in the operations above, with their number in one step", "decision D23"),
         ("Operations of validation", flop(score.validation_operations),
          "forward; counted in FLOPS", "AIPerf §IV-D"),
         ("Idle between trainings", f"{figures.idle_between_trainings:.2%}",

@@ -34,6 +34,7 @@ from ai500.records import (
     Plan,
     ProblemClass,
     TrialScore,
+    most_uncounted,
     run_folder,
 )
 from ai500.records.run_folder import RunFolder
@@ -133,6 +134,8 @@ class Ensemble:
 def _not_measured(plan: Plan) -> str:
     """Return why the class's measured speed does not apply to a plan; empty: it applies."""
     definition, name = plan.definition, plan.definition.name
+    if plan.own_code.model is not None:
+        return "the model is your own"
     if plan.members_per_accelerator > 1:
         return "no timing data for shared accelerators"
     measured_on = (definition.measured_on or "").partition(":")[0]
@@ -177,6 +180,8 @@ class CountedWork:
     apc: float | None = None
     members_rates: float | None = None
     """Sum of the members' own rates, in operations per second [D6]."""
+    uncounted: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Operator that no rule counts → number in one step [D23]."""
 
 
 def score_trial(
@@ -221,6 +226,7 @@ def score_trial(
         validation_operations=None if work.validation is None else float(work.validation),
         apc=work.apc,
         members_flops_sum=work.members_rates,
+        uncounted=dict(work.uncounted),
         start_skew_seconds=max(starts) - min(starts) if starts else 0.0,
         idle_seconds=trials.idle_seconds(attempts, first=first, last=last),
         clock=clock,
@@ -251,6 +257,7 @@ def _counted_work(spans: Sequence[MemberSpan], plan: Plan) -> CountedWork:
             operations / (span.end - span.start)
             for span, operations in zip(spans, training, strict=True)
         ),
+        uncounted=most_uncounted(count.uncounted for count in counts),
     )
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds, si_prefix
-from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore
+from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore, list_operators
 from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import Level, LineChart, Mark, Series, Value, curve
@@ -19,7 +19,7 @@ from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import place, timeline_figure
 from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
-from ai500.report.summary import hardware, score_section, which_trials
+from ai500.report.summary import hardware, score_section, vflops_over_trials, which_trials
 from ai500.train import learning_rate
 from ai500.workloads.protocol import sample_noun
 
@@ -42,7 +42,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
     """Return the ensemble's part of the report."""
     return ProgramReport(
         benchmark="HPC AI500 V3.0",
-        headline=f"{flops(run.score.vflops)} VFLOPS",
+        headline=vflops_over_trials(run.score),
         summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
         sections=[
             score_section(run.score, score_table(run), trials_table(run.score)),
@@ -66,7 +66,7 @@ def sentences(run: RunData) -> list[str]:
         f"{human_seconds(score.seconds)}{_counted(score)}.{which_trials(score)}",
         f"{_quality_stated(score)} {targets_met(score)} the target of {score.target_quality:g}, so "
         f"the speed is multiplied by {score.penalty_coefficient:.4g}. The score is "
-        f"{flops(score.vflops)} of valid speed (VFLOPS).",
+        f"{vflops_over_trials(score)}.",
         *([NOT_COMPARABLE] if score.custom_class else []),
     ]
 
@@ -142,6 +142,8 @@ def score_table(run: RunData) -> Table:
         ("Operations", flop(score.operations),
          f"training, all members, {_convention(score)}",
          "AIPerf Tables I, II; decision D12"),
+        ("Operators not counted", list_operators(score.uncounted) or "none",
+         "missing in the operations above, with their number in one step", "decision D23"),
         ("Operations of validation", flop(score.validation_operations),
          "inside the time, not counted in FLOPS", "decision D14"),
         ("APC", flop(score.apc), _apc(run), "V3 Eq. 4"),
@@ -467,5 +469,7 @@ def operations_section(run: RunData) -> Section:
         ("one step of one member", flop(count.per_step(batch)),
          f"{batch:,} {noun}s × {flop(count.per_image)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
+        ("operators not counted", list_operators(count.uncounted) or "none",
+         "no rule of the convention counts them (decision D23)"),
     ]  # fmt: skip
     return Section("Operations", [Table(columns, rows, numbers=(1,))])

@@ -60,6 +60,7 @@ def member_tasks(
                 search=plan.search,
                 entry_point=entry_point,
                 framework=plan.framework,
+                own_code=plan.own_code,
             )
         )
     return tasks

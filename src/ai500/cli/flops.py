@@ -15,10 +15,12 @@ from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import check_known
 from ai500.core.units import human_bytes, human_si
+from ai500.metrics import equations
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
 from ai500.operations.graph import with_loss
 from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
+from ai500.records import list_operators
 from ai500.workloads.named_models import IMAGENET_INPUT, Countable, countable, imported_torch
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def flops(
     if as_json:
         data = {"model": chosen.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}
+        data["scaling_ratio"] = _scaling_ratio(count)
         if compare:
             data["conventions"] = {name: part.as_json() for name, part in counts.items()}
         data |= _json_of_backward(exact) if exact else {}
@@ -266,6 +269,18 @@ def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
         yield f"total in {name}: {count.total:,} operations per step, {per_sample} per sample"
         if count.update:
             yield f"  including {count.update:,} per step to update the parameters"
+        if (ratio := _scaling_ratio(count)) is not None:
+            yield (
+                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a batch "
+                f"of {count.batch} (V2 Table 5)"
+            )
+
+
+def _scaling_ratio(count: OperationCount) -> float | None:
+    """Return the scaling ratio of a step; None: a model without parameters communicates none."""
+    if not count.parameters:
+        return None
+    return equations.scaling_ratio(count.total, parameters=count.parameters)
 
 
 def _profiled(model: Countable, sample: tuple[int, ...]) -> Iterable[str]:
@@ -287,8 +302,7 @@ def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]
 
 
 def _unknown(count: OperationCount) -> str:
-    listed = ", ".join(f"{name} ×{times}" for name, times in count.unknown.items())
-    return f"operators without a counting rule: {listed}"
+    return f"operators without a counting rule: {list_operators(count.unknown)}"
 
 
 def _si(value: float) -> str:

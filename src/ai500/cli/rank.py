@@ -17,7 +17,7 @@ from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import list_name
 from ai500.ranking.read import find_submissions, read_submissions
 from ai500.ranking.site import Built, build
-from ai500.ranking.standings import by_list
+from ai500.ranking.standings import by_coverage, by_list, per_watt
 
 SHOWN = 10
 """Places and rejections printed per list; the site has them all."""
@@ -74,9 +74,7 @@ def _plain(built: Built, out: Path) -> dict[str, object]:
         "site": str((out / "index.html").resolve()),
         "files_written": built.written,
         "files_removed": built.removed,
-        "entries": [
-            {"rank": built.standings[entry.id].rank, **encode(entry)} for entry in built.entries
-        ],
+        "entries": [encode(built.standings[entry.id]) | encode(entry) for entry in built.entries],
         "rejected": [{"file": each.file, "reasons": each.reasons} for each in built.rejected],
     }
 
@@ -86,6 +84,16 @@ def _show(built: Built, out: Path) -> None:
         best = [entry for entry in members if built.standings[entry.id].rank is not None]
         places = [(f"{built.standings[entry.id].rank}", _line(entry)) for entry in best]
         rows(list_name(key), places, most=SHOWN)
+        for coverage, metered in by_coverage(members).items():
+            best = [entry for entry in metered if built.standings[entry.id].energy_rank is not None]
+            places = [
+                (
+                    f"{built.standings[entry.id].energy_rank}",
+                    f"{human_si(per_watt(entry))}VFLOPS/W  {entry.full_name} ({entry.edition})",
+                )
+                for entry in best
+            ]
+            rows(f"{list_name(key)}, per watt of {coverage}", places, most=SHOWN)
     if built.rejected:
         refused = [(each.file, _reasons(each)) for each in built.rejected]
         rows("Not ranked", refused, most=SHOWN)

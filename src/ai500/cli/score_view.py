@@ -10,9 +10,10 @@ from ai500.bagging.program import ENSEMBLE
 from ai500.cli.terminal import rows
 from ai500.core.units import human_seconds, human_si
 from ai500.pipeline.programs import program_of
-from ai500.records import Score, SearchScore
+from ai500.records import Score, SearchScore, list_operators
 from ai500.records.findings import Finding
 from ai500.report.formats import flop, flops, quality
+from ai500.report.summary import vflops_over_trials
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
@@ -30,7 +31,7 @@ def show_score(score: Score, findings: Sequence[Finding]) -> None:
         ("start skew", _skew(score)),
         (f"{program.member_noun}s", size),
     ]
-    rows(title, [*FIGURES[program.name](score), *common])
+    rows(title, [*FIGURES[program.name](score), *_uncounted(score), *common])
     if findings:
         rows("Findings", [(finding.severity, finding.cited) for finding in findings])
 
@@ -39,7 +40,7 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     target = score.time_to_target_seconds
     reached = "not reached" if target is None else human_seconds(target)
     return [
-        ("VFLOPS", f"{flops(score.vflops)} (valid: penalty × FLOPS, V3 Eq. 7)"),
+        ("VFLOPS", f"{vflops_over_trials(score)} (valid: penalty × FLOPS, V3 Eq. 7)"),
         ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
         ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
         ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
@@ -99,6 +100,10 @@ def _search_figures(score: Score) -> list[tuple[str, str]]:
 
 FIGURES = {ENSEMBLE.name: _ensemble_figures, SEARCH.name: _search_figures}
 """Program → function that lists its figures."""
+
+
+def _uncounted(score: Score) -> list[tuple[str, str]]:
+    return [("not counted", list_operators(score.uncounted))] if score.uncounted else []
 
 
 def _class(score: Score) -> str:

@@ -69,6 +69,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "all_reduce": "ai500.parallel.collectives:all_reduce",
         "hierarchical": "ai500.parallel.collectives:hierarchical",
         "torus_2d": "ai500.parallel.collectives:torus_2d",
+        "ring": "ai500.parallel.message_passing:ring",
+        "double_binary_tree": "ai500.parallel.message_passing:double_binary_tree",
+        "butterfly": "ai500.parallel.message_passing:butterfly",
+        "parameter_server": "ai500.parallel.message_passing:parameter_server",
     },
     "optimizer": {
         "sgd": "ai500.train.optimizers:sgd",
@@ -127,6 +131,16 @@ def check(kind: Kind, name: str, *, key: str) -> None:
     """Raise a ConfigError about `key` unless there is a plugin `name`."""
     if name not in _table(kind):
         raise setting_error(key, name, f"no such {kind};", nearest(name, names(kind)))
+
+
+def is_built_in(kind: Kind, name: str) -> bool:
+    """Return True if the plugin comes with ai500."""
+    return name in BUILT_IN[kind]
+
+
+def location(kind: Kind, name: str) -> str | None:
+    """Return `module:attribute` of a plugin; None: there is none of that name."""
+    return _table(kind).get(name)
 
 
 def load(kind: Kind, name: str, *, key: str | None = None) -> Any:

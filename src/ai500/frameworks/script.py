@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from ai500.config import CommunicationConfig, Config, TrainConfig
 from ai500.core import schema
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.frameworks.protocol import Capabilities, NodePlace, WorkerCommand, refuse_unused
-from ai500.records import FrameworkChoice, Operations, Task
+from ai500.records import FrameworkChoice, Operations, Task, list_operators
 from ai500.records.run_folder import MemberFolder
 
 USED_OF_TRAIN = ("epochs", "batch_size", "evaluate_every_epochs")
@@ -92,10 +91,10 @@ def stated_operations(path: str | None) -> Operations | None:
         return None
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-        unknown = data["unknown"]
         count = {key: data[key] for key in ("convention", "forward_per_image", "parameters")}
         count |= {"backward_per_image": data["backward_per_image"]}
-        operations = schema.decode(Operations, {**count, "update_per_step": data["update"]})
+        count |= {"update_per_step": data["update"], "uncounted": data["unknown"]}
+        operations = schema.decode(Operations, count)
     except (OSError, ValueError, LookupError, TypeError, schema.SchemaError) as error:
         raise ConfigError(
             f"framework.operations = {path!r}: not a count of `ai500 flops … --json`: {error!r}.",
@@ -104,20 +103,16 @@ def stated_operations(path: str | None) -> Operations | None:
             path=path,
             remedy="Write it with `ai500 flops package.module:factory --input … --json > FILE`.",
         ) from error
-    if unknown:
+    if operations.uncounted:
         raise ConfigError(
-            f"framework.operations = {path!r}: it leaves out {_listed(unknown)}, which no rule "
-            "counts.",
+            f"framework.operations = {path!r}: it leaves out "
+            f"{list_operators(operations.uncounted)}, which no rule counts.",
             key="framework.operations",
             value=path,
             path=path,
             remedy="Leave it out: FLOPS are then not measured.",
         )
     return operations
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(str, names))
 
 
 def _find_program(config: Config) -> None:

@@ -38,3 +38,11 @@ def penalty_coefficient(
 def vflops(flops: float, *, penalty_coefficient: float) -> float:
     """Compute valid FLOPS: V3 Eq. 7."""
     return flops * penalty_coefficient
+
+
+def scaling_ratio(operations_per_step: float, *, parameters: int) -> float:
+    """Return GFLOP per million parameters that a step communicates (V2 Table 5).
+
+    The larger it is, the easier a workload scales from one node to several.
+    """
+    return (operations_per_step / 1e9) / (parameters / 1e6)

@@ -19,7 +19,15 @@ from ai500.meters.log import NodeLog
 from ai500.metrics import equations
 from ai500.metrics.energy import Window, per_watt, trial_energy
 from ai500.metrics.quality import target_of
-from ai500.records import EnsembleResult, Plan, Score, ScoreFigures, TrialScore, require
+from ai500.records import (
+    EnsembleResult,
+    Plan,
+    Score,
+    ScoreFigures,
+    TrialScore,
+    most_uncounted,
+    require,
+)
 from ai500.workloads.protocol import class_workload
 
 Clock = Literal["monotonic", "wall"]
@@ -157,6 +165,7 @@ def _means(trials: Sequence[TrialScore]) -> dict[str, Any]:
         else:
             # A mean over only those trials that reached the target would flatter the run.
             figures[field.name] = None if None in values else values[0]
+    figures["uncounted"] = most_uncounted(trial.uncounted for trial in trials)
     if any(trial.clock == "wall" for trial in trials):
         figures["clock"] = "wall"
     if len({trial.power_coverage for trial in trials}) > 1:

@@ -31,6 +31,10 @@ PRODUCTS = {
     "dot": 0,
     "vdot": 0,
     "_scaled_mm": 0,
+    "_scaled_mm_v2": 0,
+    "_grouped_mm": 0,
+    "_scaled_grouped_mm": 0,
+    "_addmm_activation": 1,
     "_int_mm": 0,
     "linear": 0,
     "addmm": 1,
@@ -39,6 +43,9 @@ PRODUCTS = {
     "addmv": 1,
 }
 
+#: Product of three factors: left, weight, right.
+BILINEAR = "_trilinear"
+
 FUSED_ATTENTION = {
     "scaled_dot_product_attention",
     "_scaled_dot_product_cudnn_attention",
@@ -46,7 +53,16 @@ FUSED_ATTENTION = {
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_attention_math_for_mps",
 }
+#: Kernels of attention with the heads after the sequence: (batch, sequence, heads, channels).
+ATTENTION_BY_SEQUENCE = {
+    "_flash_attention_forward",
+    "_flash_attention_forward_no_dropout_inplace",
+    "_efficient_attention_forward",
+}
+FOURIER_TRANSFORMS = {"_fft_r2c", "_fft_c2r", "_fft_c2c"}
+DISTANCES = {"_cdist_forward", "_pdist_forward", "_euclidean_dist"}
 
 _LAYERS = {
     "batch_norm": """native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training
@@ -94,7 +110,8 @@ _ARITHMETIC = {
     "rsqrt": "rsqrt",
     "exp": """exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh erf
         erfc erfinv pow xlogy special_entr logaddexp logaddexp2 special_log_ndtr digamma lgamma
-        hypot logit asinh acosh atanh""",
+        hypot logit asinh acosh atanh angle""",
+    "polar": "polar",
     "compare": """eq ne lt le gt ge maximum minimum fmax fmin abs neg sign sgn round floor ceil
         trunc frac isnan isinf nan_to_num""",
 }
@@ -105,7 +122,9 @@ _REDUCTIONS = {
         logcumsumexp trace""",
     "mean": "mean",
     "variance": "var std var_mean std_mean",
-    "norm": "linalg_vector_norm norm _cdist_forward _pdist_forward _weight_norm_interface",
+    "norm": "linalg_vector_norm norm",
+    "distance": " ".join(DISTANCES),
+    "weight_norm": "_weight_norm_interface",
     "sort": """sort topk kthvalue median nanmedian mode searchsorted bucketize _unique _unique2
         unique_dim unique_consecutive""",
 }
@@ -130,7 +149,7 @@ _SAMPLING = {
     "roi_align": "torchvision::roi_align torchvision::ps_roi_align",
     "roi_pool": "torchvision::roi_pool torchvision::ps_roi_pool",
     "nms": "torchvision::nms",
-    "fft": "_fft_r2c _fft_c2r _fft_c2c",
+    "fft": " ".join(FOURIER_TRANSFORMS),
 }
 
 #: Backward operators, which occur only if the backward pass itself is traced.
@@ -183,7 +202,8 @@ _FREE = {
         nonzero nonzero_static _local_scalar_dense item is_nonzero _pin_memory
         _pack_padded_sequence _pad_packed_sequence view_copy expand_copy _assert_async
         _assert_tensor_metadata logical_not logical_and logical_or logical_xor bitwise_not
-        bitwise_and bitwise_or bitwise_xor __and__ __or__ isin equal allclose""",
+        bitwise_and bitwise_or bitwise_xor __and__ __or__ isin equal allclose complex
+        _fused_sdp_choice""",
 }
 
 KINDS = _rows(

@@ -86,6 +86,7 @@ class OperationCount:
             backward_per_image=self.backward_per_image,
             update_per_step=self.update,
             parameters=self.parameters,
+            uncounted=self.unknown,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -112,11 +113,12 @@ def count_op(op: Op, convention: Convention) -> KindCount:
     attributes = op.attributes
     update = convention.update * attributes.get("updated", 0)
     gradients = attributes.get("gradients", 0)
+    repeats = attributes.get("repeats", 1)
     return KindCount(
-        forward=rule.forward(op) if rule else 0,
-        backward=(gradients * rule.gradient(op) if rule and gradients else 0) + update,
+        forward=repeats * rule.forward(op) if rule else 0,
+        backward=(repeats * gradients * rule.gradient(op) if rule and gradients else 0) + update,
         update=update,
-        operators=1,
+        operators=repeats,
         parameters=attributes.get("parameters", 0),
         activation_bytes=attributes.get("activation_bytes", 0),
     )
@@ -132,7 +134,7 @@ def count_trace(trace: Trace, *, convention: str) -> OperationCount:
     for op in trace.ops:
         count = count_op(op, rules)
         if op.kind == UNKNOWN or op.kind not in rules.rules:
-            unknown[op.operator or op.kind] += 1
+            unknown[op.operator or op.kind] += op.attributes.get("repeats", 1)
         by_kind[op.kind] = by_kind.get(op.kind, KindCount()) + count
         by_module[op.module] = by_module.get(op.module, KindCount()) + count
         total += count

@@ -48,6 +48,11 @@ class Op:
     - `parameters`: elements of the model's parameters that first occur here
     - `updated`: elements that an optimizer step updates and that first occur here
     - `activation_bytes`: bytes of new memory of its outputs
+    - `repeats`: executions in a loop, 1 unless set
+    - `complex`: number of complex factors, of the two of a product; 1 or 2 for other arithmetic
+    - `points`: length of a Fourier transform, over all its dimensions, by default the last one;
+      `real`: 1 for real data
+    - `order`: of a distance, 1 without a power (also the largest difference), 2 Euclidean, else 3
     """
 
     kind: str

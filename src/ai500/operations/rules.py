@@ -8,7 +8,7 @@ operator for the whole batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import log2, prod
 from typing import NamedTuple
 
 from ai500.operations.graph import Op
@@ -58,6 +58,13 @@ def product_macc(op: Op) -> int:
     """Count rows·Ci·Co of a dense layer or a (batched) matrix product."""
     left, right = op.shapes.inputs
     return prod(left) * (right[-1] if len(right) > 1 else 1)
+
+
+def bilinear_macc(op: Op) -> int:
+    """Count left·weight, then the product with right, of a bilinear layer Σ left·weight·right."""
+    left, weight, _ = op.shapes.inputs
+    rows = prod(left[:-1])
+    return rows * (prod(weight) + weight[0] * weight[-1])
 
 
 def attention_scores(op: Op) -> int:
@@ -123,9 +130,28 @@ def _nms(op: Op) -> int:
 
 
 def _fft(op: Op) -> int:
-    """Count the usual 5·n·log₂(n) along the last dimension."""
-    length = op.shapes.inputs[0][-1] if op.shapes.inputs[0] else 1
-    return 5 * op.shapes.elements_in * max(1, (length - 1).bit_length())
+    """Count 5·N·log₂(N) for each transform of N points, half of it for real data.
+
+    A radix-2 butterfly is a complex product and two complex sums, 10 operations for 2 points.
+    """
+    points = op.attributes.get("points") or op.shapes.inputs[0][-1]
+    # Of real data only half of the spectrum is stored: the other side has all points.
+    elements = max(op.shapes.elements_in, op.shapes.elements_out)
+    return round((2.5 if op.attributes.get("real") else 5) * elements * log2(points))
+
+
+def _distance(op: Op) -> int:
+    """Count each pair's terms (difference, power or absolute value, sum), and its root."""
+    order = op.attributes.get("order", 2)
+    term = {1: 2 * ADD + COMPARE, 2: ADD + MACC}.get(order, 2 * ADD + COMPARE + EXPONENTIAL)
+    root = {1: 0, 2: SQUARE_ROOT}.get(order, EXPONENTIAL)
+    return op.shapes.elements_out * (op.shapes.inputs[0][-1] * term + root)
+
+
+def _weight_norm(op: Op) -> int:
+    """Count v·(g / ‖v‖): squares and their sum, root and division of each norm, the product."""
+    norms = prod(op.shapes.outputs[1]) if len(op.shapes.outputs) > 1 else 1
+    return (MACC + MULTIPLY) * op.shapes.elements_in + (SQUARE_ROOT + DIVIDE) * norms
 
 
 _NORMALIZATION = MACC + ADD + DIVIDE
@@ -143,6 +169,8 @@ _EXTENSIONS: dict[str, int] = {
     "div": DIVIDE,
     "sqrt": SQUARE_ROOT,
     "rsqrt": SQUARE_ROOT + DIVIDE,
+    "complex_abs": 2 * MULTIPLY + ADD + SQUARE_ROOT,
+    "polar": 2 * EXPONENTIAL + 2 * MULTIPLY,
     "exp": EXPONENTIAL,
     "compare": COMPARE,
     "clamp": 2 * COMPARE,
@@ -197,7 +225,20 @@ _EXTENSIONS_BY_INPUT: dict[str, int] = {
 
 #: Element-wise kinds of V3 Table 3, softmax included.
 _ELEMENT_WISE = {
-    *("add", "mul", "div", "sqrt", "rsqrt", "exp", "compare", "dropout", "softmax", "log_softmax"),
+    *(
+        "add",
+        "mul",
+        "div",
+        "sqrt",
+        "rsqrt",
+        "exp",
+        "compare",
+        "complex_abs",
+        "polar",
+        "dropout",
+        "softmax",
+        "log_softmax",
+    ),
     *("relu", "clamp", "leaky_relu", "sigmoid", "log_sigmoid", "tanh", "gelu", "silu", "mish"),
     *("elu", "softplus", "hardswish", "hardsigmoid", "softshrink", "glu", "lstm_cell", "gru_cell"),
 }
@@ -212,21 +253,52 @@ _SPECIAL: dict[str, Formula] = {
     "sort": _sort,
     "nms": _nms,
     "fft": _fft,
+    "distance": _distance,
+    "weight_norm": _weight_norm,
+}
+#: Arithmetic on complex numbers → weight with a real factor, weight with two complex ones. A
+#: quotient multiplies by the conjugate, and divides both parts by its squared absolute value.
+_COMPLEX: dict[str, tuple[int, int]] = {
+    "mul": (2 * MULTIPLY, 4 * MULTIPLY + 2 * ADD),
+    "div": (2 * DIVIDE, 6 * MULTIPLY + 3 * ADD + 2 * DIVIDE),
+    "exp": (3 * EXPONENTIAL + 2 * MULTIPLY, 3 * EXPONENTIAL + 2 * MULTIPLY),
 }
 _COUNTED_ONLY_BY_AIPERF = (*_EXTENSIONS, *_EXTENSIONS_BY_INPUT, *_SPECIAL)
+
+
+def _complex_parts(kind: str, rule: Rule) -> Rule:
+    """Extend a rule to complex numbers: other arithmetic works on both of their parts."""
+    weights = _COMPLEX.get(kind)
+
+    def forward(op: Op) -> int:
+        factors = op.attributes.get("complex", 0)
+        if not factors:
+            return rule.forward(op)
+        return weights[factors - 1] * op.shapes.elements_out if weights else 2 * rule.forward(op)
+
+    return rule._replace(forward=forward)
+
+
+def _real_products(op: Op) -> int:
+    """Return the real products of one product: 4 of two complex numbers."""
+    return {1: 2, 2: 4}.get(op.attributes.get("complex", 0), 1)
 
 
 def _by_product(*, convolution: int, product: int, scores: int, source: str) -> dict[str, Rule]:
     """Build the rules of multiply-add kinds, the only ones with a counted backward pass."""
 
     def weigh(macc: Formula, weight: int, row_source: str) -> Rule:
-        return Rule(lambda op: weight * macc(op), row_source, lambda op: weight * macc(op))
+        def count(op: Op) -> int:
+            return weight * macc(op) * _real_products(op)
+
+        return Rule(count, row_source, count)
 
     unlisted = source if source == TORCH else EXTENSION
     return {
         "convolution": weigh(convolution_macc, convolution, source),
         "dense": weigh(product_macc, product, source),
         "matmul": weigh(product_macc, product, unlisted),
+        "bilinear": weigh(bilinear_macc, product, unlisted),
         "attention": Rule(
             lambda op: product * attention_macc(op) + scores * attention_scores(op),
             unlisted,
@@ -251,23 +323,24 @@ v3 = Convention(
     update=0,
 )
 
+_AIPERF_ARITHMETIC: dict[str, Rule] = {
+    **{kind: Rule(elements(weight), EXTENSION) for kind, weight in _EXTENSIONS.items()},
+    **{kind: Rule(elements_in(weight), EXTENSION) for kind, weight in _EXTENSIONS_BY_INPUT.items()},
+    **{kind: Rule(formula, EXTENSION) for kind, formula in _SPECIAL.items()},
+    "batch_norm": Rule(elements_in(_NORMALIZATION), AIPERF),
+    "relu": Rule(elements(COMPARE), AIPERF),
+    "add": Rule(elements(ADD), AIPERF),
+    "max_pool": Rule(_max_pool, AIPERF),
+    "average_pool": Rule(_average_pool, AIPERF),
+    "softmax": Rule(elements(_SOFTMAX), AIPERF),
+}
+
 aiperf = Convention(
     name="aiperf",
     rules={
         **dict.fromkeys(_FREE, Rule(_nothing, EXTENSION)),
-        **{kind: Rule(elements(weight), EXTENSION) for kind, weight in _EXTENSIONS.items()},
-        **{
-            kind: Rule(elements_in(weight), EXTENSION)
-            for kind, weight in _EXTENSIONS_BY_INPUT.items()
-        },
-        **{kind: Rule(formula, EXTENSION) for kind, formula in _SPECIAL.items()},
+        **{kind: _complex_parts(kind, rule) for kind, rule in _AIPERF_ARITHMETIC.items()},
         **_by_product(convolution=MACC, product=MACC, scores=_SOFTMAX, source=AIPERF),
-        "batch_norm": Rule(elements_in(_NORMALIZATION), AIPERF),
-        "relu": Rule(elements(COMPARE), AIPERF),
-        "add": Rule(elements(ADD), AIPERF),
-        "max_pool": Rule(_max_pool, AIPERF),
-        "average_pool": Rule(_average_pool, AIPERF),
-        "softmax": Rule(elements(_SOFTMAX), AIPERF),
     },
     update=MACC,
 )

@@ -133,18 +133,31 @@ class Recorder(TorchDispatchMode):
             factors = args[first : first + 2]
             left, right = shapes_of(factors)
             right = right[::-1] if name == "linear" else right
+            if "grouped" in name and len(left) > len(right):
+                left = left[1:]  # groups of columns: each product has some of them
             is_dense = name in ("addmm", "linear") or any(map(self._owned, factors))
-            return "dense" if is_dense else "matmul", (left, right), _gradients(factors)
-        if name in aten.FUSED_ATTENTION:
-            gradients = 2 if _any_gradient(args[:3]) else 0
-            return "attention", shapes_of(args[:3]), {"gradients": gradients}
+            attributes = _gradients(factors) | {"complex": _complex_inputs(factors)}
+            return "dense" if is_dense else "matmul", (left, right), attributes
+        if name == aten.BILINEAR:
+            return "bilinear", shapes_of(args[:3]), _gradients(args[:3])
+        if name in aten.FUSED_ATTENTION | aten.ATTENTION_BY_SEQUENCE:
+            return _attention(name, args)
+        if name in aten.FOURIER_TRANSFORMS:
+            return "fft", shapes_of(inputs), _transform(name, args, outputs)
+        if name in aten.DISTANCES:
+            return "distance", shapes_of(inputs), {"order": _order(name, args)}
         kind = aten.kind_of(operator) or UNKNOWN
         if kind == "mean" and _is_global_pool(args):
             kind = "average_pool"
         elif kind == "add" and self._is_bias(inputs, outputs):
             kind = "bias"
-        is_pool = kind in ("max_pool", "average_pool")
-        return kind, shapes_of(inputs), {"kernel": _kernel(name, args)} if is_pool else {}
+        elif name == "abs" and _complex_inputs(inputs):
+            return "complex_abs", shapes_of(inputs), {}
+        if kind in ("max_pool", "average_pool"):
+            return kind, shapes_of(inputs), {"kernel": _kernel(name, args)}
+        # A real result of complex numbers is a comparison or an angle; a norm has both parts.
+        is_complex = kind == "norm" or any(output.is_complex() for output in outputs)
+        return kind, shapes_of(inputs), {"complex": _complex_inputs(inputs)} if is_complex else {}
 
     def _record_convolution_backward(self, operator: str, args: Arguments) -> None:
         """Record a convolution per gradient; each costs the same as the forward pass."""
@@ -231,6 +244,40 @@ def _gradients(factors: Sequence[Tensor], *, transposed: bool = False) -> dict[s
     """Count the factors that need a gradient: the first layer's data needs none."""
     gradients = sum(factor.requires_grad for factor in factors) if torch.is_grad_enabled() else 0
     return {"gradients": gradients, "transposed": int(transposed)}
+
+
+def _complex_inputs(tensors: Sequence[Tensor]) -> int:
+    """Count the complex tensors among the first two."""
+    return sum(tensor.is_complex() for tensor in tensors[:2])
+
+
+def _attention(name: str, args: Arguments) -> tuple[str, tuple[Shape, ...], dict[str, int]]:
+    """Read query, key and value as (batch, heads, sequence, channels).
+
+    Sequences of several lengths in one tensor have no count by shapes.
+    """
+    query, key, value = shapes = shapes_of(args[:3])
+    attributes = {"gradients": 2 if _any_gradient(args[:3]) else 0}
+    if name in aten.FUSED_ATTENTION:
+        return "attention", shapes, attributes
+    if len(query) != 4:
+        return UNKNOWN, shapes, {}
+    heads_first = tuple((shape[0], shape[2], shape[1], shape[3]) for shape in (query, key, value))
+    return "attention", heads_first, attributes
+
+
+def _transform(name: str, args: Arguments, outputs: Tensors) -> dict[str, int]:
+    """Read the length of a Fourier transform over all its dimensions, on its larger side."""
+    sizes = outputs[0].shape if name == "_fft_c2r" else args[0].shape
+    points = prod(int(sizes[dimension]) for dimension in args[1])
+    return {"points": points, "real": int(name != "_fft_c2c")}
+
+
+def _order(name: str, args: Arguments) -> int:
+    """Read the order of a distance: 1 without a power, 2 Euclidean, 3 any other."""
+    position = {"_cdist_forward": 2, "_pdist_forward": 1}.get(name)
+    order = 2.0 if position is None or len(args) <= position else float(args[position])
+    return {0.0: 1, 1.0: 1, float("inf"): 1, 2.0: 2}.get(order, 3)
 
 
 def _is_global_pool(args: Arguments) -> bool:

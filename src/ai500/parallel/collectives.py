@@ -1,5 +1,7 @@
 """All-reduce: flat, hierarchical, 2D-torus; a communication precision composes with each.
 
+The modes of point-to-point messages are in `message_passing`.
+
 A reduction along a line of ranks (a row or a column of the grid, see `topology`) cuts the buffer
 into a chunk for each rank; every rank receives its chunk from all others and takes the mean in at
 least single precision. The finished chunks are encoded once, all-gathered, and decoded from the
@@ -98,7 +100,7 @@ class LibraryAllReduce:
 
     def describe(self) -> dict[str, Any]:
         """Describe the reduction; bytes are those of a ring."""
-        return {"bytes": "analytical", "grid": [len(self._ranks.ranks), 1]}
+        return {"bytes": "analytical"}
 
 
 class Line:
@@ -129,7 +131,7 @@ class Line:
 
     def _reduce_all_to_all(self, chunks: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
         own_lost = None if lost is None else lost[self.own].clone()
-        payload = _encode(chunks, codec=codec, lost=lost)
+        payload = encode(chunks, codec=codec, lost=lost)
         if lost is not None and own_lost is not None:
             lost[self.own] = own_lost  # the rank's own chunk is not sent here
         received = torch.empty_like(payload)
@@ -149,7 +151,7 @@ class Line:
         partial = chunks[left]
         for hop in range(1, self.size):
             sending, receiving = (self.own - hop) % self.size, (self.own - hop - 1) % self.size
-            payload = _encode(
+            payload = encode(
                 partial, codec=codec, lost=None if lost is None else lost[sending]
             ).contiguous()
             received = torch.empty_like(payload)
@@ -181,57 +183,79 @@ class Line:
         self._all.count(self._traffic, to=self._positions[to], sent=payload.nbytes)
 
 
-class GridAllReduce:
+class Algorithm(Protocol):
+    """Mean of a buffer that is cut into equal parts; every rank returns the same bytes."""
+
+    parts: int
+    """Number of equal parts of the buffer."""
+
+    def average(self, parts: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        """Return the encoded mean of each part; `lost` holds a rounding error for each value."""
+
+
+class Grid:
     """Reduce-scatter along rows, all-reduce along columns, all-gather along rows."""
 
-    def __init__(
-        self, ranks: Ranks, *, grid: topology.Grid, precision: str, traffic: Traffic
-    ) -> None:
+    def __init__(self, ranks: Ranks, *, grid: topology.Grid, traffic: Traffic) -> None:
         row, column = ranks.position // grid.row, ranks.position % grid.row
-        self._grid = grid
-        self._precision = precision
         self._row = Line(range(row * grid.row, (row + 1) * grid.row), ranks, traffic=traffic)
         self._column = Line(range(column, grid.row * grid.rows, grid.row), ranks, traffic=traffic)
+        self.parts = self._row.size * self._column.size
+
+    def average(self, parts: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+        """Reduce along row and column; the column's finished bytes are all-gathered unchanged."""
+        rows, columns = self._row.size, self._column.size
+        chunks = parts.view(rows, -1)
+        lost = None if lost is None else lost.view(rows, -1)
+        own = None if lost is None else lost[self._row.own].view(columns, -1)
+        mean = self._row.reduce_scatter(chunks, codec=codec, lost=lost)
+        mean = self._column.reduce_scatter(mean.view(columns, -1), codec=codec, lost=own)
+        last = None if own is None else own[self._column.own]
+        payload = encode(mean, codec=codec, lost=last)
+        return self._row.all_gather(self._column.all_gather(payload))
+
+
+class PartitionedAllReduce:
+    """Pads and cuts a buffer for an algorithm, keeps rounding errors, decodes the mean."""
+
+    def __init__(self, algorithm: Algorithm, *, precision: str) -> None:
+        self._algorithm = algorithm
+        self._precision = precision
         self.lost: dict[str, Tensor] = {}
 
     def __call__(self, flat: Tensor, *, key: str) -> None:
-        """Reduce along row and column; the column's finished bytes are all-gathered unchanged."""
+        """Average by the algorithm, in at least single precision."""
         wire = codec_for(self._precision, dtype=flat.dtype)
         accumulate = torch.promote_types(flat.dtype, torch.float32)
-        rows, columns = self._row.size, self._column.size
-        padding = -flat.numel() % (rows * columns * wire.multiple)
-        chunks = pad(flat, (0, padding)).to(accumulate).view(rows, -1)
-        lost = self._lost(key, chunks, wire)
-        own = None if lost is None else lost[self._row.own].view(columns, -1)
-        mean = self._row.reduce_scatter(chunks, codec=wire, lost=lost)
-        mean = self._column.reduce_scatter(mean.view(columns, -1), codec=wire, lost=own)
-        last = None if own is None else own[self._column.own]
-        payload = _encode(mean, codec=wire, lost=last)
-        everything = self._row.all_gather(self._column.all_gather(payload))
+        count = self._algorithm.parts
+        padding = -flat.numel() % (count * wire.multiple)
+        parts = pad(flat, (0, padding)).to(accumulate).view(count, -1)
+        lost = self._lost(key, parts, wire)
+        everything = self._algorithm.average(parts, codec=wire, lost=lost)
         with span(COPY_OUT):
             flat.copy_(wire.decode(everything, dtype=accumulate).flatten()[: flat.numel()])
 
-    def _lost(self, key: str, chunks: Tensor, wire: Codec) -> Tensor | None:
+    def _lost(self, key: str, parts: Tensor, wire: Codec) -> Tensor | None:
         if not wire.feeds_back:
             return None
         if key not in self.lost:
-            self.lost[key] = torch.zeros_like(chunks)
-        lost = self.lost[key].to(chunks)
-        if lost.shape != chunks.shape:
+            self.lost[key] = torch.zeros_like(parts)
+        lost = self.lost[key].to(parts)
+        if lost.numel() != parts.numel():
             raise AI500Error(
-                f"{key} has {chunks.numel()} values, error feedback has {lost.numel()} of it: the "
+                f"{key} has {parts.numel()} values, error feedback has {lost.numel()} of it: the "
                 "buffers changed.",
                 remedy="Reset the collective after DDP has laid out its buckets.",
             )
-        self.lost[key] = lost
-        return lost
+        self.lost[key] = lost.view_as(parts)
+        return self.lost[key]
 
     def describe(self) -> dict[str, Any]:
         """Describe the reduction; bytes are counted as they are sent."""
-        return {"bytes": "counted", "grid": [self._grid.row, self._grid.rows]}
+        return {"bytes": "counted"}
 
 
-def _encode(values: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
+def encode(values: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
     """Encode `values` plus the last rounding errors; `lost` becomes the new errors."""
     if lost is None:
         return codec.encode(values)
@@ -243,11 +267,22 @@ def _encode(values: Tensor, *, codec: Codec, lost: Tensor | None) -> Tensor:
 
 
 class Collective:
-    """Synchronous mean of gradients over the ranks of a group."""
+    """Mean of gradients over the ranks of a group."""
 
     def __init__(
-        self, reduction: Reduction, *, traffic: Traffic, size: int, description: dict[str, Any]
+        self,
+        reduction: Reduction,
+        *,
+        traffic: Traffic,
+        size: int,
+        description: dict[str, Any],
+        synchronous: bool | None = None,
     ) -> None:
+        self.synchronous = synchronous
+        """True: declares that no step ends before all ranks' gradients are averaged (V2 §5.1.6).
+
+        The rules read this declaration; None: not declared.
+        """
         self.traffic = traffic
         self._reduction = reduction
         self._size = size
@@ -333,7 +368,21 @@ def make(
     return collective
 
 
-def _make(
+def assemble(
+    reduction: Reduction, *, ranks: Ranks, traffic: Traffic, **description: Any
+) -> Collective:
+    """Make a collective of a reduction; `description` names its mode, precision and topology."""
+    description["nodes"] = len(set(ranks.nodes))
+    return Collective(
+        reduction,
+        traffic=traffic,
+        size=len(ranks.ranks),
+        description=description,
+        synchronous=True,
+    )
+
+
+def _on_grid(
     mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
 ) -> Collective:
     ranks, traffic = Ranks(group, local_size=local_size), Traffic()
@@ -342,14 +391,21 @@ def _make(
     if mode == "all_reduce" and precision == "fp32":
         reduction = LibraryAllReduce(ranks, traffic=traffic)
     else:
-        reduction = GridAllReduce(ranks, grid=grid, precision=precision, traffic=traffic)
-    description = {"mode": mode, "precision": precision, "nodes": len(set(ranks.nodes))}
-    return Collective(reduction, traffic=traffic, size=len(ranks.ranks), description=description)
+        algorithm = Grid(ranks, grid=grid, traffic=traffic)
+        reduction = PartitionedAllReduce(algorithm, precision=precision)
+    return assemble(
+        reduction,
+        ranks=ranks,
+        traffic=traffic,
+        mode=mode,
+        precision=precision,
+        grid=[grid.row, grid.rows],
+    )
 
 
 # Flat: the library's own, or with compression a grid of one row.
-all_reduce = partial(_make, "all_reduce")
+all_reduce = partial(_on_grid, "all_reduce")
 # Inside each node, between nodes, inside each node.
-hierarchical = partial(_make, "hierarchical")
+hierarchical = partial(_on_grid, "hierarchical")
 # Along rows, columns and rows of a nearly square grid.
-torus_2d = partial(_make, "torus_2d")
+torus_2d = partial(_on_grid, "torus_2d")

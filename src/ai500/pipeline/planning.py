@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from ai500.config import MAX_COUNT, Config
+from ai500.config import MAX_COUNT, Config, RunConfig
+from ai500.core.editions import edition_seed
 from ai500.core.errors import ConfigError, setting_error
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import check_framework
@@ -18,6 +19,7 @@ from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
 from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
 from ai500.pipeline.custom_class import planned_class
+from ai500.pipeline.own_code import own_code
 from ai500.pipeline.programs import program_of_class
 from ai500.records import (
     OFFICIAL_CONVENTION,
@@ -78,7 +80,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     global_batch = hyper.images_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
-    operations = _operations(config, problem_class)
+    code = own_code(config, problem_class)
+    operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
         config,
         degree=degrees.parallel_degree,
@@ -91,7 +94,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         workload=config.workload,
         problem_class=problem_class.name,
         definition=problem_class,
-        seed=config.run.seed,
+        edition=config.run.edition,
+        seed=_seed(config.run),
         trials=trials,
         ensemble_size=degrees.ensemble_size,
         parallel_degree=degrees.parallel_degree,
@@ -126,7 +130,8 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         estimated_node_hours=None,
         estimate_basis="",
         sharing=sharing.decide(
-            "processes" if framework.name == "script" else config.ensemble.sharing,
+            # Whether code of the user's own can be captured in a CUDA graph is not known.
+            "processes" if framework.name == "script" or code.parts else config.ensemble.sharing,
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,
@@ -141,6 +146,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
             folder=config.framework.folder,
             operations=operations if framework.name == "script" else None,
         ),
+        own_code=code,
     )
     plan = program.complete(plan, config)
     hours = plan.estimated_seconds and plan.estimated_seconds * len(nodes) / 3600
@@ -238,6 +244,19 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
         return (Node(name=machine.hostname, slots=slots),)
     width = len(str(settings.nodes))
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
+
+
+def _seed(run: RunConfig) -> int:
+    """Return the edition's seed, or the user's own [D22]."""
+    seed = edition_seed(run.edition)
+    if seed is None:
+        raise setting_error(
+            "run.edition",
+            run.edition,
+            "not an edition of the list: a year and a month, 2026-11 or later.",
+            "Leave it out, or name the edition that the run is to enter.",
+        )
+    return seed if run.seed is None else run.seed
 
 
 def _communication(

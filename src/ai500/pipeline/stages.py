@@ -27,6 +27,7 @@ from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
@@ -118,7 +119,7 @@ def prepare(config: Config, path: Path) -> RunFolder:
     write_text(run.config, to_toml(config))
     run_folder.write(run.system, machine)
     run_folder.write(run.plan, plan)
-    run.begin(version=__version__)
+    run.begin(version=__version__, source_sha256=source_sha256(), checkout=checkout_of())
     return run
 
 

@@ -31,6 +31,7 @@ from ai500.rules.layers import LAYERS
 
 MARK = "site.json"
 FORMAT = "ai500 ranking 1"
+STANDING_COLUMNS = tuple(field.name for field in dataclasses.fields(Standing))
 COLUMNS = tuple(field.name for field in dataclasses.fields(Entry))
 # No other file is ever removed, whatever `site.json` lists.
 _SITE_FILE = re.compile(
@@ -167,11 +168,11 @@ def _drafts(pages: Iterable[tuple[str, str]], folder: Path) -> dict[str, Path]:
 def list_script(entries: Sequence[Entry], standings_by_id: Mapping[str, Standing]) -> str:
     """Write all rows as a script, each an array in the order of `columns`."""
     rows = [
-        [standings_by_id[entry.id].rank, standings_by_id[entry.id].edition_rank]
+        [getattr(standings_by_id[entry.id], name) for name in STANDING_COLUMNS]
         + [getattr(entry, name) for name in COLUMNS]
         for entry in entries
     ]
-    columns = ("rank", "edition_rank", *COLUMNS)
+    columns = (*STANDING_COLUMNS, *COLUMNS)
     layer_names = [LAYERS[layer] for layer in sorted(LAYERS)]
     return script("ai500.list", {"columns": columns, "rows": rows, "layer_names": layer_names})
 

@@ -1,12 +1,17 @@
-"""Ranks in the list (V2 Fig. 14): by VFLOPS, each system once, equal results share a rank."""
+"""Ranks in the list (V2 Fig. 14): each system once, equal results share a rank.
+
+Two rankings stand side by side: by VFLOPS, and by VFLOPS per watt among entries whose meters cover
+the same parts, since watts of accelerators and watts of whole nodes can't be compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from ai500.ranking.entries import Entry
+from ai500.records import require
 
 ListKey = tuple[str, str, str]
 """Workload, class, level."""
@@ -20,20 +25,57 @@ class Standing:
     """Rank over all editions."""
     edition_rank: int | None
     """Rank among the entries of its own edition."""
+    energy_rank: int | None = None
+    """Rank by VFLOPS per watt, over all editions; None also where power was not measured."""
+    edition_energy_rank: int | None = None
+    """Rank by VFLOPS per watt among the entries of its own edition."""
 
 
 def standings(entries: Iterable[Entry]) -> dict[str, Standing]:
     """Compute the ranks of all entries, by id."""
+    entries = list(entries)
     overall: dict[str, int] = {}
     in_edition: dict[str, int] = {}
+    energy: dict[str, int] = {}
+    energy_in_edition: dict[str, int] = {}
     for members in by_list(entries).values():
         overall |= ranks(members)
+        energy |= energy_ranks(members)
         for edition in sorted({entry.edition for entry in members}):
-            in_edition |= ranks([entry for entry in members if entry.edition == edition])
-    return {
-        entry_id: Standing(overall.get(entry_id), in_edition.get(entry_id))
-        for entry_id in (overall | in_edition)
-    }
+            of_edition = [entry for entry in members if entry.edition == edition]
+            in_edition |= ranks(of_edition)
+            energy_in_edition |= energy_ranks(of_edition)
+    tables = (overall, in_edition, energy, energy_in_edition)
+    return {entry.id: Standing(*(table.get(entry.id) for table in tables)) for entry in entries}
+
+
+def energy_ranks(members: Sequence[Entry]) -> dict[str, int]:
+    """Rank the best entry of each system by VFLOPS per watt, for each coverage of the meters."""
+    by_id: dict[str, int] = {}
+    for metered in by_coverage(members).values():
+        by_id |= ranks(metered, figure=per_watt)
+    return by_id
+
+
+def by_coverage(members: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Group the metered entries of a list by what their meters cover, most per watt first."""
+    metered: dict[str, list[Entry]] = {}
+    for entry in members:
+        if entry.vflops_per_watt is not None and entry.power_coverage is not None:
+            metered.setdefault(entry.power_coverage, []).append(entry)
+    for covered in metered.values():
+        covered.sort(key=lambda entry: (-per_watt(entry), order(entry)))
+    return dict(sorted(metered.items()))
+
+
+def per_watt(entry: Entry) -> float:
+    """Return the VFLOPS per watt of a metered entry."""
+    return require(entry.vflops_per_watt, "vflops_per_watt")
+
+
+def vflops(entry: Entry) -> float:
+    """Return the VFLOPS of an entry."""
+    return entry.vflops
 
 
 def by_list(entries: Iterable[Entry]) -> dict[ListKey, list[Entry]]:
@@ -57,10 +99,10 @@ def order(entry: Entry) -> tuple[float, float, str, str, str]:
     )
 
 
-def ranks(members: Sequence[Entry]) -> dict[str, int]:
+def ranks(members: Sequence[Entry], *, figure: Callable[[Entry], float] = vflops) -> dict[str, int]:
     """Rank the best entry of each system, by id; two equal ones give 1, 1, 3.
 
-    `members` is one list, best first.
+    `members` is one list, best first by the figure.
     """
     systems: set[tuple[str, str]] = set()
     best = []
@@ -69,7 +111,7 @@ def ranks(members: Sequence[Entry]) -> dict[str, int]:
             systems.add(entry.system_key)
             best.append(entry)
     ranks_by_id: dict[str, int] = {}
-    for _, equal in groupby(best, key=lambda entry: entry.vflops):
+    for _, equal in groupby(best, key=figure):
         rank = len(ranks_by_id) + 1
         ranks_by_id |= {entry.id: rank for entry in equal}
     return ranks_by_id

@@ -13,9 +13,12 @@ from ai500.records.plan import FrameworkChoice as FrameworkChoice
 from ai500.records.plan import MemberMapping as MemberMapping
 from ai500.records.plan import NodeSlots as NodeSlots
 from ai500.records.plan import Operations as Operations
+from ai500.records.plan import OwnCode as OwnCode
 from ai500.records.plan import Parallelism as Parallelism
 from ai500.records.plan import Plan as Plan
 from ai500.records.plan import Sharing as Sharing
+from ai500.records.plan import list_operators as list_operators
+from ai500.records.plan import most_uncounted as most_uncounted
 from ai500.records.problem import CustomClass as CustomClass
 from ai500.records.problem import Hyperparameters as Hyperparameters
 from ai500.records.problem import ParallelPlan as ParallelPlan

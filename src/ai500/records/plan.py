@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from ai500.core import editions
 from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.search import Search
 from ai500.records.system import Cluster, Node
@@ -39,6 +41,8 @@ class Operations:
     backward_per_image: int
     update_per_step: int
     parameters: int
+    uncounted: dict[str, int] = field(default_factory=dict)
+    """Operator that no rule counts → number in one step [D23]; empty: all are counted."""
 
     @property
     def per_image(self) -> int:
@@ -52,6 +56,20 @@ class Operations:
     def training(self, *, images: int, steps: int) -> int:
         """Compute the operations of training on `images` in `steps` optimizer steps [D12]."""
         return images * self.per_image + steps * self.update_per_step
+
+
+def most_uncounted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return each operator that a count leaves out, with its largest number."""
+    largest: dict[str, int] = {}
+    for count in counts:
+        for operator, number in count.items():
+            largest[operator] = max(number, largest.get(operator, 0))
+    return largest
+
+
+def list_operators(operators: Mapping[str, int]) -> str:
+    """List operators by name and number, as `aten::lstsq ×2`."""
+    return ", ".join(f"{name} ×{number}" for name, number in operators.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,27 @@ class FrameworkChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCode:
+    """Parts of the training that are the user's own, each as `module:function`; None: ai500's.
+
+    Entries with such parts are of the free level (V2 §3.1).
+    """
+
+    model: str | None = None
+    optimizer: str | None = None
+    loss: str | None = None
+    folder: str | None = None
+    """Folder of the modules; None: they are installed."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts that are the user's own."""
+        return tuple(
+            part for part in ("model", "optimizer", "loss") if getattr(self, part) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
     """Processes of the members that share an accelerator [D11]."""
 
@@ -116,6 +155,7 @@ class Plan:
     definition: ProblemClass
     """The problem class, adapted to the user's data if there is any."""
     seed: int
+    """Seed from which all seeds of the run are derived: the edition's, or the user's own."""
     trials: int
     ensemble_size: int
     parallel_degree: int
@@ -150,3 +190,6 @@ class Plan:
     search: Search | None = None
     """Settings of an architecture search; None: an ensemble is trained."""
     framework: FrameworkChoice = FrameworkChoice()
+    edition: str = editions.CURRENT
+    """Edition of the list that the run is made for; an official run has its seed [D22]."""
+    own_code: OwnCode = OwnCode()

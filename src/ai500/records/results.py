@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ai500.core.errors import JobError
@@ -90,6 +90,8 @@ class ScoreFigures:
     vflops_per_watt: float | None = None
     power_coverage: str | None = None
     """Parts that the power meters cover, such as `accelerators` or `whole nodes`."""
+    uncounted: dict[str, int] = field(default_factory=dict)
+    """Operator that no rule counts → number in one step of a member; empty: all are counted."""
     custom_class: bool = False
     """True for a class of the user's own: comparable with no other score."""
 
@@ -134,3 +136,6 @@ class RunState:
     format: int = option(1, "version of the run folder's layout", minimum=1)
     version: str = option("", "version of ai500 that created it")
     name: str = option("", "name of the run")
+    source_sha256: str | None = option(None, "digest of ai500's files when the run began")
+    commit: str | None = option(None, "git's commit of those files; absent: no checkout")
+    dirty: bool | None = option(None, "true if the checkout had uncommitted changes")

@@ -35,6 +35,7 @@ from typing import Any, TextIO, TypeVar
 
 from ai500.core import atomic, schema
 from ai500.core.errors import EnvironmentLacksError, RunFolderError
+from ai500.core.source import Checkout
 from ai500.records import RunState
 
 T = TypeVar("T")
@@ -146,9 +147,22 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
         return run
 
-    def begin(self, *, version: str) -> None:
+    def begin(
+        self,
+        *,
+        version: str,
+        source_sha256: str | None = None,
+        checkout: Checkout = Checkout(None, None),
+    ) -> None:
         """Mark the folder as a run folder; it now has everything that `resume` needs."""
-        state = RunState(format=FORMAT, version=version, name=self.path.name)
+        state = RunState(
+            format=FORMAT,
+            version=version,
+            name=self.path.name,
+            source_sha256=source_sha256,
+            commit=checkout.commit,
+            dirty=checkout.dirty,
+        )
         atomic.write_json(self.state, schema.encode(state))
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ai500.records.plan import Communication, FrameworkChoice, Operations, Parallelism
+from ai500.records.plan import Communication, FrameworkChoice, Operations, OwnCode, Parallelism
 from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.profiling import Profiling
 from ai500.records.search import Search
@@ -84,6 +84,7 @@ class Task:
     entry_point: str = "ai500.train.member_process:run"
     """Function that the worker calls for this task, as `module:function`."""
     framework: FrameworkChoice = field(default_factory=FrameworkChoice)
+    own_code: OwnCode = field(default_factory=OwnCode)
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]

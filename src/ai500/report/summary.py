@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ai500.core.units import si_prefix
 from ai500.records import Plan, Score, System
-from ai500.report.formats import counted, first_of
+from ai500.report.formats import NOT_MEASURED, counted, first_of
 from ai500.report.run_data import RunData
 from ai500.report.section import Notice, Paragraph, Section, Table
 
@@ -22,6 +23,22 @@ def hardware(plan: Plan, system: System) -> str:
     nodes = [node.name for node in plan.nodes]
     place = nodes[0] if len(nodes) == 1 else f"{len(nodes):,} nodes ({nodes[0]} to {nodes[-1]})"
     return f"{accelerators} of {place}"
+
+
+def vflops_over_trials(score: Score) -> str:
+    """Format the score with its range: '244 TVFLOPS, 228–262 over 5 trials'.
+
+    The range is that of all complete trials, also of those that the mean leaves out.
+    """
+    rates = [trial.vflops for trial in score.trials if trial.complete and trial.vflops is not None]
+    if score.vflops is None:
+        return NOT_MEASURED
+    factor, prefix = si_prefix(score.vflops)
+    text = f"{score.vflops / factor:.4g} {prefix}VFLOPS"
+    if len(rates) < 2:
+        return text
+    low, high = (f"{rate / factor:.4g}" for rate in (min(rates), max(rates)))
+    return f"{text}, {low}–{high} over {len(rates)} trials"
 
 
 def which_trials(score: Score) -> str:

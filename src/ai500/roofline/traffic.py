@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ai500.core import events
-from ai500.parallel import topology
+from ai500.parallel import schedules, topology
 from ai500.parallel.topology import Grid
 from ai500.records import Plan, TrainRecord
 from ai500.records.run_folder import MemberFolder
@@ -72,13 +72,34 @@ def analytical(plan: Plan, *, parameters: int) -> Traffic | None:
         passes = 2 * plan.hyperparameters.accumulation + 1
         return along_line(nodes, 4.0 * parameters, passes=passes)
     mode, precision = plan.communication.mode, plan.communication.precision
-    return on_grid(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
+    return in_mode(nodes, mode=mode, gradient_bytes=WIRE_BYTES[precision] * parameters)
 
 
 def nodes_of_ranks(plan: Plan) -> list[int]:
     """Return the node of each rank of a member, numbered node by node."""
     shares = plan.mapping[0].shares
     return [node for node, share in enumerate(shares) for _ in share.slots]
+
+
+def in_mode(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic | None:
+    """Return the traffic of all ranks in a communication mode; None: a mode of another package."""
+    if mode in topology.GRIDS:
+        return on_grid(nodes, mode=mode, gradient_bytes=gradient_bytes)
+    if mode in schedules.ROUNDS:
+        return by_messages(nodes, mode=mode, gradient_bytes=gradient_bytes)
+    return None
+
+
+def by_messages(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:
+    """Return the traffic of all ranks in a mode of point-to-point messages."""
+    inside = between = 0.0
+    for transfers in schedules.rounds(mode, len(nodes)):
+        for transfer in transfers:
+            if nodes[transfer.sender] == nodes[transfer.receiver]:
+                inside += transfer.share * gradient_bytes
+            else:
+                between += transfer.share * gradient_bytes
+    return Traffic(inside, between)
 
 
 def on_grid(nodes: Sequence[int], *, mode: str, gradient_bytes: float) -> Traffic:

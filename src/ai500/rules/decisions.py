@@ -67,5 +67,10 @@ DECISIONS: dict[str, str] = {
         "A search's models may grow to three times the start's operations in `full` (the smaller "
         "classes: eight times): this project's own bound, so that memory holds."
     ),
+    "D22": (
+        "The seeds of an official result follow from the edition of the list (`run.edition`, such "
+        "as `2026-11`) and the trial's number. A seed of one's own is shown, and is no entry."
+    ),
+    "D23": "An official result has no operator that was not counted.",
 }
 """Decisions by their short names."""

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from ai500.core import units
+from ai500.core import plugins, units
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, Fact, effective, optimizer_groups
 from ai500.train.choices import OPTIMIZERS_WITH
@@ -17,10 +18,8 @@ from ai500.train.choices import OPTIMIZERS_WITH
 LEARNING_RATE_POLICIES = ("lars", "lamb")
 # tests/train/test_engines.py holds these modes equal to training in one process.
 EQUIVALENT_MODES = ("data", "tensor", "pipeline", "mixed")
-# Every rank waits for the gradients of all others: tests/train/test_collectives.py.
-SYNCHRONOUS_MODES = ("all_reduce", "hierarchical", "torus_2d")
-# V2 §5.1.7 and V3 Table 2.
-PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16", "fp8", "int8")
+# V2 §5.1.7 and V3 Table 2; ai500 has no INT4 kernels, a framework of one's own may.
+PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16", "fp8", "int8", "int4")
 # V3 §3.3: the number of times a sample is drawn follows Poisson(1), exactly or in the limit.
 SAMPLERS = ("bootstrap", "poisson")
 OPTIMIZER_CLASSES = {
@@ -193,12 +192,22 @@ def _workload(evidence: Evidence) -> Iterator[Fact]:
         "model", "parameters trained", parameters, of_members(evidence, _trained_parameters),
         "Give every parameter to the optimizer.",
     )  # fmt: skip
+    for part in ("model", "loss"):
+        yield Fact(
+            "model", f"{part}'s code", "ai500", of_members(evidence, partial(_code, part=part)),
+            f"Leave free_level.{part} out, or enter at free level.",
+        )  # fmt: skip
     sampler = evidence.plan.sampler
     known = " or ".join(SAMPLERS)
     yield Fact(
         "bagging", "sampler", known, known if sampler in SAMPLERS else sampler,
         "Leave ensemble.sampler out.",
     )  # fmt: skip
+
+
+def _code(member: TrainRecord, *, part: str) -> str:
+    """Return "ai500", or `module:function` of the user's own, which records only where it is."""
+    return str(effective(member, "own_code", part, "code") or "ai500")
 
 
 def _trained_parameters(member: TrainRecord) -> int | None:
@@ -224,7 +233,7 @@ def _programming_model(evidence: Evidence) -> Iterator[Fact]:
     )  # fmt: skip
     yield Fact(
         "synchronous training", "synchronous steps", "yes", of_members(evidence, synchronous),
-        "Use a collective that comes with ai500.",
+        "Use a collective that is synchronous and declares it.",
     )  # fmt: skip
 
 
@@ -238,7 +247,12 @@ def synchronous(member: TrainRecord) -> str | None:
     if not isinstance(effective(member, "parallel"), dict):
         return None
     mode = effective(member, "parallel", "communication", "mode")
-    return "yes" if mode is None or mode in SYNCHRONOUS_MODES else f"not known of {mode!r}"
+    declared = effective(member, "parallel", "communication", "synchronous")
+    if isinstance(declared, bool):
+        return "yes" if declared else f"no: {mode!r}"
+    # Every rank waits for the gradients of all others: tests/train/test_collectives.py.
+    known = mode is None or plugins.is_built_in("collective", str(mode))
+    return "yes" if known else f"not known of {mode!r}"
 
 
 def _framework(evidence: Evidence) -> Iterator[Fact]:
@@ -246,7 +260,7 @@ def _framework(evidence: Evidence) -> Iterator[Fact]:
     name = recorded(evidence, "framework", "name")
     yield Fact(aspect, "framework", "pytorch", name, "Enter at system level.")
     for key in ("version", "compiled", "deterministic"):
-        yield Fact(aspect, key, None, recorded(evidence, "framework", key))
+        yield Fact("framework's version", key, None, recorded(evidence, "framework", key))
 
 
 def _accelerators(evidence: Evidence) -> Iterator[Fact]:
@@ -282,7 +296,19 @@ def _communication(evidence: Evidence) -> Iterator[Fact]:
             "communication", f"all-reduce's {key}", None if single else reference,
             "none: one replica" if single and evidence.members else value,
         )  # fmt: skip
+    yield Fact(
+        "communication", "collective's code", None if single else "ai500",
+        "none: one replica" if single and evidence.members else of_members(evidence, _collective),
+    )  # fmt: skip
     yield Fact("communication", "backend", None, of_members(evidence, _backend))
+
+
+def _collective(member: TrainRecord) -> str | None:
+    """Return "ai500", or `module:function` of a collective of another package."""
+    mode = effective(member, "parallel", "communication", "mode")
+    if mode is None or plugins.is_built_in("collective", str(mode)):
+        return None if mode is None else "ai500"
+    return str(effective(member, "communication", "code") or f"not known of {mode!r}")
 
 
 def _backend(member: TrainRecord) -> str | None:

@@ -104,7 +104,7 @@ COMPARISONS: tuple[tuple[str, str, ProgramName | None, str], ...] = (
     ("chosen precision", "precision", None,
      "Disclose another precision among those that the papers allow."),
     ("allowed precision", "other precision", None,
-     "Use FP32, TF32, FP16, BF16, FP8 or INT8, and no other precision."),
+     "Use FP32, TF32, FP16, BF16, FP8, INT8 or INT4, and no other precision."),
     ("chosen communication", "communication", None,
      "Disclose another topology, library or precision of the communication."),
 )  # fmt: skip

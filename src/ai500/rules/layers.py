@@ -69,8 +69,9 @@ ASPECTS: dict[str, Aspect] = {
     ),
     "synchronous training": Aspect(6, "free", "V2 §5.1.4, §5.1.6", "no asynchronous SGD"),
     "AI framework": Aspect(5, "system", "V2 §5.1.5, §5.2; decision D2", "PyTorch is the reference"),
+    "framework's version": Aspect(5, "hardware", "V2 §5.1.5", "and its settings, such as compiled"),
     "precision": Aspect(
-        4, "hardware", "V2 §5.1.7, V3 Table 2", "FP32, TF32, FP16, BF16, FP8, INT8"
+        4, "hardware", "V2 §5.1.7, V3 Table 2", "FP32, TF32, FP16, BF16, FP8, INT8, INT4"
     ),
     "other precision": Aspect(4, "free", "V2 §5.1.7", "not among those the papers allow"),
     "accelerators": Aspect(4, "hardware", "V2 §5.1.7", "and their libraries"),

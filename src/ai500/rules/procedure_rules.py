@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ai500.core import plugins
 from ai500.core.clocks import host_of
+from ai500.core.editions import edition_seed
 from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
 from ai500.metrics.quality import is_better
 from ai500.operations.shipped import shipped_operations
-from ai500.records import OFFICIAL_CONVENTION, TrainRecord
+from ai500.records import OFFICIAL_CONVENTION, TrainRecord, list_operators, most_uncounted
 from ai500.rules.evidence import Evidence, effective, optimizer_groups
 from ai500.rules.record_rules import events_by_member, is_script, members_with_events
 from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
@@ -103,6 +105,20 @@ def unique_seeds(evidence: Evidence) -> Iterator[Observation]:
             trials[trial.seed] = trial.trial
 
 
+@rule(source="decision D22")
+def seed_of_the_edition(evidence: Evidence) -> Iterator[Observation]:
+    """Draw from the edition's seed: a seed of one's own is shown, and is no entry."""
+    seed, edition = evidence.plan.seed, evidence.plan.edition
+    expected = edition_seed(edition)
+    if seed != expected:
+        yield Observation(
+            f"the run's seed {seed} is the submitter's own; edition {edition} has seed {expected}",
+            advice="Leave run.seed out, and run it again.",
+            reference="none" if expected is None else str(expected),
+            run=str(seed),
+        )
+
+
 @rule(source="V2 §3.3")
 def derived_seeds(evidence: Evidence) -> Iterator[Observation]:
     """Derive every seed from the run's seed: seeds can't be selected by their result."""
@@ -189,6 +205,23 @@ def official_convention(evidence: Evidence) -> Iterator[Observation]:
         yield mismatch(statement, convention, "the official score's is", OFFICIAL_CONVENTION, "")
 
 
+@rule(source="AIPerf §IV-D, decision D23")
+def every_operator_counted(evidence: Evidence) -> Iterator[Observation]:
+    """Count every operator of the trained graph: the score omits one that no rule counts."""
+    recorded = [member.operations for member in evidence.members if member.operations is not None]
+    uncounted = most_uncounted(
+        [evidence.score.uncounted, *(operations.uncounted for operations in recorded)]
+    )
+    if uncounted:
+        listed = list_operators(uncounted)
+        yield Observation(
+            f"operators without a counting rule are missing in FLOPS: {listed}",
+            advice="Replace them by operators that docs/operations.md lists.",
+            reference="none",
+            run=listed,
+        )
+
+
 @rule(source="V3 Eq. 6, AIPerf Table I", program="ensemble")
 def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     """Score the operations of the graph that was trained."""
@@ -196,7 +229,10 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
     shipped_count = shipped_operations(plan.workload, plan.problem_class, OFFICIAL_CONVENTION)
     names = ("forward_per_image", "backward_per_image", "update_per_step")
     scored = {
-        (event.get("trial"), event.get("member")): tuple(event.get(name) for name in names)
+        (event.get("trial"), event.get("member")): (
+            *(event.get(name) for name in names),
+            event.get("uncounted", {}),
+        )
         for event in evidence.events_of("operations")
     }
     for trial in evidence.trials:
@@ -205,7 +241,8 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
             if counted is None:
                 continue
             counts = tuple(getattr(counted, name) for name in names)
-            if scored.get((trial.trial, member.member), counts) != counts:
+            recorded = (*counts, counted.uncounted)
+            if scored.get((trial.trial, member.member), recorded) != recorded:
                 yield Observation(
                     f"trial {trial.trial}: the events count other operations for member "
                     f"{member.member} than its record",
@@ -375,6 +412,38 @@ def _closed_policy(member: TrainRecord) -> str:
     return "" if built_in or source else str(policy)
 
 
+@rule(layer=7, source="V2 §3.1, §5.3.3", program="ensemble")
+def open_code(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a model, optimizer or loss that is not ai500's."""
+    closed = {
+        f"{part} {own.get('code')}"
+        for member in evidence.members
+        for part, own in (effective(member, "own_code") or {}).items()
+        if not own.get("source")
+    }
+    for name in sorted(closed):
+        yield Observation(
+            f"the {name} is the submitter's own, and its source is not recorded",
+            advice="Write it in Python, in a file, so that the record contains it.",
+        )
+
+
+@rule(layer=3, source="V2 §5.1.6")
+def open_collective(evidence: Evidence) -> Iterator[Observation]:
+    """Record the source of a collective that is not ai500's."""
+    for mode in sorted({_closed_collective(member) for member in evidence.members} - {""}):
+        yield Observation(
+            f"the collective {mode} is not ai500's, and its source is not recorded",
+            advice="Write it in Python, in a file, so that the record contains it.",
+        )
+
+
+def _closed_collective(member: TrainRecord) -> str:
+    mode = effective(member, "parallel", "communication", "mode")
+    built_in = mode is None or plugins.is_built_in("collective", str(mode))
+    return "" if built_in or effective(member, "communication", "source") else str(mode)
+
+
 @rule(layer=6, source="V2 §5.1.4", program="ensemble")
 def parallelism_as_planned(evidence: Evidence) -> Iterator[Observation]:
     """Run with the batch and the degrees of the plan, which FLOPS are computed from."""
@@ -400,9 +469,11 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
 
 
 PROCEDURE_RULES = (
-    enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, derived_seeds,
-    complete_records,
-    worker_of_ai500, same_software, official_convention, operations_of_the_graph, whole_epochs,
+    enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
+    derived_seeds, complete_records,
+    worker_of_ai500, same_software, official_convention, every_operator_counted,
+    operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
-    target_reached, open_learning_rate, parallelism_as_planned, skipped_steps,
+    target_reached, open_learning_rate, open_code,
+    open_collective, parallelism_as_planned, skipped_steps,
 )  # fmt: skip

@@ -6,47 +6,17 @@ Both are derived from the run: `submit` writes them, `verify` derives them again
 from __future__ import annotations
 
 import shlex
-import shutil
-import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ai500.core import events
 from ai500.core.errors import RuleError
-from ai500.core.source import PACKAGE, source_sha256
 from ai500.records import Plan, RunState, TrainRecord, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
 from ai500.rules.rule import CURRENT
 from ai500.submission.archive import printable
 from ai500.submission.manifest import Info, Source
-
-
-def git_checkout() -> tuple[str | None, bool | None]:
-    """Return commit and dirty state of the checkout that contains the package, if any."""
-    git = shutil.which("git")
-
-    def output(*arguments: str) -> str | None:
-        if git is None:
-            return None
-        try:
-            process = subprocess.run(
-                [git, "-C", str(PACKAGE), *arguments],
-                capture_output=True, text=True, timeout=30, check=True,
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return process.stdout.strip()
-
-    # An installed package may lie inside the checkout of another project.
-    if output("ls-files", "--error-unmatch", "__init__.py") is None:
-        return None, None
-    changed = output("status", "--porcelain", "--", ".")
-    return output("rev-parse", "HEAD"), None if changed is None else bool(changed)
-
-
-Checkout = Callable[[], tuple[str | None, bool | None]]
 
 
 @dataclass(frozen=True)
@@ -60,13 +30,11 @@ class SubmitOptions:
     """Name of the system; empty: the cluster's name, or the host's."""
     contact: str = ""
     edition: str = ""
-    """Edition of the list; empty: year and month of the run's end."""
+    """Edition of the list; empty: the run's, from which its seeds follow [D22]."""
     notes: str | None = None
 
 
-def describe(
-    run: RunFolder, plan: Plan, options: SubmitOptions, *, checkout: Checkout = git_checkout
-) -> Info:
+def describe(run: RunFolder, plan: Plan, options: SubmitOptions) -> Info:
     """Return the content of submission.json."""
     ended = end_time(run)
     stores = {
@@ -76,7 +44,7 @@ def describe(
     return Info(
         level=options.level,
         rule_set=CURRENT,
-        edition=options.edition or ended.strftime("%Y-%m"),
+        edition=options.edition or plan.edition,
         name=options.name,
         organization=options.organization,
         system_name=options.system_name
@@ -86,7 +54,7 @@ def describe(
         ai500_version=run_folder.read(RunState, run.state).version,
         workload=plan.workload,
         problem_class=plan.problem_class,
-        source=_source(run, checkout),
+        source=_source(run),
         data_sha256=tuple(sorted(stores)),
     )
 
@@ -123,8 +91,8 @@ def end_time(run: RunFolder) -> datetime:
         raise RuleError(f"{run.events}: its last event has no time: {error}.") from error
 
 
-def _source(run: RunFolder, checkout: Checkout) -> Source:
-    """Return the source that the workers recorded, with its commit if it is installed here."""
+def _source(run: RunFolder) -> Source:
+    """Return the source that the workers recorded, and its commit if the run began with it."""
     records = sorted(run.path.glob("trials/*/members/*/record.json"))
     digests = {run_folder.read(TrainRecord, path).versions.get("source") for path in records}
     if len(digests) > 1:
@@ -136,5 +104,7 @@ def _source(run: RunFolder, checkout: Checkout) -> Source:
             remedy="Run it again, and keep the source code unchanged until it ends.",
         )
     sha256 = digests.pop() if digests else None
-    commit, dirty = checkout() if sha256 == source_sha256() else (None, None)
-    return Source(sha256=sha256, commit=commit, dirty=dirty)
+    state = run_folder.read(RunState, run.state)
+    if sha256 is None or sha256 != state.source_sha256:
+        return Source(sha256=sha256, commit=None, dirty=None)
+    return Source(sha256=sha256, commit=state.commit, dirty=state.dirty)

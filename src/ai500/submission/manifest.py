@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ai500 import records
-from ai500.core import schema
+from ai500.core import editions, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.core.schema import SchemaError
@@ -65,11 +65,12 @@ class Source:
     """Identity of the source code of a run (SPEC §5)."""
 
     sha256: str | None
-    """Digest of the package's files, as all workers recorded it; None: not recorded."""
+    """Digest of the tree of the package's files, as all workers recorded it; None: not recorded."""
     commit: str | None
-    """Commit of the checkout that has these files; None: there was no such checkout."""
+    """Commit of the checkout that the run was started from; None: there was none with these files.
+    """
     dirty: bool | None
-    """True if that checkout had uncommitted changes."""
+    """True if that checkout had uncommitted changes: the digest, not the commit, is exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +319,7 @@ def info_problems(info: Info) -> Iterator[tuple[str, str]]:
             yield key, f"has more than {MAX_TEXT} characters"
         elif not text.isprintable():
             yield key, "has characters that can't be shown"
-    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", info.edition):
+    if not editions.is_edition(info.edition):
         yield "edition", f"= {printable(info.edition)!r} is not a year and a month such as 2026-11"
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", info.created):
         yield "created", f"= {printable(info.created)!r} is not a time such as 2026-11-15T09:00:00Z"

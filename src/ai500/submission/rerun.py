@@ -22,7 +22,7 @@ from ai500.submission.manifest import MANIFEST, Submission, SubmissionError
 SUBMITTED_SECTIONS = ("run", "ensemble", "parallel", "communication", "system", "automl")
 # Sections that name files and programs of this system, or contain lines for its shell: never taken
 # from a submission, which is untrusted.
-LOCAL_SECTIONS = ("data", "scheduler", "slurm", "container")
+LOCAL_SECTIONS = ("data", "free_level", "scheduler", "slurm", "container")
 
 
 def rerun_config(
@@ -45,7 +45,17 @@ def rerun_config(
         _require_local(key, "--set")
     for key in _sections(local) if local is not None else ():
         _require_local(key, str(local))
-    return configuration.load(local, overrides=settings | overrides)
+    config = configuration.load(local, overrides=settings | overrides)
+    for part in plan.own_code.parts:
+        # Code named by a submission is never imported: who repeats the run names a reviewed copy.
+        if getattr(config.free_level, part) is None:
+            raise ConfigError(
+                f"the run trained with a {part} of its submitter's own, {getattr(plan.own_code, part)}.",
+                key=f"free_level.{part}",
+                remedy="Review the source in a member's record.json (effective.own_code), save it, "
+                f"and name it: --set free_level.{part}=module:function",
+            )
+    return config
 
 
 def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:

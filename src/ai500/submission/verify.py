@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
-from ai500.core import events, schema
+from ai500.core import editions, events, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event
@@ -41,8 +41,8 @@ from ai500.submission.manifest import (
 # Relative. The equations are a few operations on doubles: the rounding of another machine is far
 # below it, a manipulation that improves a rank far above.
 TOLERANCE = 1e-9
-# Months between the run's end and the edition of the list.
-MAX_EDITION_MONTHS = 24
+# Months that a run may end before the edition of the list, or after it as a late entry.
+MAX_EDITION_MONTHS, MAX_LATE_MONTHS = 24, 12
 MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
 
 
@@ -187,10 +187,7 @@ def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
         contact=claimed.contact,
         edition=claimed.edition,
     )
-    derived = describe(run, plan, options, checkout=lambda: (None, None))
-    # The commit can't be derived from the run.
-    source = replace(claimed.source, sha256=derived.source.sha256)
-    derived = replace(derived, source=source, rule_set=claimed.rule_set)
+    derived = replace(describe(run, plan, options), rule_set=claimed.rule_set)
     for field in fields(Info):
         claimed_value, value = getattr(claimed, field.name), getattr(derived, field.name)
         if claimed_value != value:
@@ -200,20 +197,21 @@ def _unfounded_claims(run: RunFolder, plan: Plan) -> Iterator[str]:
             )
     if any(info_problems(claimed)):
         return  # reported when the submission was opened
-    months = _months(claimed.edition) - _months(derived.created)
-    if not 0 <= months <= MAX_EDITION_MONTHS:
+    if claimed.edition != plan.edition:
         yield (
-            f"{INFO}: edition {printable(claimed.edition)} of a run that ended "
-            f"{derived.created[:7]}; allowed is that month, or up to {MAX_EDITION_MONTHS} later"
+            f"{INFO}: edition {claimed.edition}; the run's seeds are those of edition "
+            f"{printable(plan.edition)} (run.edition, decision D22)"
+        )
+    months = editions.months_of(claimed.edition) - editions.months_of(derived.created)
+    if not -MAX_LATE_MONTHS <= months <= MAX_EDITION_MONTHS:
+        yield (
+            f"{INFO}: edition {claimed.edition} of a run that ended {derived.created[:7]}; a run "
+            f"ends at most {MAX_EDITION_MONTHS} months before its edition and {MAX_LATE_MONTHS} "
+            "after it"
         )
     script = run.path / SCRIPT
     if script.exists() and script.read_bytes() != run_script(claimed, plan).encode():
         yield f"{SCRIPT}: not the script that repeats this run"
-
-
-def _months(date: str) -> int:
-    year, month = date.split("-")[:2]
-    return 12 * int(year) + int(month)
 
 
 def _name(run: RunFolder, path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,9 @@ from ai500.parallel import collectives
 from ai500.parallel.data_duplicator import Staged
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.records import Operations, ProblemClass, Task
+from ai500.records import Operations, ProblemClass, Task, list_operators
 from ai500.records.run_folder import MemberFolder
-from ai500.train import checkpoint, precision
+from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
 from ai500.train.precision.numerics import Numerics
@@ -84,7 +85,8 @@ class Member:
                 dtype=self.problem_class.input_dtype,
             ),
             convention=convention,
-            loss=self.workload.loss_operator,
+            # Operations of a loss of the user's own are not known, and not counted.
+            loss=None if self.task.own_code.loss else self.workload.loss_operator,
         )
 
 
@@ -95,7 +97,7 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     torch.manual_seed(derive(task.seed, Stream.INITIAL_WEIGHTS, task.member))
     member = build_member(
         task,
-        model=workload.model(task.definition).to(device),
+        model=own_code.build_model(task, workload).to(device),
         mesh=make_mesh(task.parallel, device=device),
         device=device,
         splits=open_data(task).splits,
@@ -105,7 +107,15 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     member.validation_file = member.folder.validation
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
         member.operations = member.count(task.convention).as_record()
+        warn_of_uncounted(member.operations)
     return member
+
+
+def warn_of_uncounted(operations: Operations) -> None:
+    """Name the operators that FLOPS omit, in the member's log."""
+    if operations.uncounted:
+        listed = list_operators(operations.uncounted)
+        print(f"warning: operators without a counting rule: {listed}", file=sys.stderr)
 
 
 def staged_folder(task: Task) -> str | None:
@@ -145,7 +155,7 @@ def build_member(
     problem_class, hyper = task.definition, task.hyperparameters
     numerics = precision.make(hyper.precision, device=device)
     engine = _build_engine(task, workload, model, mesh=mesh, numerics=numerics, device=device)
-    optimizer = plugins.load("optimizer", hyper.optimizer)(engine.parameters(), hyper)
+    optimizer = own_code.build_optimizer(task, engine.parameters())
     engine.prepare(optimizer)
     data = engine.mesh.data
     feed = Feed(
@@ -192,9 +202,6 @@ def _build_engine(
 ) -> Engine:
     hyper, parallel = task.hyperparameters, task.parallel
 
-    def loss(outputs: Any, targets: Any) -> Tensor:
-        return workload.loss(outputs, targets, hyperparameters=hyper)
-
     collective = None
     if mesh.data.size > 1 and not parallel.sharded:
         collective = collectives.make(
@@ -205,7 +212,7 @@ def _build_engine(
         )
     setting = Setting(
         module=numerics.model(model),
-        loss=loss,
+        loss=own_code.loss_function(task, workload),
         parallel=parallel,
         mesh=mesh,
         plan=workload.parallel_plan(task.definition),
@@ -218,12 +225,14 @@ def _build_engine(
         numerics=numerics,
         collective=collective,
         forward=workload.forward,
-        optimized=getattr(workload, "optimized", None),
+        optimized=None if task.own_code.model else getattr(workload, "optimized", None),
         accumulation=hyper.accumulation,
         # Members that share a process have their whole step captured, not the engine's part.
         # Batches of ragged fields have no fixed shapes.
         may_capture=not (
-            task.process_members or any(field.ragged for field in task.definition.fields)
+            task.process_members
+            or task.own_code.parts
+            or any(field.ragged for field in task.definition.fields)
         ),
     )
     engine: Engine = plugins.load("engine", "sharded" if parallel.sharded else parallel.mode)(

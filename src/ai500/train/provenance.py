@@ -32,6 +32,7 @@ from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
 from ai500.parallel.engines.state import gather_objects
 from ai500.records import Hyperparameters, Task
+from ai500.train import own_code
 from ai500.train.learning_rate import scaled_peak
 from ai500.train.member import Member, open_data, staged_folder
 
@@ -91,6 +92,7 @@ def effective(
             member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
         ),
         "communication": _communication(member, parallel.get("communication")),
+        "own_code": own_code.describe(member.task.own_code),
         "data": _data(member),
         "seeds": seeds(member.task),
     }
@@ -203,11 +205,17 @@ def _learning_rate(member: Member, rates: Mapping[int, float]) -> dict[str, Any]
     }
 
 
-def _source_of(policy: object) -> str | None:
+def _source_of(code: object) -> str | None:
     try:
-        return inspect.getsource(policy)  # type: ignore[arg-type]
+        return inspect.getsource(code)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return None
+
+
+def _module_source(function: object) -> str | None:
+    """Return the source of the module that defines a function; None: it is not readable."""
+    module = inspect.getmodule(getattr(function, "func", function))
+    return None if module is None else _source_of(module)
 
 
 def _model(member: Member) -> dict[str, Any]:
@@ -244,11 +252,16 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         return {"backend": None, "version": None, "mode": None, "precision": None}
     backend = dist.get_default_backend_for_device(member.feed.device)  # gloo on a CPU
     nccl = backend == "nccl"
+    mode = (collective or {}).get("mode")
+    code = None if mode is None else plugins.location("collective", mode)
+    outside = code is not None and not plugins.is_built_in("collective", mode)
     return {
         "backend": backend,
         "version": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
-        "mode": (collective or {}).get("mode"),
+        "mode": mode,
         "precision": (collective or {}).get("precision"),
+        "code": code,
+        "source": _module_source(plugins.load("collective", mode)) if outside else None,
     }
 
 

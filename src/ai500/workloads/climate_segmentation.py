@@ -55,8 +55,7 @@ CLASSES = {
     ),
     "workstation": _class(
         "workstation", (256, 384), (256, 64), out_of_bag_samples=64,
-        target_quality=0.5, provisional_target=True,
-        ensemble_size=2, required_runs=5, global_batch_size=4,
+        target_quality=0.74, ensemble_size=2, required_runs=5, global_batch_size=4,
         reference=replace(ADAMW, epochs=10, batch_size=4, base_learning_rate=1e-3),
     ),
     # A member's predictions take 2 events × 768 × 1152 bytes × 15,158 frames = 26.8 GB, and

@@ -92,10 +92,10 @@ class Cosmology:
     def optimized(
         self, model: nn.Module, *, precision: str, device: torch.device
     ) -> Optimized | None:
-        """Compile the training pass on a GPU."""
-        from ai500.workloads.models.compiled import use_compiler
+        """Fuse what surrounds the convolutions on a GPU."""
+        from ai500.workloads.models.cosmoflow import use_fused_pooling
 
-        return use_compiler(model, precision=precision, device=device)
+        return use_fused_pooling(model, precision=precision, device=device)
 
     def parallel_plan(self, problem_class: ProblemClass) -> ParallelPlan:
         """Return the plan of the model that `model` builds."""
@@ -105,20 +105,17 @@ class Cosmology:
         self, problem_class: ProblemClass, fields: Mapping[str, Tensor], draws: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Mirror volumes at random along each edge: a mirrored universe is as likely."""
-        volumes = self.evaluation_inputs(problem_class, fields)
-        for axis in range(3):
-            mirrored = (draws[:, axis] < 0.5).view(-1, 1, 1, 1, 1)
-            volumes = volumes.where(mirrored, volumes.flip(2 + axis))
-        return volumes, fields["parameters"]
+        from ai500.workloads.volume_inputs import mirrored_contrasts
+
+        return mirrored_contrasts(fields["volumes"], draws), fields["parameters"]
 
     def evaluation_inputs(
         self, problem_class: ProblemClass, fields: Mapping[str, Tensor]
     ) -> Tensor:
         """Scale the stored integers to density contrasts."""
-        import torch
+        from ai500.workloads.volume_inputs import contrasts
 
-        contrast = fields["volumes"].float() / learnable.SCALE
-        return contrast.contiguous(memory_format=torch.channels_last_3d)
+        return contrasts(fields["volumes"])
 
     def forward(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Estimate the parameters."""

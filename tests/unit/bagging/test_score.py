@@ -8,6 +8,7 @@ import pytest
 
 from ai500.bagging.program import score_trial
 from ai500.core.errors import JobError
+from ai500.metrics.trials import mean_of_trials
 from ai500.records import Plan
 from tests.support.trial_events import (
     aggregate,
@@ -36,6 +37,19 @@ def test_official_flops_are_all_operations_over_first_start_to_last_end(plan: Pl
     assert score.vflops == pytest.approx(score.flops * score.penalty_coefficient)
     assert score.idle_seconds == 0
     assert (score.seed, score.clock) == (5, "monotonic")
+
+
+def test_uncounted_operators_of_all_members_are_in_the_score(plan: Plan) -> None:
+    missing = {0: {"aten::lstsq": 2}, 1: {"aten::lstsq": 3, "mine::scan": 1}}
+    told = [
+        e | ({"uncounted": missing[e["member"]]} if e["event"] == "operations" else {})
+        for e in trial_events(plan)
+    ]
+    trial = score_trial(plan, told, trial=1)
+    assert trial.uncounted == {"aten::lstsq": 3, "mine::scan": 1}
+    other = score_trial(plan, trial_events(plan), trial=1)
+    assert other.uncounted == {}
+    assert mean_of_trials([other, trial], required_runs=1).uncounted == trial.uncounted
 
 
 def test_time_to_target_is_when_the_members_mean_reached_it(plan: Plan) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ai500.core.errors import InputError
 from ai500.operations import aten, count
+from ai500.train.member import warn_of_uncounted
 from ai500.workloads.models.resnet import small_resnet
 from tests.support.architectures import ARCHITECTURES, GPT, VisionTransformer
 
@@ -178,6 +179,16 @@ def test_unknown_operator_is_named() -> None:
     counted = count(nn.Sequential(Odd(), Odd()), (2, 4))
     assert counted.unknown == {"aten::special_bessel_j0": 2}
     assert counted.by_kind["relu"].forward == 16
+    assert counted.as_record().uncounted == counted.unknown
+
+
+def test_a_member_names_its_uncounted_operators_in_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warn_of_uncounted(count(nn.ReLU(), (2, 4)).as_record())
+    assert capsys.readouterr().err == ""
+    warn_of_uncounted(count(Odd(), (2, 4)).as_record())
+    assert "aten::special_bessel_j0 ×1" in capsys.readouterr().err
 
 
 def test_torchs_log_is_silent_only_while_tracing(caplog: pytest.LogCaptureFixture) -> None:

@@ -74,6 +74,38 @@ def test_each_edition_has_ranks_of_its_own() -> None:
     assert (standing[new.id].rank, standing[new.id].edition_rank) == (1, 1)
 
 
+def metered(number: int, per_watt: float | None, **changes: object) -> Entry:
+    coverage = None if per_watt is None else "accelerators"
+    figures: dict[str, object] = {"vflops_per_watt": per_watt, "power_coverage": coverage}
+    return listed(number, 1e12 * number, **(figures | changes))
+
+
+def energy_ranks(*entries: Entry) -> list[int | None]:
+    standing = standings(entries)
+    return [standing[entry.id].energy_rank for entry in entries]
+
+
+def test_places_per_watt_stand_beside_those_by_vflops() -> None:
+    frugal, fast, unmetered = metered(1, 5e9), metered(2, 3e9), metered(3, None)
+    assert energy_ranks(frugal, fast, unmetered) == [1, 2, None]
+    assert ranks(frugal, fast, unmetered) == [3, 2, 1]
+
+
+def test_places_per_watt_compare_only_equal_coverage() -> None:
+    nodes = metered(1, 2e9, power_coverage="whole nodes")
+    worse = metered(2, 1e9, power_coverage="whole nodes")
+    assert energy_ranks(nodes, worse, metered(3, 9e9)) == [1, 2, 1]
+
+
+def test_a_system_is_placed_once_by_its_best_result_per_watt() -> None:
+    fast = metered(2, 3e9, system="Same", edition="2026-11")
+    frugal = metered(1, 5e9, system="Same", edition="2026-05")
+    standing = standings([fast, frugal])
+    assert [standing[e.id].rank for e in (fast, frugal)] == [1, None]
+    assert [standing[e.id].energy_rank for e in (fast, frugal)] == [None, 1]
+    assert [standing[e.id].edition_energy_rank for e in (fast, frugal)] == [1, 1]
+
+
 @pytest.mark.parametrize("name", ["workload", "problem_class", "level"])
 def test_ranks_compare_only_within_one_list(name: str) -> None:
     assert ranks(listed(1, 2e12), listed(2, 3e12, **{name: "other"})) == [1, 1]

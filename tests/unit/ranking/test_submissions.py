@@ -88,8 +88,11 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("submissions")
     (folder / "2026").mkdir()
     submission(folder, "slow", epoch_seconds=2.0, system_name="Slow")
-    submission(folder / "2026", "new", epoch_seconds=1.0, system_name="Twice", notes="<b>new</b>")
-    submission(folder, "old", epoch_seconds=1.5, system_name="Twice", edition="2026-10")
+    submission(
+        folder / "2026", "new", epoch_seconds=1.0, system_name="Twice", notes="<b>new</b>",
+        edition="2027-05",
+    )  # fmt: skip
+    submission(folder, "old", epoch_seconds=1.5, system_name="Twice")
     submission(folder, "free", epoch_seconds=1.5, system_name="Twice", level="free")
     shutil.copy(folder / "slow.ai500", folder / "slow again.ai500")
     disguised(folder / "slow by another name.ai500")

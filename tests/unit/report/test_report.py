@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -10,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ai500.bagging.sections import members_table
+from ai500.cli import score_view, terminal
 from ai500.core.units import human_si
 from ai500.pipeline.scoring import write_report
 from ai500.records import Score, run_folder
@@ -48,7 +51,7 @@ def test_the_headline_states_the_score(tmp_path: Path) -> None:
     for words in (
         "my-run",
         "image classification · class smoke · convention aiperf",
-        f"{human_si(score.vflops)}FLOPS of valid speed (VFLOPS)",
+        f"The score is {human_si(score.vflops)}VFLOPS",
         f"counted by convention aiperf: {human_si(score.flops)}FLOPS.",
         f"top-1 accuracy of {score.ensemble_quality:.4f} meets the target of 0.8",
         "1 of at least 3 trials: shown, but not a valid result",
@@ -62,6 +65,26 @@ def test_a_run_that_keeps_all_rules_is_called_valid(tmp_path: Path) -> None:
     assert verdict(read_run_data(run)).level == "valid"
     assert "Valid result: complete, and no rule is broken." in page.text
     assert "INCOMPLETE" not in page.text
+
+
+def test_uncounted_operators_are_named_and_make_no_valid_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[D23]: in the score, the findings, the report and the terminal."""
+    counted = Shape(members=2, trials=3)
+    shape = replace(counted, operations=replace(counted.operations, uncounted={"aten::lstsq": 2}))
+    run, page = report(tmp_path / "run", shape)
+    score = run_folder.read(Score, run.score)
+    assert score.uncounted == {"aten::lstsq": 2}
+    data = read_run_data(run)
+    assert verdict(data).level == "invalid"
+    [violation] = [finding for finding in data.findings if finding.severity == "violation"]
+    assert (violation.rule, violation.run) == ("every operator counted", "aten::lstsq ×2")
+    assert page.text.count("aten::lstsq ×2") >= 3  # finding, score, operations
+    wide = Console(width=120, record=True, file=io.StringIO())
+    monkeypatch.setattr(terminal, "console", wide)
+    score_view.show_score(score, data.findings)
+    assert wide.export_text().count("aten::lstsq ×2") == 2
 
 
 def test_an_incomplete_run_names_what_is_missing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ai500.roofline.measure import check_precisions, find_partial, open_measurem
 from ai500.roofline.model import Channel, Standing
 from ai500.roofline.place_run import place_run, run_ceiling
 from ai500.roofline.records import KernelTime, RooflineRecord, ceilings, peak_of, roof_flops
-from ai500.roofline.traffic import Traffic, along_line, analytical, counted, on_grid
+from ai500.roofline.traffic import Traffic, along_line, analytical, counted, in_mode, on_grid
 from tests.support.synthetic_roofline import h200_roofline, synthetic_roofline
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
@@ -94,6 +94,25 @@ def test_traffic_of_each_mode_is_that_of_the_table_in_communication_md() -> None
     torus = on_grid(nodes, mode="torus_2d", gradient_bytes=8.0)
     assert torus == by_node  # rows of 2 are nodes
     assert along_line([0], 8.0).inside_node == 0
+
+
+def test_traffic_of_point_to_point_modes_is_that_of_the_table_in_communication_md() -> None:
+    nodes, size = [0, 0, 1, 1, 2, 2, 3, 3], 8.0  # N = 4 nodes of L = 2, n = 8
+    ring = in_mode(nodes, mode="ring", gradient_bytes=size)
+    assert ring == on_grid(nodes, mode="all_reduce", gradient_bytes=size)
+    tree = in_mode(nodes, mode="double_binary_tree", gradient_bytes=size)
+    assert tree is not None
+    assert tree.inside_node + tree.between_nodes == pytest.approx(2 * 7 * size)  # 2 (n − 1) b
+    butterfly = in_mode(nodes, mode="butterfly", gradient_bytes=size)
+    assert butterfly is not None
+    assert butterfly.inside_node == pytest.approx(8 * 2 * size / 2)  # the first half stays near
+    assert butterfly.between_nodes == pytest.approx(8 * 2 * (size / 4 + size / 8))
+    folded = in_mode([0, 0, 0, 1, 1, 1], mode="butterfly", gradient_bytes=size)
+    assert folded is not None  # 4 × 2 (3/4) b by halving, 2 pairs × 2 b by folding
+    assert folded.inside_node + folded.between_nodes == pytest.approx(4 * 1.5 * size + 4 * size)
+    server = in_mode(nodes, mode="parameter_server", gradient_bytes=size)
+    assert server == Traffic(inside_node=2 * size, between_nodes=2 * 6 * size)
+    assert in_mode(nodes, mode="of_another_package", gradient_bytes=size) is None
 
 
 def test_advice_names_the_bound_it_moves_to() -> None:

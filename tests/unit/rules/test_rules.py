@@ -12,6 +12,7 @@ from ai500.core.errors import InputError
 from ai500.pipeline import scoring
 from ai500.records import ProblemClass
 from ai500.records.findings import Finding, Judgement
+from ai500.rules.comparison import compare
 from ai500.rules.evidence import Evidence, Fact, TrialEvidence
 from ai500.rules.judgement import judge as judge_by
 from ai500.rules.judgement import rules_of
@@ -109,6 +110,56 @@ def test_spec_section_5_table() -> None:
     }  # fmt: skip
     assert fixed["hardware"] == fixed["system"] | {"AI framework"}
     assert {aspect.layer for aspect in ASPECTS.values()} == set(LAYERS)
+
+
+def test_int4_is_allowed_and_disclosed(clean: Evidence) -> None:
+    """V2 §5.1.7: quantization (INT8, INT4) is allowed."""
+    judgement = judge(recorded("numerics", "precision", value="int4")(clean))
+    assert [(f.rule, f.severity, f.run) for f in judgement.findings] == [
+        ("chosen precision", "note", "int4")
+    ]
+
+
+def test_any_collective_that_is_synchronous_is_allowed_and_disclosed(clean: Evidence) -> None:
+    """V2 §5.1.6: new topologies are allowed; the source of one from outside is recorded."""
+    averaged = {"mode": "gossip", "precision": "fp32", "synchronous": True}
+    recorded("parallel", "communication", value=averaged)(clean)
+    recorded("communication", "code", value="site.collectives:gossip")(clean)
+    recorded("communication", "source", value="def gossip(): ...")(clean)
+    judgement = judge(clean)
+    assert not judgement.broken
+    assert {(f.rule, f.run) for f in judgement.findings} == {
+        ("chosen communication", "gossip"),
+        ("chosen communication", "site.collectives:gossip"),
+    }
+
+
+def test_an_undeclared_collective_of_another_package_is_a_violation(clean: Evidence) -> None:
+    recorded("parallel", "communication", value={"mode": "gossip", "precision": "fp32"})(clean)
+    finding = next(f for f in judge(clean).violations if f.rule == "synchronous training")
+    assert finding.run == "not known of 'gossip'"
+
+
+@pytest.mark.parametrize(
+    "mode", ["ring", "double_binary_tree", "butterfly", "parameter_server", "torus_2d"]
+)
+def test_every_collective_of_ai500_is_synchronous(clean: Evidence, mode: str) -> None:
+    recorded("parallel", "communication", value={"mode": mode, "precision": "fp32"})(clean)
+    judgement = judge(clean)
+    assert [(f.rule, f.severity) for f in judgement.findings] == [("chosen communication", "note")]
+
+
+def test_runs_that_differ_in_torchs_version_may_be_compared(clean: Evidence) -> None:
+    other = copy.deepcopy(clean)
+    recorded("framework", "version", value="2.11.0")(other)
+    comparison = compare(clean, other, level="hardware", judgements=[judge(clean), judge(other)])
+    assert comparison.comparable, comparison.reasons
+    assert [(d.aspect, d.second, d.allowed) for d in comparison.differences] == [
+        ("version", "2.11.0", True)
+    ]
+    jax = recorded("framework", "name", value="jax")(replace(copy.deepcopy(clean)))
+    comparison = compare(clean, jax, level="hardware", judgements=[judge(clean), judge(jax)])
+    assert not comparison.comparable
 
 
 @pytest.mark.parametrize("optimizer", ["lars", "lamb"])
@@ -265,7 +316,7 @@ def test_every_rule_has_a_name_a_layer_a_source_and_a_text() -> None:
 
 
 def test_every_aspect_has_a_rule_and_every_layer_a_fact(clean: Evidence) -> None:
-    stated_only = {"accelerators", "operating system", "hardware"}
+    stated_only = {"framework's version", "accelerators", "operating system", "hardware"}
     of_a_search = {"a search's defaults"}
     assert {rule.aspect for rule in ENSEMBLE_RULES if rule.aspect} == (
         set(ASPECTS) - stated_only - of_a_search

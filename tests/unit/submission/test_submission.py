@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ai500.cli import main
-from ai500.core import events
+from ai500.core import editions, events
 from ai500.core.errors import EnvironmentLacksError, InputError, RuleError
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, signing, untrusted
 from ai500.submission.description import SubmitOptions
-from ai500.submission.manifest import MANIFEST, SIGNATURE, open_submission
+from ai500.submission.manifest import MANIFEST, SIGNATURE, Source, open_submission
 from tests.support.commands import Start
 from tests.support.submitted import OPTIONS, contents, packed, small_run, submittable_run
 
@@ -178,7 +178,8 @@ def test_the_same_run_gives_the_same_bytes(official: RunFolder, tmp_path: Path) 
     assert (tmp_path / "one.ai500").read_bytes() == (tmp_path / "two.ai500").read_bytes()
     with open_submission(tmp_path / "one.ai500") as submission:
         assert submission.problems == []
-        assert submission.require_info().edition == submission.require_info().created[:7]
+        assert submission.require_info().edition == editions.CURRENT
+        assert submission.require_info().source == Source("0" * 64, "c" * 40, dirty=False)
         assert "ai500 run --config config.toml" in (submission.run.path / "run.sh").read_text()
         assert (submission.run.path / "notes.md").read_text().startswith("A policy of our own.")
 

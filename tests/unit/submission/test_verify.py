@@ -227,10 +227,13 @@ def test_members_that_were_not_planned(files: dict[str, bytes], tmp_path: Path) 
     ("name", "path", "by"),
     [
         ("submission.json", ("source", "sha256"), "f" * 64),
+        ("submission.json", ("source", "commit"), "d" * 40),
+        ("submission.json", ("source", "dirty"), True),
         ("submission.json", ("data_sha256",), ["e" * 64]),
         ("submission.json", ("created",), "1999-01-01T00:00:00Z"),
         ("submission.json", ("edition",), "2099-12"),
         ("submission.json", ("edition",), "2020-01"),
+        ("submission.json", ("edition",), "2027-05"),  # its seeds are those of 2026-11
         ("submission.json", ("ai500_version",), "99"),
         ("trials/01/bootstraps.json", (1, "sha256"), "0" * 64),
         ("trials/02/bootstraps.json", (0, "drawn"), 4000),

@@ -44,4 +44,5 @@ def through_one(precision: str, *, group: dist.ProcessGroup | None, local_size: 
         description={
             "mode": "through_one", "precision": precision, "nodes": len(set(ranks.nodes)),
         },
+        synchronous=True,  # no rank goes on before it has the mean of all (V2 §5.1.6)
     )  # fmt: skip

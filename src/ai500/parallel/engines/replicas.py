@@ -117,8 +117,10 @@ class ReplicaEngine:
             "tensor_degree": self.mesh.tensor.size,
             "batch_norm": "synchronized" if synchronized else "replica",
         }
-        if self._setting.collective is not None:
-            description["communication"] = self._setting.collective.describe()
+        if (collective := self._setting.collective) is not None:
+            # A collective of another package may not declare whether it is synchronous.
+            synchronous = getattr(collective, "synchronous", None)
+            description["communication"] = collective.describe() | {"synchronous": synchronous}
         return description
 
 

@@ -54,5 +54,11 @@ class ShardedDataParallel(ReplicaEngine):
 
     def describe(self) -> dict[str, Any]:
         """Describe parallelism and communication; FSDP2 does not report its bytes."""
-        communication = {"mode": "all_reduce", "precision": "fp32", "bytes": "not counted"}
-        return super().describe() | {"communication": communication}
+        return super().describe() | {
+            "communication": {
+                "mode": "all_reduce",
+                "precision": "fp32",
+                "bytes": "not counted",
+                "synchronous": True,
+            }
+        }

@@ -140,17 +140,20 @@ const ai500 = (() => {
     history.replaceState(null, "", `#${parameters}`);
   }
 
-  const rankOf = entry => (state.edition === "*" ? entry.rank : entry.edition_rank);
+  const EDITION_RANKS = { rank: "edition_rank", energy_rank: "edition_energy_rank" };
+  const rankOf = (entry, key) => entry[state.edition === "*" ? key : EDITION_RANKS[key]];
+  // Sorted by places per watt, a system is shown by its best result per watt.
+  const place = entry => rankOf(entry, state.sort === "energy_rank" ? "energy_rank" : "rank");
 
   function value(entry, key) {
-    if (key === "rank") return rankOf(entry);
+    if (key in EDITION_RANKS) return rankOf(entry, key);
     const raw = entry[key];
     return typeof raw === "string" ? raw.toLowerCase() : raw;
   }
 
   // All entries in the chosen order, cached: a key press then only filters.
   function ordered() {
-    const key = `${state.sort} ${state.dir} ${state.sort === "rank" && state.edition !== "*"}`;
+    const key = `${state.sort} ${state.dir} ${state.sort in EDITION_RANKS && state.edition !== "*"}`;
     if (!orders.has(key)) {
       const sign = state.dir === "up" ? 1 : -1;
       const values = new Map(entries.map(entry => [entry, value(entry, state.sort)]));
@@ -168,7 +171,7 @@ const ai500 = (() => {
     const terms = words(state.q);
     const chosen = FILTERS.filter(name => state[name] !== "*");
     return ordered().filter(entry => chosen.every(name => entry[name] === state[name])
-      && (state.every || rankOf(entry) !== null) && matches(entry, terms));
+      && (state.every || place(entry) !== null) && matches(entry, terms));
   }
 
   function update(change) {
@@ -241,7 +244,7 @@ const ai500 = (() => {
   }
 
   function content(entry, { key, kind }) {
-    if (key === "rank") return [rankOf(entry)?.toLocaleString("en") ?? "—"];
+    if (key in EDITION_RANKS) return [rankOf(entry, key)?.toLocaleString("en") ?? "—"];
     if (kind === "system")
       return [element("a", { href: `entries/${entry.id}.html` }, entry.system || "(no name)"),
         element("small", {}, entry.organization)];

@@ -7,15 +7,18 @@ draws no random numbers, so that it can be captured in a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ai500.workloads.models.cosmoflow_plan import HIDDEN, LAST_EDGE, block_count
+from ai500.workloads.protocol import Optimized
+from ai500.workloads.volume_kernels import kernels_work, pool
 
 SLOPE = 0.3
 """Slope of the leaky ReLUs below zero, as in MLPerf HPC."""
+FUSED_PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16")
+"""Precisions whose convolutions are torch's own."""
 
 
 class Block(nn.Module):
@@ -23,11 +26,16 @@ class Block(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
+        self.fused = False
         self.convolution = nn.Conv3d(channels_in, channels_out, 3, padding=1)
         self.activation = nn.LeakyReLU(SLOPE)
         self.pool = nn.MaxPool3d(2)
 
     def forward(self, x: Tensor) -> Tensor:
+        bias = self.convolution.bias
+        if self.fused and bias is not None:
+            products = functional.conv3d(x, self.convolution.weight, padding=1)
+            return pool(products, bias, slope=SLOPE)
         outputs: Tensor = self.pool(self.activation(self.convolution(x)))
         return outputs
 
@@ -61,19 +69,9 @@ class CosmoFlow(nn.Module):
         widths = [channels, *(width << level for level in range(block_count(edge)))]
         self.blocks = nn.ModuleList(map(Block, widths[:-1], widths[1:]))
         self.regression = Regression(widths[-1] * LAST_EDGE**3, parameters)
-        self._compiled: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, volumes: Tensor) -> Tensor:
         """Return the parameters of each volume."""
-        if self.training and self._compiled is not None:
-            return self._compiled(volumes)
-        return self._estimate(volumes)
-
-    def compile_training(self) -> None:
-        """Compile the training pass; evaluations, whose batches differ in size, stay eager."""
-        self._compiled = torch.compile(self._estimate, dynamic=False)
-
-    def _estimate(self, volumes: Tensor) -> Tensor:
         x = volumes
         for block in self.blocks:
             x = block(x)
@@ -81,7 +79,19 @@ class CosmoFlow(nn.Module):
         return outputs
 
 
-def cosmoflow(input_shape: tuple[int, ...], *, width: int, parameters: int = 4) -> nn.Module:
+def use_fused_pooling(
+    model: nn.Module, *, precision: str, device: torch.device
+) -> Optimized | None:
+    """Fuse bias, activation and pooling of each block where Triton runs; None elsewhere."""
+    if precision not in FUSED_PRECISIONS or device.type != "cuda" or not kernels_work(device):
+        return None
+    for block in model.modules():
+        if isinstance(block, Block):
+            block.fused = True
+    return Optimized(model, "fused bias, activation and pooling")
+
+
+def cosmoflow(input_shape: tuple[int, ...], *, width: int, parameters: int = 4) -> CosmoFlow:
     """Build CosmoFlow for volumes [channels, edge, edge, edge], with channels last in memory."""
     channels, edge, *_ = input_shape
     model = CosmoFlow(channels=channels, edge=edge, width=width, parameters=parameters)
