@@ -33,8 +33,8 @@ from ai500.workloads.protocol import load_workload
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
-    "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md", "plugins.md",
-    "rules.md", "studies.md", "worker-contract.md", "workloads.md",
+    "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
+    "plugins.md", "rules.md", "studies.md", "worker-contract.md", "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ai500.metrics.equations import scaling_ratio
 from ai500.operations import OperationCount, count
 from ai500.operations.published import AIPERF_TABLE_III
 from ai500.operations.shipped import shipped_operations
