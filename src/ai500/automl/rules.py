@@ -19,6 +19,7 @@ from ai500.automl.history import (
 )
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
+from ai500.operations.rules import CONVENTIONS
 from ai500.records import Operations, Search, require
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import Evidence, Fact
@@ -251,6 +252,8 @@ def _beyond_the_cap(evidence: Evidence, search: Search) -> Iterator[Observation]
     starts: dict[str, Operations] = {}
     for trial, model in models(evidence):
         count = model.candidate.operations
+        if count.convention not in CONVENTIONS:
+            continue  # `operations of the architectures` reports it
         if count.convention not in starts:
             starts[count.convention] = count_architecture(
                 start, input_shape=problem_class.input_shape, convention=count.convention

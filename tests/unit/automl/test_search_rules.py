@@ -208,6 +208,10 @@ SAME_AS_PARENT = "001-0004"
          "tuned from the fifth round", "is trial 3 of its architecture, of 2"),
         (candidates(lambda c: replace(c, trial=2), model="000-0003"),
          "tuned from the fifth round", "is trial 2 of its architecture, of 1"),
+        (candidates(
+            lambda c: replace(c, operations=replace(c.operations, convention="own")),
+            model="000-0002"),
+         UNCOUNTED, "no architecture that can be counted"),
         (terms(max_growth=9.0), "fixed search space", "max growth: 9, the class has 8"),
         (terms(hyperparameter_trials=1), "fixed search space", "hyperparameter trials: 1"),
         (terms(initial=replace(SMOKE_START, version="v1")), "fixed search space", "v1"),
