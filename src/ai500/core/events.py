@@ -154,7 +154,7 @@ def _expected(key: str, value: object) -> str | None:
     if key in NUMBERS:
         if value is None and key in ("loss", "learning_rate"):
             return None
-        if is_number and abs(value) < MAX_INTEGER and math.isfinite(value):  # type: ignore[operator,arg-type]
+        if is_number and abs(value) < MAX_INTEGER and math.isfinite(value):  # type: ignore[arg-type]
             return None
         return "a number"
     if key in TEXTS:

@@ -120,7 +120,7 @@ def _seal(path: Path, line: bytes) -> dict[str, Any]:
     try:
         seal = json.loads(line)
         if isinstance(seal["owner"], dict) and isinstance(seal["sha256"], str):
-            return seal | {"bytes": int(seal["bytes"]), "epoch": int(seal["epoch"])}
+            return dict(seal, bytes=int(seal["bytes"]), epoch=int(seal["epoch"]))
     except (ValueError, TypeError, KeyError):
         pass
     raise _unusable(path, "its seal can't be read")
