@@ -34,7 +34,8 @@ DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
     "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
-    "plugins.md", "rules.md", "studies.md", "worker-contract.md", "workloads.md",
+    "own-benchmark.md", "plugins.md", "rules.md", "studies.md", "worker-contract.md",
+    "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -46,6 +47,7 @@ NOT_RUN = {
     "ai500 study optimizations": "other tests run it",
     "ai500 study data-parallel": "other tests run it",
     "ai500 study repeatability": "other tests run it",
+    "ai500 study frameworks": "other tests run it",
     "ai500 study report": "no study yet",
 }
 """Command → why the documentation test does not run its example."""
@@ -243,6 +245,8 @@ def _generated(part: str) -> str:
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
+    if part.endswith(".toml"):
+        return f"\n```toml\n{code}```\n\n"
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
     )

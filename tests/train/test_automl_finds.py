@@ -1,4 +1,4 @@
-"""What a search is for: its best model beats the initial one that was trained for as long."""
+"""The aim of a search: its best model beats the initial one, trained for as long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import train
-from ai500.train.member import build_member, open_data
+from ai500.train.member import build_member
+from ai500.train.task_files import open_data
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
 
@@ -26,7 +27,7 @@ LAST = "000-0005-2"
 
 
 class Qualities:
-    """What the loop tells, as far as it is asked here."""
+    """Observer of the loop that keeps the qualities."""
 
     def __init__(self) -> None:
         self.errors: list[float] = []
@@ -60,15 +61,17 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
         seed = derive(task.seed, Stream.SEARCH, model.worker, *keys)
         if weights is None:
             torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, model.worker))
-        one = model_task(task, model.candidate, batch_size=model.candidate.batch_size, seed=seed)
-        told = Qualities()
+        training = model_task(
+            task, model.candidate, batch_size=model.candidate.batch_size, seed=seed
+        )
+        qualities = Qualities()
         member = build_member(
-            one,
+            training,
             model=network(line[0].architecture, weights),
-            mesh=make_mesh(one.parallel, device=CPU),
+            mesh=make_mesh(training.parallel, device=CPU),
             device=CPU,
             splits=open_data(run_folder.read(Task, worker.task)).splits,
-            log=told,
+            log=qualities,
             stop=lambda: False,
         )
         member.folder.checkpoint = folder / f"{start.model}-{number}.pt"
@@ -76,7 +79,7 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
         member.on_epoch = len(model.epochs).__eq__
         train(member)
         weights = {name: value.clone() for name, value in member.engine.module.state_dict().items()}
-        best = min(best, *told.errors)
+        best = min(best, *qualities.errors)
     return best
 
 

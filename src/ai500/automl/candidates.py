@@ -159,11 +159,11 @@ class Candidates:
             remedy="Set a larger automl.max_growth, or more automl.kernel_sizes.",
         )
 
-    def from_buffer(self, found: BufferedArchitecture, number: int) -> Prepared:
+    def from_buffer(self, buffered: BufferedArchitecture, number: int) -> Prepared:
         """Return an architecture of the buffer as the worker's round `number`, without weights."""
-        architecture = Architecture(found.architecture)
+        architecture = Architecture(buffered.architecture)
         return self._prepared(
-            architecture, found.parent, found.moves, seed=found.seed, number=number
+            architecture, buffered.parent, buffered.moves, seed=buffered.seed, number=number
         )
 
     def weights_of(self, model: Model) -> Weights | None:

@@ -159,8 +159,8 @@ class Coordinator:
     def _fill(self, number: int, spare: int, training: str | None) -> None:
         """Search another architecture for the buffer, for rounds whose own can't be trained."""
         with contextlib.suppress(NoParentError, SearchSpaceError):
-            found = self._candidates.search(number, spare=spare, training=training)
-            self._buffer.add(found.buffered())
+            prepared = self._candidates.search(number, spare=spare, training=training)
+            self._buffer.add(prepared.buffered())
 
     def finish_model(self, candidate: Candidate, ended: Ended, weights: Weights) -> None:
         """End a model; weights of a validated one are kept for its children."""
@@ -227,10 +227,10 @@ class Coordinator:
 
     def _interrupted_round(self, candidate: Candidate) -> Prepared | None:
         """Return the architecture of an interrupted round, for its other trials; None: not kept."""
-        found = self._buffer.current()
-        if found is None or found.round != candidate.round or not candidate.tuned:
+        buffered = self._buffer.current()
+        if buffered is None or buffered.round != candidate.round or not candidate.tuned:
             return None
-        return self._inherited(self._candidates.from_buffer(found, candidate.round))
+        return self._inherited(self._candidates.from_buffer(buffered, candidate.round))
 
     def _has_checkpoint(self, model: str) -> bool:
         """Return True if a model has a readable checkpoint; log and delete an unreadable one."""
@@ -330,12 +330,12 @@ class Coordinator:
 
     def _take_buffered(self) -> Prepared | None:
         """Return the newest architecture of the buffer that is new and has a parent's weights."""
-        for found in self._buffer.newest_first():
-            prepared = self._candidates.from_buffer(found, self._round)
-            inherited = None if found.digest in self._tried() else self._inherited(prepared)
+        for buffered in self._buffer.newest_first():
+            prepared = self._candidates.from_buffer(buffered, self._round)
+            inherited = None if buffered.digest in self._tried() else self._inherited(prepared)
             if inherited is not None:
                 return inherited
-            self._buffer.discard(found)
+            self._buffer.discard(buffered)
         return None
 
     def _inherited(self, prepared: Prepared) -> Prepared | None:

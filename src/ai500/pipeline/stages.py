@@ -31,6 +31,7 @@ from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
+from ai500.frameworks.array_checkpoint import check_framework
 from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
@@ -173,6 +174,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
+    check_checkpoints(session, number)
     tasks = prepare_members(session, number, seed=seed, store=store)
     failed = train(session, number, tasks=tasks)
     collect_placements(trial)
@@ -206,15 +208,22 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
         )
 
 
+def check_checkpoints(session: Session, number: int) -> None:
+    """Refuse checkpoints of another framework before a job starts."""
+    for member in range(session.plan.ensemble_size):
+        folder = session.run.trial(number).member(member)
+        check_framework(folder, framework=session.plan.framework.kind)
+
+
 def open_store(session: Session) -> Store:
     """Open the user's store, or the class's own, which is generated once and cached."""
     plan, path = session.plan, session.config.data.path
     class_name = registered_name(plan)
     if path is not None:
-        is_script = plan.framework.kind == "script"
-        store = open_script_data(Path(path)) if is_script else open_folder(Path(path))
+        is_script, folder = plan.framework.kind == "script", Path(path)
+        store = open_script_data(folder, run=session.run) if is_script else open_folder(folder)
     elif class_name is None:
-        store = ScriptFolder(Path(plan.framework.folder or "."))
+        store = ScriptFolder(Path(plan.framework.folder or "."), run=None)
     else:
         session.observer.stage("data of the class")
         store = generate_store(plan.workload, class_name, progress=session.observer.progress)
@@ -232,7 +241,7 @@ def open_store(session: Session) -> Store:
 def registered_name(plan: Plan) -> str | None:
     """Return the registered class whose data a plan uses; None: its script brings the data."""
     custom = plan.definition.custom
-    return plan.problem_class if custom is None else custom.base
+    return plan.definition.name if custom is None else custom.base
 
 
 def prepare_members(session: Session, number: int, *, seed: int, store: Store) -> list[Task]:

@@ -10,7 +10,7 @@ from statistics import fmean
 from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core import __version__
-from ai500.core.errors import AI500Error, InputError, RunFolderError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, RunFolderError
 from ai500.core.schema import check_known
 from ai500.core.source import source_sha256
 from ai500.inventory import machine as system
@@ -88,7 +88,7 @@ def prepare(
     for point in select_points(all_points, only):
         try:
             plan = context.plan_for(point.overrides)
-        except InputError as error:
+        except (InputError, EnvironmentLacksError) as error:
             if not point.optional:
                 raise
             planned[point.name] = PlannedPoint(
@@ -194,6 +194,8 @@ def _check_same_work(
         raise RunFolderError(
             f"{folder.path} holds results of another configuration or machine: "
             f"{', '.join(different)}.",
+            key="points",
+            value=different,
             path=folder.path,
             remedy="Choose another --out, or leave out --points and --max-members to run all "
             "points again.",
@@ -239,6 +241,8 @@ def check_same_study(folder: StudyFolder, study: Study, config: Config) -> None:
         if existing != requested:
             raise RunFolderError(
                 f"{folder.path} holds the study {' '.join(existing)!r}.",
+                key="study",
+                value=existing,
                 path=folder.path,
                 remedy=f"Choose another --out for {' '.join(requested)!r}.",
             )

@@ -65,8 +65,8 @@ class StopRequest:
         return self.received and self._decides
 
 
-def main() -> int:
-    """Run the task named on the command line."""
+def main(entry_point: str | None = None) -> int:
+    """Run the task named on the command line, by its own entry point or by this one."""
     die_with_parent()
     task = run_folder.read(Task, Path(sys.argv[1]))
     rank = Rank.from_environment()
@@ -91,7 +91,7 @@ def main() -> int:
 
             shared_process.run(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
         else:
-            module, _, function = task.entry_point.partition(":")
+            module, _, function = (entry_point or task.entry_point).partition(":")
             run = getattr(import_module(module), function)
             run(tasks[0], rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:
@@ -135,6 +135,8 @@ def cores_of(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
         return None
     bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(bound) or 1))
+    if os.environ.get("AI500_TASKS_PER_NODE"):  # a task of Slurm is a slot, not a node's share
+        granted *= rank.local_world_size
     each = max(1, granted // rank.local_world_size)
     if len(bound) > granted:
         return each
