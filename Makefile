@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
+# Other frameworks live in interpreters of their own, kept between runs: their pins conflict.
+JAX := jax==0.10.2
+TENSORFLOW := tensorflow-cpu==2.21.0
+MINDSPORE := mindspore==2.10.0
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-long check format docs benchmarks clean debian-packages
+.PHONY: help run test test-fast test-long test-frameworks check format docs benchmarks clean debian-packages
 
 help: ## what there is to make
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +26,16 @@ $(VENV)/.test: pyproject.toml $(VENV)/.run
 
 $(VENV)/.check: pyproject.toml $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[check]'
+	@touch $@
+
+.venv-jax .venv-tensorflow .venv-mindspore: .venv-%: .venv-%/.made
+.venv-jax/.made: PACKAGE = $(JAX)
+.venv-tensorflow/.made: PACKAGE = $(TENSORFLOW)
+.venv-mindspore/.made: PACKAGE = $(MINDSPORE)
+.venv-%/.made: Makefile
+	@echo "installing $(PACKAGE) into .venv-$*: minutes, silent"
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet numpy '$(PACKAGE)'
 	@touch $@
 
 # What the tests start for real: a browser, a Slurm cluster (with accounting), containers.
@@ -47,7 +61,7 @@ debian-packages: # installs them all as soon as one of the commands is missing
 run: $(VENV)/.run ## install, run class smoke, report (WORKLOAD=extreme_weather or automl)
 	$(BIN)/ai500 run $(if $(WORKLOAD),--workload $(WORKLOAD)) $(ARGS)
 
-test: $(VENV)/.test debian-packages ## all tests but the long ones
+test: $(VENV)/.test .venv-jax debian-packages ## all tests but the long ones
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=20 -m "not long and not serial"
 	$(BIN)/python -m pytest -m "serial and not long"
 
@@ -56,6 +70,9 @@ test-fast: $(VENV)/.test ## unit and paper tests that train nothing and need no 
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
 	$(BIN)/python -m pytest -m long
+
+test-frameworks: $(VENV)/.test .venv-jax .venv-tensorflow .venv-mindspore ## TensorFlow, MindSpore and JAX
+	$(BIN)/python -m pytest tests/frameworks -m "long or not long"
 
 check: $(VENV)/.check ## lint, format, layers, strict types
 	$(BIN)/ruff check .
@@ -75,4 +92,4 @@ benchmarks: $(VENV)/.test ## the measurements that the issues name
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 clean: ## remove what was installed; runs/ stays
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* site .mypy_cache .ruff_cache .pytest_cache

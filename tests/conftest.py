@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 BUDGET_SECONDS = {
     "unit": 260, "paper": 10, "train": 470, "jobs": 400, "browser": 160, "docs": 130, "gpu": 10,
-    "frameworks": 90,
+    "frameworks": 150,
 }  # fmt: skip
 """Seconds of one worker that each folder may take in `make test` on two idle cores: 12 minutes of
 two workers. A folder over its budget is marked in the summary; move its slowest test to `long`."""

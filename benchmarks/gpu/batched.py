@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from ai500.train.device_feed import free_bytes
 from ai500.train.graphed_step import StaticInputs, capturable, capture, preserve_state
+from ai500.train.loop import StepRequest
 from ai500.train.member import Member
-from ai500.train.step import StepRequest, update_weights, warm_up_batch
+from ai500.train.step import update_weights, warm_up_batch
 from ai500.train.step_strategies import GraphStreams, MemberIndex, StepStrategy, graph_strategies
 from ai500.workloads.models.resnet import Bottleneck, ResNet, small_resnet
 

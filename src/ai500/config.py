@@ -190,13 +190,15 @@ class CommunicationConfig:
 class FrameworkConfig:
     """Framework that trains the members."""
 
-    kind: str = option("pytorch", "pytorch: the reference; script: a training command of one's own")
+    kind: str = option(
+        "pytorch", "pytorch: the reference; jax: another; script: a training command of one's own"
+    )
     command: tuple[str, ...] = option(
         (),
         "script: program and arguments of a member; {task} is its task file, {python} the next key",
     )
     python: str | None = option(
-        None, "script: interpreter that {python} stands for; default: the jobs' own"
+        None, "interpreter of the framework, or that {python} stands for; default: the jobs' own"
     )
     folder: str | None = option(
         None, "script: working folder of the command; default: the configuration file's"

@@ -92,6 +92,11 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
         return [_tradeoff(base, degree) for degree in (1, 2, 4, 8)]
     if study == "optimizations":
         return _optimized(base)
+    if study == "frameworks":
+        return [
+            varied(base, name, label, speed=1 - 0.1 * index, quality=0.8 - 0.001 * index)
+            for index, (name, label) in enumerate((("pytorch", "PyTorch"), ("jax", "JAX")))
+        ]
     if study == "data-parallel":
         points = []
         for n in (1, 2, 4, 8):

@@ -16,13 +16,14 @@ from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.train.loop import train
-from ai500.train.member import build_member, open_data
+from ai500.train.member import build_member
+from ai500.train.task_files import open_data
 from ai500.workloads.automl import CLASSES
 from tests.support.commands import Start, wait_for
 
 CPU = torch.device("cpu")
-MODELS = 6
-"""Models of each search: four of the warm-up, two that TPE tuned."""
+LAST = "000-0005-2"
+"""Sixth model of a search: four of the warm-up, then two trials of one architecture by TPE."""
 
 
 class Qualities:
@@ -55,7 +56,9 @@ def initial_trained_like(line: list[Model], run: Path, folder: Path) -> float:
     for number, model in enumerate(line):
         worker = RunFolder(run).trial(1).member(model.worker)
         task = run_folder.read(Task, worker.task)
-        seed = derive(task.seed, Stream.SEARCH, model.worker, model.candidate.round)
+        number_and_trial = (model.candidate.round, model.candidate.trial)
+        keys = number_and_trial[: min(2, model.candidate.trial)]
+        seed = derive(task.seed, Stream.SEARCH, model.worker, *keys)
         if weights is None:
             torch.manual_seed(derive(seed, Stream.INITIAL_WEIGHTS, model.worker))
         training = model_task(
@@ -87,8 +90,7 @@ def searched(run: Path, start: Start, *, seed: int) -> None:
         "--set", "data.stage=false", "--set", "automl.minutes=60",
     )  # fmt: skip
     history = RunFolder(run).trial(1).member(0).path / HISTORY_FILE
-    last = f"000-{MODELS:04d}"
-    wait_for(history, "ended", timeout=500, where=lambda e: e["entry"]["model"] == last)
+    wait_for(history, "ended", timeout=500, where=lambda e: e["entry"]["model"] == LAST)
     command.interrupt()
     assert command.wait() == 130, command.err
 

@@ -41,6 +41,8 @@ MAY_IMPORT_TORCH = {
     "ai500.workloads.crop_kernel": "augmentation on the device",
     "ai500.workloads.image_inputs": "augmentation on the device",
     "ai500.workloads.climate": "the generator of climate data",
+    "ai500.frameworks.jax_backend": "JAX's worker",
+    "ai500.frameworks.jax_setup": "JAX's worker",
     "ai500.automl.candidates": "a search worker",
     "ai500.automl.coordinator": "a search worker",
     "ai500.automl.memory": "a search worker",

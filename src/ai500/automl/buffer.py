@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ai500.automl.morphism import Move
+from ai500.automl.moves import Move
 from ai500.core.errors import AI500Error
 from ai500.records import run_folder
 from ai500.workloads.models.architecture import Architecture, Layer

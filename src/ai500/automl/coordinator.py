@@ -149,6 +149,13 @@ class Coordinator:
         self._buffer.add(prepared.buffered())
         return prepared
 
+    def _cancel_searches(self) -> None:
+        """Cancel searches that have not begun."""
+        for preparing in self._preparing:
+            preparing.cancel()
+        for filling in self._filling:
+            filling.cancel()
+
     def _fill(self, number: int, spare: int, training: str | None) -> None:
         """Search another architecture for the buffer, for rounds whose own can't be trained."""
         with contextlib.suppress(NoParentError, SearchSpaceError):
@@ -166,8 +173,7 @@ class Coordinator:
 
     def close(self, reason: str) -> None:
         """Write everything to disk; end models that an earlier attempt left open."""
-        for future in [*self._preparing, *self._filling]:
-            future.cancel()
+        self._cancel_searches()
         self._searchers.shutdown(wait=True)
         self._saver.shutdown(wait=True)
         if self._saving is not None:
@@ -315,8 +321,7 @@ class Coordinator:
             prepared = None if newest is None else newest.result()
         except (NoParentError, SearchSpaceError):
             prepared = None  # the history has grown since
-        for future in [*self._preparing, *self._filling]:
-            future.cancel()
+        self._cancel_searches()
         self._preparing.clear()
         self.history.refresh()
         if prepared is None or prepared.candidate.digest in self._tried():

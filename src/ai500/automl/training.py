@@ -15,13 +15,13 @@ from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
 from ai500.automl.selection import has_stalled, predicted_accuracy
 from ai500.core.errors import AI500Error
 from ai500.core.events import Event, EventLog
-from ai500.parallel.engines import CheckpointAction
+from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.engines.replicas import broadcast_action
 from ai500.records import Search, Task
 from ai500.train import loop
-from ai500.train.checkpoint import Position
 from ai500.train.loop import DivergedError
 from ai500.train.member import Member
+from ai500.train.position import Position
 from ai500.train.worker import Interrupted
 
 CHUNK_SECONDS = 2.0

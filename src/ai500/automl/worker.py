@@ -45,9 +45,11 @@ from ai500.parallel.engines.state import gather_objects, gather_weights
 from ai500.records import Task, TrainRecord, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
-from ai500.train.member import Member, build_member, event_log, open_data
+from ai500.train.member import Member, build_member
 from ai500.train.member_process import synchronize_ranks, worker_context
+from ai500.train.task_files import event_log, open_data
 from ai500.train.timed_window import timed_window
+from ai500.train.training_facts import seeds
 from ai500.train.worker import Interrupted, Rank, StopRequest
 from ai500.workloads.models.architecture import Architecture
 from ai500.workloads.models.architecture_network import Network
@@ -308,7 +310,7 @@ def write_record(
         quality=1.0 - (best.accuracy or 0.0),
         weights_sha256="" if weights is None else weights_sha256(weights),
         operations=coordinator.initial.candidate.operations,
-        effective=effective | {"seeds": provenance.seeds(task)},
+        effective=effective | {"seeds": seeds(task)},
         versions=provenance.versions(),
     )
     run_folder.write(member.folder.record, record)

@@ -127,8 +127,8 @@ def flops(
         tables.append(_published_table(count))
     shape = "×".join(map(str, (count.batch, *sample)))
     stated = f", {regions:,} regions" if regions else ""
-    parameters = f"{_si(count.parameters)} parameters{stated}"
-    console.print(f"[bold]{escape(traced.name)}[/] on {shape}, {parameters}")
+    size = f"{_si(count.parameters)} parameters{stated}"
+    console.print(f"[bold]{escape(traced.name)}[/] on {shape}, {size}")
     for table in tables:
         console.print(table, "", sep="\n")
     totals = counts if compare else {convention: count}

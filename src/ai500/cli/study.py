@@ -116,6 +116,19 @@ def data_parallel(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command()
+@with_options(without=("max_members", "seeds", "scales"))
+def frameworks(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Compare the same class in every installed framework.
+
+    V3 Table 2, V2's system level: throughput, quality and operations. A framework NAME is looked
+    for in `.venv-NAME`, or in the interpreter that the variable AI500_NAME_PYTHON names.
+
+    Example: ai500 study frameworks --class smoke
+    """
+    _study("frameworks", selected.load(), request)
+
+
+@app.command()
 @with_options(without=("runs", "max_members", "scales"))
 def repeatability(selected: ConfigOptions, request: StudyRequest) -> None:
     """Measure the variation between runs from several seeds.

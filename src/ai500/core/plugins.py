@@ -41,6 +41,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "framework": {
         "pytorch": "ai500.frameworks.pytorch:PYTORCH",
         "script": "ai500.frameworks.script:SCRIPT",
+        "jax": "ai500.frameworks.jax:JAX",
     },
     "scheduler": {
         "local": "ai500.jobs.schedulers.local:LOCAL",

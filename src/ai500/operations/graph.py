@@ -20,7 +20,8 @@ class Shapes:
     """Shapes of an operator's tensors.
 
     Convolutions: inputs are data and weight. Dense and matmul: the two factors. Bilinear: left,
-    weight, right. Attention: query, key, value. All others: their tensors in the order the framework passes them.
+    weight, right. Attention: query, key, value. All others: their tensors in the order the
+    framework passes them.
     """
 
     inputs: tuple[Shape, ...] = ()
@@ -72,6 +73,29 @@ class Trace:
     outputs: tuple[Shape, ...] = ()
     inputs: tuple[Shape, ...] = ()
     """Shapes of the data, batch included; a tracer may leave them out."""
+
+
+def channels_first(trace: Trace) -> Trace:
+    """Change the graph of a model on images N×H×W×C to the layout of the others, N×C×H×W.
+
+    Convolutions have it already: their tracers read the layout. A global pool's output is N×C×1×1.
+    """
+    return replace(trace, ops=tuple(map(_channels_first, trace.ops)))
+
+
+def _channels_first(op: Op) -> Op:
+    if op.kind == "convolution":
+        return op
+    inputs, outputs = (
+        tuple(map(_moved, shapes)) for shapes in (op.shapes.inputs, op.shapes.outputs)
+    )
+    if op.kind == "average_pool" and len(outputs[0]) == 2:
+        outputs = ((*outputs[0], 1, 1),)
+    return replace(op, shapes=Shapes(inputs, outputs))
+
+
+def _moved(shape: Shape) -> Shape:
+    return (shape[0], shape[-1], *shape[1:-1]) if len(shape) == 4 else shape
 
 
 #: Module path of the loss, which follows the model in a training step.

@@ -138,7 +138,9 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         estimate_basis="",
         sharing=sharing.decide(
             # Whether code of the user's own can be captured in a CUDA graph is not known.
-            "processes" if framework.name == "script" or code.parts else config.ensemble.sharing,
+            config.ensemble.sharing
+            if framework.name == "pytorch" and not code.parts
+            else "processes",
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,

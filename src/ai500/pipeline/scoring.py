@@ -61,9 +61,10 @@ def _counted(run: RunFolder, plan: Plan, event: Event, convention: str) -> Opera
             return operations
     shipped = shipped_model(plan.workload, plan.problem_class)
     graph = record.effective.get("model", {}).get("graph_sha256")
-    operations = shipped_operations(plan.workload, plan.problem_class, convention)
-    if shipped is not None and shipped.graph_sha256 == graph and operations is not None:
-        return operations
+    same_model = shipped is not None and shipped.graph_sha256 == graph
+    counted = shipped_operations(plan.workload, plan.problem_class, convention)
+    if same_model and counted is not None:
+        return counted
     raise _not_counted(run, convention, f"{member.record} has no such count")
 
 

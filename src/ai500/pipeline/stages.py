@@ -31,6 +31,7 @@ from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
 from ai500.data.store import Store
+from ai500.frameworks.array_checkpoint import check_framework
 from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
@@ -173,6 +174,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
+    check_checkpoints(session, number)
     tasks = prepare_members(session, number, seed=seed, store=store)
     failed = train(session, number, tasks=tasks)
     collect_placements(trial)
@@ -204,6 +206,13 @@ def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> No
             path=store.path,
             remedy="Restore that store, or start a new run.",
         )
+
+
+def check_checkpoints(session: Session, number: int) -> None:
+    """Refuse checkpoints of another framework before a job starts."""
+    for member in range(session.plan.ensemble_size):
+        folder = session.run.trial(number).member(member)
+        check_framework(folder, framework=session.plan.framework.kind)
 
 
 def open_store(session: Session) -> Store:

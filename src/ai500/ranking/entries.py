@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.metrics.quality import quality_ratio
-from ai500.records import Score, require
+from ai500.records import Score, TrainRecord, require
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.report.run_data import RunData
 from ai500.submission.manifest import Info
@@ -20,6 +20,8 @@ from ai500.workloads.protocol import load_workload
 LARGEST = 1e30
 # Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
+# Packages of the frameworks that train members, as records name their versions.
+FRAMEWORK_PACKAGES = ("torch", "jax", "tensorflow", "mindspore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +169,17 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         nodes=len(plan.nodes),
         accelerator=accelerator(data),
         precision=plan.hyperparameters.precision,
-        framework=f"torch {record.versions['torch']}" if "torch" in record.versions else "unknown",
+        framework=framework(record),
         trials=len(score.trials),
         score_variation=score.score_variation,
         regulated_score=None if score.search is None else score.search.regulated_score,
     )
+
+
+def framework(record: TrainRecord) -> str:
+    """Return the framework that trained the members, with its version."""
+    names = (name for name in FRAMEWORK_PACKAGES if name in record.versions)
+    return next((f"{name} {record.versions[name]}" for name in names), "unknown")
 
 
 def accelerator(data: RunData) -> str:

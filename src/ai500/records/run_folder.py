@@ -55,6 +55,7 @@ class MemberFolder:
         self.events = path / "events.jsonl"
         self.log = path / "log.txt"
         self.checkpoint = path / "checkpoint.pt"
+        self.array_checkpoint = path / "checkpoint.npz"
         self.progress = path / "progress.json"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"

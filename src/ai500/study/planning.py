@@ -10,7 +10,7 @@ from statistics import fmean
 from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core import __version__
-from ai500.core.errors import AI500Error, InputError, RunFolderError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, RunFolderError
 from ai500.core.schema import check_known
 from ai500.core.source import source_sha256
 from ai500.inventory import machine as system
@@ -88,7 +88,7 @@ def prepare(
     for point in select_points(all_points, only):
         try:
             plan = context.plan_for(point.overrides)
-        except InputError as error:
+        except (InputError, EnvironmentLacksError) as error:
             if not point.optional:
                 raise
             planned[point.name] = PlannedPoint(

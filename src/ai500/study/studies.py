@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ai500.core.errors import RunFolderError
 from ai500.core.schema import nearest
-from ai500.study import data_parallel, optimizations, repeatability, scaling, tradeoff
+from ai500.study import data_parallel, frameworks, optimizations, repeatability, scaling, tradeoff
 from ai500.study.definition import Study
 
 STUDIES: dict[str, Study] = {
     module.STUDY.name: module.STUDY
-    for module in (scaling, tradeoff, optimizations, data_parallel, repeatability)
+    for module in (scaling, tradeoff, optimizations, data_parallel, repeatability, frameworks)
 }
 
 

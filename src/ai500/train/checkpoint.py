@@ -14,7 +14,7 @@ import io
 import pickle
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,22 +31,12 @@ from ai500.parallel.engines.state import (
     load_optimizer,
     load_weights,
 )
+from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
 
 # One thread for all members of a process: their files are written one after another, and the
 # interpreter waits for it at exit.
 WRITER_THREAD = ThreadPoolExecutor(1, "checkpoint")
-
-
-@dataclass
-class Position:
-    """Position of the training, with the running sums of the current epoch."""
-
-    seed: int
-    epoch: int = 0
-    step: int = 0
-    images: int = 0
-    loss_sum: float = 0.0
 
 
 class Trained(Protocol):

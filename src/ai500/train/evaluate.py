@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +18,15 @@ from ai500.parallel.engines.mesh import Axis
 from ai500.records import ProblemClass
 from ai500.records.fields import target_names
 from ai500.train.device_feed import free_bytes
+from ai500.train.evaluation_batch import evaluation_batch_size
 from ai500.train.feed import batches_on_device
-from ai500.train.warm_up import generated_samples, on_device
+from ai500.train.generated_samples import generated_samples
+from ai500.train.warm_up import on_device
 from ai500.workloads.protocol import Workload
 
 Predictions = NDArray[Any]
 """One row per sample, of the type that the workload chose."""
 NO_DRAWS = torch.empty(0)  # evaluation does not augment
-# Without gradients a batch may be larger than in training: at least this many images, or as many as
-# have this many values if that is less.
-LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
-# On a GPU, up to four times the batch where its inputs in FP32 take no more than this share of free
-# memory: the host then launches fewer kernels. Activations of ResNet-50 take 19 times as much as
-# its inputs, and other members may share the GPU.
-LARGER, SHARE_OF_MEMORY = 4, 1 / 50
 
 
 @dataclass
@@ -101,15 +95,6 @@ class Evaluator:
     def _predict_batch(self, fields: dict[str, Tensor]) -> Tensor:
         inputs = self.workload.evaluation_inputs(self.problem_class, fields)
         return self.workload.predictions(self.engine.predict(inputs), fields)
-
-
-def evaluation_batch_size(batch_size: int, input_shape: tuple[int, ...], *, free: int) -> int:
-    """Return the evaluation batch for a training batch size; `free` is in bytes, 0 on a CPU."""
-    values = math.prod(input_shape)
-    least = min(LEAST_BATCH, LEAST_VALUES // values)
-    larger = LARGER * min(batch_size, least)
-    fits = larger * values * torch.float32.itemsize <= SHARE_OF_MEMORY * free
-    return max(batch_size, least, larger if fits else 0)
 
 
 def _gather(share: Tensor, data: Axis) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ai500.core.randomness import Stream, derive
 from ai500.data.store import Arrays, Samples
+from ai500.train.batch_order import augmentation_draws, rank_indices
 from ai500.train.prefetch import BatchRequest, DeviceBatch, prefetch
 
 
@@ -67,19 +67,18 @@ class Feed:
 
     def indices(self, order: NDArray[np.int64], steps: range) -> NDArray[np.int64]:
         """Return this rank's samples of consecutive steps, a row per step."""
-        size = self.global_batch_size
-        whole = order[steps[0] * size : (steps[-1] + 1) * size]
-        return whole.reshape(len(steps), size)[:, self._share()]
+        return rank_indices(
+            order, steps, rank=self.rank, batch_size=self.batch_size, world_size=self.world_size
+        )
 
     def draws(self, epoch: int, step: int) -> Tensor:
         """Draw a step's augmentation for the global batch; return this rank's rows."""
-        seed = derive(self.seed, Stream.AUGMENTATION, self.member, epoch, step)
-        generator = torch.Generator().manual_seed(seed)
-        draws = torch.rand(self.global_batch_size, self.draws_per_image, generator=generator)
-        return draws[self._share()]
-
-    def _share(self) -> slice:
-        return slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
+        images, columns = self.global_batch_size, self.draws_per_image
+        draws = augmentation_draws(
+            self.seed, self.member, epoch, step, images=images, draws_per_image=columns
+        )
+        share = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
+        return torch.from_numpy(draws[share])
 
 
 def batches_on_device(

@@ -13,9 +13,10 @@ from ai500.core.errors import DataError
 from ai500.parallel.cuda_graph import WARM_UP_CALLS, cudnn_autotuning
 from ai500.records.fields import OFFSETS
 from ai500.train.feed import Batch
+from ai500.train.loop import StepRequest
 from ai500.train.member import Member
 from ai500.train.optimizers import LARS
-from ai500.train.step import StepRequest, compute_gradients, training_step, update_weights
+from ai500.train.step import compute_gradients, training_step, update_weights
 
 
 def capturable(optimizer: torch.optim.Optimizer) -> bool:

@@ -1,5 +1,7 @@
 """The training loop of one rank of one member, from the first batch to the target epochs.
 
+Written once for every framework: it needs no torch, and a `Trainable` is a member of any of them.
+
 Read top to bottom: warm up, restore, then for each epoch its steps, its evaluation, its checkpoint.
 The timed window begins with the read of the first training batch and ends with the last evaluation
 (V2 §5.3.2, [D14]). The loop yields step requests and is sent their losses, so that a driver can run
@@ -11,50 +13,185 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
-import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ai500.core import atomic, events, schema
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
-from ai500.data.bootstrap import epoch_order
-from ai500.parallel.engines import CheckpointAction
-from ai500.records import Progress
-from ai500.train import checkpoint
+from ai500.data.bootstrap import Counts, epoch_order
+from ai500.parallel.checkpoint_action import CheckpointAction
+from ai500.records import Progress, Task
+from ai500.records.run_folder import MemberFolder
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
-from ai500.train.member import Member
-from ai500.train.optimizers import settings_sha256
-from ai500.train.step import StepRequest, eager_step, warm_up_batch
-from ai500.train.warm_up import random_streams_preserved
+from ai500.train.position import Position
 from ai500.train.worker import Interrupted
+from ai500.workloads.protocol import Workload
 
 # Often enough for a live view, seldom enough to cost nothing beside steps of milliseconds.
 PROGRESS_SECONDS = 1.0
 
-TrainingSteps = Generator[StepRequest, Tensor | None, None]
-"""Step requests; the driver sends back the mean loss of each, which the next step may overwrite."""
+Loss = Any
+"""A framework's scalar, on its device: `float` waits for it."""
 
 
 class DivergedError(AI500Error):
     """The training loss is NaN or infinite."""
 
 
-def train(member: Member) -> None:
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """The next step of a member, for the driver to run."""
+
+    batch: Any
+    """The feed's batch: stored samples and the draws of their augmentation."""
+    learning_rate: float
+    seed: int
+    """Seed of the framework's own generators during this step."""
+
+
+TrainingSteps = Generator[StepRequest, Loss | None, None]
+"""Step requests; the driver sends back the mean loss of each, which the next step may overwrite."""
+
+
+class BatchFeed(Protocol):
+    """Batches of a rank."""
+
+    @property
+    def rank(self) -> int:
+        """Rank on the data axis."""
+
+    @property
+    def global_batch_size(self) -> int:
+        """Images of one optimizer step on all ranks."""
+
+    def epoch(self, epoch: int, order: NDArray[np.int64], *, first_step: int) -> Iterator[Any]:
+        """Yield the epoch's batches from `first_step` on."""
+
+
+class LossSum(Protocol):
+    """Sum of losses on the device: reading each loss would make the host wait for every step."""
+
+    def add(self, loss: Loss, *, weight: int) -> None:
+        """Add a loss times its weight."""
+
+    def take(self) -> float:
+        """Return the sum and set it to zero."""
+
+
+class ValidationEvaluator(Protocol):
+    """Predictions on the validation split."""
+
+    def validation(self) -> NDArray[Any] | None:
+        """Predict the whole validation split; None on ranks other than 0."""
+
+    def validation_targets(self) -> dict[str, NDArray[Any]]:
+        """Return the targets of the validation split by name."""
+
+
+class CheckpointWriter(Protocol):
+    """Writer of checkpoints."""
+
+    def save(self, path: Path, trained: Any, position: Position) -> None:
+        """Gather the state of all ranks and start writing it on rank 0."""
+
+    def wait(self) -> None:
+        """Wait until the last file is written."""
+
+
+class Trainable(Protocol):
+    """A member as the loop sees it, whichever framework holds its model."""
+
+    task: Task
+    folder: MemberFolder
+    workload: Workload
+    counts: Counts
+    """Repeat count of each training sample in the member's bootstrap."""
+
+    @property
+    def feed(self) -> BatchFeed:
+        """Batches of this rank."""
+
+    @property
+    def evaluator(self) -> ValidationEvaluator:
+        """Predictions on the validation split."""
+
+    @property
+    def checkpoints(self) -> CheckpointWriter:
+        """Writer of the member's checkpoint."""
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """File of the member's checkpoint."""
+
+    @property
+    def validation_file(self) -> Path | None:
+        """File for the last validation predictions; None: no ensemble aggregates them."""
+
+    @property
+    def reports_progress(self) -> bool:
+        """True on the rank that writes the file of the live view."""
+
+    @property
+    def stop_requested(self) -> Callable[[], bool]:
+        """Return whether this rank has to stop after the current step."""
+
+    @property
+    def on_ready(self) -> Callable[[], None]:
+        """Hook called once, immediately before the first batch is read."""
+
+    @property
+    def on_step(self) -> Callable[[Position], None]:
+        """Hook called after every step."""
+
+    @property
+    def on_epoch(self) -> Callable[[int], bool]:
+        """Hook called with the number of finished epochs; True ends the training early."""
+
+    def emit(self, event: str, **fields: object) -> None:
+        """Emit an event of this member."""
+
+    def warm_up(self) -> None:
+        """Run a step and a prediction without learning: compilation is not timed."""
+
+    def restore(self) -> Position | None:
+        """Load the checkpoint; None: there is none."""
+
+    def begin_epoch(self) -> None:
+        """Put the model into training mode."""
+
+    def step(self, request: StepRequest) -> Loss:
+        """Train on a batch; return the mean loss over this rank's share."""
+
+    def loss_sum(self) -> LossSum:
+        """Return an empty sum of losses."""
+
+    def mean_over_replicas(self, value: float) -> float:
+        """Average a value over the data-parallel replicas; the same result on every rank."""
+
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
+        """Return rank 0's action on every rank that has to take part in it."""
+
+    def optimizer_sha256(self) -> str:
+        """Hash the optimizer's settings, without the rate."""
+
+
+def train(member: Trainable) -> None:
     """Train to the target epochs, from the checkpoint where there is one."""
     position = prepare(member)
     member.on_ready()
     with contextlib.closing(training_steps(member, position)) as steps:
         request = advance(steps, None)
         while request is not None:
-            request = advance(steps, eager_step(member, request))
+            request = advance(steps, member.step(request))
 
 
-def advance(steps: TrainingSteps, loss: Tensor | None) -> StepRequest | None:
+def advance(steps: TrainingSteps, loss: Loss | None) -> StepRequest | None:
     """Send the last step's loss; return the next request, or None when training has ended."""
     try:
         return steps.send(loss)
@@ -62,7 +199,7 @@ def advance(steps: TrainingSteps, loss: Tensor | None) -> StepRequest | None:
         return None
 
 
-def prepare(member: Member) -> checkpoint.Position:
+def prepare(member: Trainable) -> Position:
     """Warm up and restore, before the timed window; return the position to train from.
 
     Warm-up reads no sample and leaves weights, running statistics, optimizer state and random
@@ -70,20 +207,15 @@ def prepare(member: Member) -> checkpoint.Position:
     """
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
-    with random_streams_preserved(member.feed.device):
-        batch = warm_up_batch(member)
-        member.engine.warm_up(
-            *member.workload.train_inputs(member.problem_class, batch.fields, batch.draws)
-        )
-        member.evaluator.warm_up()
-    position = checkpoint.restore(member.folder.checkpoint, member, seed=member.task.seed)
+    member.warm_up()
+    position = member.restore()
     if position is None:
-        return checkpoint.Position(seed=member.task.seed)
+        return Position(seed=member.task.seed)
     member.emit("resumed", epoch=position.epoch, step=position.step)
     return position
 
 
-def training_steps(member: Member, position: checkpoint.Position) -> TrainingSteps:
+def training_steps(member: Trainable, position: Position) -> TrainingSteps:
     """Yield the requests of all remaining steps; on exit the last checkpoint is on disk."""
     # In `finally`, because a driver may close the generator, and a step may raise.
     try:
@@ -92,7 +224,7 @@ def training_steps(member: Member, position: checkpoint.Position) -> TrainingSte
         member.checkpoints.wait()
 
 
-def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingSteps:
+def _train_epochs(member: Trainable, position: Position) -> TrainingSteps:
     task, hyper = member.task, member.task.hyperparameters
     peak = scaled_peak(hyper, global_batch_size=member.feed.global_batch_size)
     rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
@@ -100,7 +232,8 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
         _evaluate_again(member)
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
-        loss_sum = _mean_over_replicas(member, position.loss_sum)
+        # In a resumed epoch the part before the checkpoint is replica 0's, which wrote it.
+        loss_sum = member.mean_over_replicas(position.loss_sum)
         # Once per epoch, because reading a loss makes the host wait for the accelerator.
         _check_finite(position.epoch, loss_sum)
         finished = position.epoch + 1
@@ -111,7 +244,7 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
             steps=position.step,
             loss=loss_sum / position.images,
             learning_rate=rate(finished * task.steps_per_epoch - 1),
-            optimizer_sha256=settings_sha256(member.optimizer),
+            optimizer_sha256=member.optimizer_sha256(),
         )
         if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
             _evaluate(member, finished)
@@ -119,32 +252,31 @@ def _train_epochs(member: Member, position: checkpoint.Position) -> TrainingStep
             # The timed window ends here: the last checkpoint and the record are not timed.
             member.emit("end", epoch=finished)
         # A new position: step, images and loss are sums over an epoch.
-        position = checkpoint.Position(seed=task.seed, epoch=finished)
-        member.checkpoints.save(member.folder.checkpoint, member, position)
+        position = Position(seed=task.seed, epoch=finished)
+        member.checkpoints.save(member.checkpoint_file, member, position)
         _report_progress(member, position, images_per_second=images_per_second, loss=None)
         if member.on_epoch(finished):
             return
 
 
 def _train_epoch(
-    member: Member, position: checkpoint.Position, rate: Callable[[int], float]
-) -> Generator[StepRequest, Tensor | None, float]:
+    member: Trainable, position: Position, rate: Callable[[int], float]
+) -> Generator[StepRequest, Loss | None, float]:
     """Yield the rest of an epoch's steps, moving `position`; return images per second."""
     task = member.task
     order = _epoch_order(member, position.epoch)
-    member.engine.module.train()
+    member.begin_epoch()
     if position.epoch == 0 and position.step == 0:
         # The timed window begins here, before the first sample is read.
-        member.emit("first_batch", optimizer_sha256=settings_sha256(member.optimizer))
-    # Summed on the device: reading each loss would make the host wait for every step.
-    loss_sum = torch.zeros((), dtype=torch.float64, device=member.feed.device)
+        member.emit("first_batch", optimizer_sha256=member.optimizer_sha256())
+    losses = member.loss_sum()
     clock, images_before = _Clock(), position.images
     global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
         loss = yield StepRequest(batch, learning_rate, _step_seed(member, position))
         assert loss is not None
-        loss_sum += loss.double() * global_batch
+        losses.add(loss, weight=global_batch)
         position.step += 1
         position.images += global_batch
         member.on_step(position)
@@ -155,11 +287,10 @@ def _train_epoch(
             action = CheckpointAction.SAVE
         if member.stop_requested():
             action = CheckpointAction.STOP
-        action = member.engine.agree(action)
+        action = member.agree(action)
         if action != CheckpointAction.CONTINUE:
-            position.loss_sum += float(loss_sum)
-            loss_sum.zero_()
-            member.checkpoints.save(member.folder.checkpoint, member, position)
+            position.loss_sum += losses.take()
+            member.checkpoints.save(member.checkpoint_file, member, position)
         if action == CheckpointAction.STOP:
             member.checkpoints.wait()
             member.emit("interrupted", epoch=position.epoch, step=position.step)
@@ -167,11 +298,11 @@ def _train_epoch(
         if clock.due("progress", seconds=PROGRESS_SECONDS):
             speed = (position.images - images_before) / clock.seconds
             _report_progress(member, position, images_per_second=speed, loss=float(loss))
-    position.loss_sum += float(loss_sum)
+    position.loss_sum += losses.take()
     return (position.images - images_before) / clock.seconds
 
 
-def _epoch_order(member: Member, epoch: int) -> NDArray[np.int64]:
+def _epoch_order(member: Trainable, epoch: int) -> NDArray[np.int64]:
     """Shuffle the epoch's samples, cut to whole global batches: every step has the same shape."""
     order = epoch_order(
         member.counts, seed=member.task.seed, member=member.task.member, epoch=epoch
@@ -179,22 +310,10 @@ def _epoch_order(member: Member, epoch: int) -> NDArray[np.int64]:
     return order[: member.task.steps_per_epoch * member.feed.global_batch_size]
 
 
-def _step_seed(member: Member, position: checkpoint.Position) -> int:
+def _step_seed(member: Trainable, position: Position) -> int:
     """Derive the seed of a step from its position: a resumed step draws the same numbers."""
     task, rank = member.task, member.feed.rank
     return derive(task.seed, Stream.STEP, task.member, position.epoch, position.step, rank)
-
-
-def _mean_over_replicas(member: Member, loss_sum: float) -> float:
-    """Average the loss sums of the data-parallel replicas; the same value on every rank.
-
-    In a resumed epoch the part before the checkpoint is replica 0's, which wrote it.
-    """
-    data = member.engine.mesh.data
-    mean = torch.tensor(loss_sum / data.size, dtype=torch.float64)
-    if data.size > 1:
-        dist.all_reduce(mean, group=data.group)
-    return float(mean)
 
 
 def _check_finite(epoch: int, loss_sum: float) -> None:
@@ -205,7 +324,7 @@ def _check_finite(epoch: int, loss_sum: float) -> None:
         )
 
 
-def _evaluate(member: Member, epoch: int) -> None:
+def _evaluate(member: Trainable, epoch: int) -> None:
     """Measure quality on the validation split; keep the last predictions for the ensemble."""
     predictions = member.evaluator.validation()
     if predictions is None:
@@ -216,7 +335,7 @@ def _evaluate(member: Member, epoch: int) -> None:
     member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
 
 
-def _evaluate_again(member: Member) -> None:
+def _evaluate_again(member: Trainable) -> None:
     """Predict the validation split again with the final weights, untimed.
 
     A member that resumes here has no record yet: a crash, or its user, removed it, and the
@@ -234,14 +353,14 @@ def _evaluate_again(member: Member) -> None:
 
 
 def _report_progress(
-    member: Member,
-    position: checkpoint.Position,
+    member: Trainable,
+    position: Position,
     *,
     images_per_second: float | None,
     loss: float | None,
 ) -> None:
     """Replace the small file that the live view reads; progress is not logged."""
-    if member.events is None:
+    if not member.reports_progress:
         return
     progress = Progress(
         epoch=position.epoch,

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 
-from ai500.core import events, plugins
+from ai500.core import plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
-from ai500.data.open_store import open_store
-from ai500.data.store import Samples, Store
+from ai500.data.store import Samples
 from ai500.operations import OperationCount, count_conventions, example_input
 from ai500.parallel import collectives
-from ai500.parallel.data_duplicator import Staged
+from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.records import Operations, ProblemClass, Task, list_operators
+from ai500.records import Operations, ProblemClass, Task
 from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
+from ai500.train.loop import StepRequest
+from ai500.train.optimizers import settings_sha256
+from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
+from ai500.train.step import eager_step, warm_up_batch
+from ai500.train.task_files import event_log, open_data
+from ai500.train.training_facts import warn_of_uncounted
+from ai500.train.warm_up import random_streams_preserved
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import Workload, load_workload
 
@@ -37,6 +42,23 @@ class EventSink(Protocol):
 
     def emit(self, event: str, **fields: Any) -> object:
         """Record an event."""
+
+
+class DeviceSum:
+    """Sum of losses in FP64 on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._sum = torch.zeros((), dtype=torch.float64, device=device)
+
+    def add(self, loss: Tensor, *, weight: int) -> None:
+        """Add a loss times its weight."""
+        self._sum += loss.double() * weight
+
+    def take(self) -> float:
+        """Return the sum and set it to zero."""
+        value = float(self._sum)
+        self._sum.zero_()
+        return value
 
 
 @dataclass
@@ -63,7 +85,7 @@ class Member:
     """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     """Hook called once, immediately before the first batch is read."""
-    on_step: Callable[[checkpoint.Position], None] = lambda _: None
+    on_step: Callable[[Position], None] = lambda _: None
     """Hook called after every step."""
     on_epoch: Callable[[int], bool] = lambda _: False
     """Hook called with the number of finished epochs; True ends the training early."""
@@ -77,6 +99,57 @@ class Member:
         """Emit an event of this member; only rank 0 has a sink."""
         if self.events is not None:
             self.events.emit(event, **fields)
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """File of the member's checkpoint."""
+        return self.folder.checkpoint
+
+    @property
+    def reports_progress(self) -> bool:
+        """True on the rank that writes the file of the live view."""
+        return self.events is not None
+
+    def warm_up(self) -> None:
+        """Run a step without learning, and a prediction; nothing of it is timed."""
+        with random_streams_preserved(self.feed.device):
+            batch = warm_up_batch(self)
+            self.engine.warm_up(
+                *self.workload.train_inputs(self.problem_class, batch.fields, batch.draws)
+            )
+            self.evaluator.warm_up()
+
+    def restore(self) -> Position | None:
+        """Load this rank's part of the checkpoint; return None if there is none yet."""
+        return checkpoint.restore(self.checkpoint_file, self, seed=self.task.seed)
+
+    def begin_epoch(self) -> None:
+        """Put the model into training mode."""
+        self.engine.module.train()
+
+    def step(self, request: StepRequest) -> Tensor:
+        """Run a step eagerly; return the mean loss over its batch."""
+        return eager_step(self, request)
+
+    def loss_sum(self) -> DeviceSum:
+        """Return an empty sum of losses on the member's device."""
+        return DeviceSum(self.feed.device)
+
+    def mean_over_replicas(self, value: float) -> float:
+        """Average a value over the data-parallel replicas; the same result on every rank."""
+        data = self.engine.mesh.data
+        mean = torch.tensor(value / data.size, dtype=torch.float64)
+        if data.size > 1:
+            dist.all_reduce(mean, group=data.group)
+        return float(mean)
+
+    def agree(self, action: CheckpointAction) -> CheckpointAction:
+        """Return rank 0's action on every rank that has to take part in it."""
+        return self.engine.agree(action)
+
+    def optimizer_sha256(self) -> str:
+        """Hash the optimizer's settings, without the rate."""
+        return settings_sha256(self.optimizer)
 
     def count(self) -> dict[str, OperationCount]:
         """Count the operations of the unsharded model at its batch size, by every convention."""
@@ -112,35 +185,6 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         member.other_conventions = tuple(counts.values())
         warn_of_uncounted(member.operations)
     return member
-
-
-def warn_of_uncounted(operations: Operations) -> None:
-    """Name the operators that FLOPS omit, in the member's log."""
-    if operations.uncounted:
-        listed = list_operators(operations.uncounted)
-        print(f"warning: operators without a counting rule: {listed}", file=sys.stderr)
-
-
-def staged_folder(task: Task) -> str | None:
-    """Return the node's copy of the data, made by the controller or by this job; None: none."""
-    return task.staged or os.environ.get("AI500_STAGED")
-
-
-def open_data(task: Task) -> Staged | Store:
-    """Open the node's copy of the samples, or the shared store."""
-    staged = staged_folder(task)
-    return Staged.open(Path(staged)) if staged else open_store(Path(task.store))
-
-
-def event_log(task: Task, *, rank: Rank, device: torch.device) -> events.EventLog | None:
-    """Start the member's event log on rank 0; return None on the other ranks."""
-    if rank.rank != 0:
-        return None
-    attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
-    path = MemberFolder(Path(task.folder)).events
-    log = events.EventLog(path, trial=task.trial, member=task.member, attempt=attempt)
-    log.emit("start", pid=os.getpid(), world_size=rank.world_size, device=str(device))
-    return log
 
 
 def build_member(

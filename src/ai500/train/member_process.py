@@ -10,26 +10,25 @@ import contextlib
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from ai500.core import atomic, events, schema
 from ai500.data.bootstrap import out_of_bag_indices
 from ai500.data.open_store import VerifiedSplit, open_store
-from ai500.data.packed_store import file_sha256
 from ai500.data.store import Samples
 from ai500.meters.recorder import Recorder, recorder_of
 from ai500.parallel.engines.state import gather_objects, gather_weights
-from ai500.records import Operations, Task, TrainRecord, run_folder
+from ai500.records import Task, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
-from ai500.train.loop import DivergedError, train
-from ai500.train.member import Member, member_from_task, staged_folder
+from ai500.train.loop import train
+from ai500.train.member import Member, member_from_task
 from ai500.train.profiler import profile_steps
+from ai500.train.task_files import staged_folder
 from ai500.train.timed_window import lock_member, timed_window
+from ai500.train.training_facts import training_record
 from ai500.train.worker import Rank, StopRequest
 
 # Ranks other than 0 wait inside a collective while rank 0 waits at the barrier of a gang.
@@ -107,54 +106,20 @@ def finish(member: Member) -> None:
     operations = member.operations
     assert operations is not None, "rank 0 counted before it trained"
     atomic.write_array(member.folder.out_of_bag, predictions)
-    for file in (member.folder.validation, member.folder.out_of_bag):
-        _check_finite(file)
     member.emit("operations", **schema.encode(operations))
     logged = list(events.read(member.folder.events))
     effective = provenance.effective(
         member, groups=groups, described=described or [], events=logged
     )
-    record = _record(member, operations, effective, logged, sha256=weights_sha256(weights))
-    run_folder.write(member.folder.record, record)
-
-
-def _check_finite(file: Path) -> None:
-    """Raise DivergedError where predictions have NaN: repeating the member would not help."""
-    predictions = np.load(file, mmap_mode="r", allow_pickle=False)
-    if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
-        raise DivergedError(
-            f"{file}: the model predicts NaN or infinity.",
-            path=file,
-            remedy="Set a smaller train.base_learning_rate or a longer train.warmup_epochs.",
-        )
-
-
-def _record(
-    member: Member,
-    operations: Operations,
-    effective: dict[str, Any],
-    logged: list[events.Event],
-    *,
-    sha256: str,
-) -> TrainRecord:
-    # By number: an epoch that was repeated after a crash is in the log twice.
-    epochs = {event["epoch"]: event for event in logged if event["event"] == "epoch"}
-    device = member.feed.device
-    return TrainRecord(
-        member=member.task.member,
-        parameters=operations.parameters,
-        images=sum(event["images"] for event in epochs.values()),
-        steps=sum(event["steps"] for event in epochs.values()),
-        epochs=len(epochs),
-        world_size=member.engine.mesh.size,
-        device=str(device),
-        device_name=provenance.device_name(device),
-        quality=[event["quality"] for event in logged if event["event"] == "quality"][-1],
-        weights_sha256=sha256,
+    record = training_record(
+        member.task,
         operations=operations,
         effective=effective,
+        events=logged,
+        device=str(member.feed.device),
+        device_name=provenance.device_name(member.feed.device),
+        weights_sha256=weights_sha256(weights),
         versions=provenance.versions(),
         other_conventions=member.other_conventions,
-        validation_sha256=file_sha256(member.folder.validation),
-        out_of_bag_sha256=file_sha256(member.folder.out_of_bag),
     )
+    run_folder.write(member.folder.record, record)

@@ -13,8 +13,7 @@ import inspect
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -24,19 +23,16 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from ai500.core import __version__, plugins, schema
+from ai500.core import __version__, plugins
 from ai500.core.events import Event
-from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
-from ai500.data import published_files
 from ai500.operations import example_input
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
 from ai500.operations.torch_trace import trace
 from ai500.parallel.engines.state import gather_objects
-from ai500.records import Hyperparameters, Task
 from ai500.train import own_code
-from ai500.train.learning_rate import scaled_peak
-from ai500.train.member import Member, open_data, staged_folder
+from ai500.train.member import Member
+from ai500.train.training_facts import source_of, training_facts
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -46,14 +42,6 @@ LAYER_KINDS: dict[type[nn.Module], str] = {
     nn.Linear: "dense",
     nn.Embedding: "embedding",
 }
-FROM_OPTIMIZER = {
-    "momentum": "momentum",
-    "weight_decay": "weight_decay",
-    "betas": "betas",
-    "epsilon": "eps",
-    "trust_coefficient": "trust_coefficient",
-}
-"""Hyper-parameter → its key in the optimizer's groups."""
 
 
 def effective(
@@ -69,34 +57,25 @@ def effective(
     """
     parallel = described[0] | total_traffic(described)
     kind = type(member.optimizer)
-    # By number: an epoch that was repeated after a crash is in the log twice.
-    rates = {
-        event["epoch"]: event["learning_rate"] for event in events if event["event"] == "epoch"
-    }
-    evaluated = {event["epoch"] for event in events if event["event"] == "quality"}
-    return {
+    return training_facts(
+        member.task,
+        groups=groups,
+        events=events,
+        batch_size=_batch_size(member),
+        global_batch_size=member.feed.global_batch_size,
+    ) | {
         "optimizer": kind.__name__,
         "optimizer_class": f"{kind.__module__}.{kind.__qualname__}",
-        "batch_size": _batch_size(member),
-        "global_batch_size": member.feed.global_batch_size,
-        "accumulation": member.task.hyperparameters.accumulation,
         "dtype": str(next(member.engine.module.parameters()).dtype),
         "threads": torch.get_num_threads(),
         "parallel": parallel,
         "numerics": member.numerics.describe(),
-        "groups": groups,
-        "hyperparameters": _hyperparameters(member, groups, epochs=len(rates)),
-        "learning_rate": _learning_rate(member, rates),
-        "epochs": sorted(rates),
-        "evaluation_epochs": sorted(evaluated),
         "model": _model(member),
         "framework": _framework(
             member, cudnn_autotuned=member.cudnn_autotuned or "captured" in parallel
         ),
         "communication": _communication(member, parallel.get("communication")),
         "own_code": own_code.describe(member.task.own_code),
-        "data": _data(member),
-        "seeds": seeds(member.task),
     }
 
 
@@ -177,47 +156,10 @@ def _batch_size(member: Member) -> int:
     return member.feed.global_batch_size // ranks
 
 
-def _hyperparameters(
-    member: Member, groups: Sequence[dict[str, Any]], *, epochs: int
-) -> dict[str, Any]:
-    """Return every hyper-parameter, read from the object that applies it where there is one."""
-    used: dict[str, Any] = schema.encode(member.task.hyperparameters)
-    used["epochs"] = epochs
-    used["batch_size"] = _batch_size(member)
-    for name, key in FROM_OPTIMIZER.items():
-        values = [schema.encode(group[key]) for group in groups if key in group]
-        if values:
-            # Where groups differ this is the largest group's value; the rules check each group.
-            largest = max(range(len(values)), key=lambda at: groups[at]["elements"])
-            used[name] = values[largest]
-    return used
-
-
-def _learning_rate(member: Member, rates: Mapping[int, float]) -> dict[str, Any]:
-    """Describe the policy that set the rate; a policy from outside with its source code."""
-    hyper: Hyperparameters = member.task.hyperparameters
-    policy = plugins.load("learning_rate", hyper.schedule)
-    where = f"{getattr(policy, '__module__', '?')}.{getattr(policy, '__qualname__', '?')}"
-    built_in = where.startswith("ai500.")
-    return {
-        "policy": where,
-        "source": None if built_in else _source_of(policy),
-        "peak": scaled_peak(hyper, global_batch_size=member.feed.global_batch_size),
-        "at_end_of_epochs": [rates[epoch] for epoch in sorted(rates)],
-    }
-
-
-def _source_of(code: object) -> str | None:
-    try:
-        return inspect.getsource(code)  # type: ignore[arg-type]
-    except (OSError, TypeError):
-        return None
-
-
 def _module_source(function: object) -> str | None:
     """Return the source of the module that defines a function; None: it is not readable."""
     module = inspect.getmodule(getattr(function, "func", function))
-    return None if module is None else _source_of(module)
+    return None if module is None else source_of(module)
 
 
 def _model(member: Member) -> dict[str, Any]:
@@ -264,29 +206,6 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         "precision": (collective or {}).get("precision"),
         "code": plugins.location("collective", str(mode)) if known else None,
         "source": _module_source(plugins.load("collective", str(mode))) if outside else None,
-    }
-
-
-def _data(member: Member) -> dict[str, Any]:
-    """Identify the data that was read: the node's copy, or the shared store."""
-    store = open_data(member.task)
-    # Beside the shared store; a node's copy has only samples.
-    published = published_files.recorded(Path(member.task.store), sha256=store.sha256)
-    return {
-        "store_sha256": store.sha256,
-        "published": None if published is None else schema.encode(published),
-        "staged": staged_folder(member.task) is not None,
-        "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
-        "normalization": schema.encode(member.problem_class.normalization),
-    }
-
-
-def seeds(task: Task) -> dict[str, int]:
-    """Return the seeds from which all random numbers of the member are derived."""
-    return {
-        "trial": task.trial,
-        "seed": task.seed,
-        "initial_weights": derive(task.seed, Stream.INITIAL_WEIGHTS, task.member),
     }
 
 

@@ -20,12 +20,11 @@ from torch import Tensor
 from ai500.core.errors import AI500Error, EnvironmentLacksError, JobError
 from ai500.inventory.node import record_after, record_before
 from ai500.records import Task
-from ai500.train.checkpoint import Position
 from ai500.train.device_feed import ResidentFeed, fits, load
-from ai500.train.loop import TrainingSteps, advance, prepare, training_steps
+from ai500.train.loop import StepRequest, TrainingSteps, advance, prepare, training_steps
 from ai500.train.member import Member, member_from_task
 from ai500.train.member_process import finish, worker_context
-from ai500.train.step import StepRequest
+from ai500.train.position import Position
 from ai500.train.step_strategies import MemberIndex, StepStrategy, choose
 from ai500.train.timed_window import TrialBarrier, node_description
 from ai500.train.worker import Interrupted, Rank, StopRequest

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ai500.train.feed import Batch
-from ai500.train.member import Member
-from ai500.train.warm_up import generated_samples, on_device
+from ai500.train.generated_samples import generated_samples
+from ai500.train.loop import StepRequest
+from ai500.train.warm_up import on_device
 
-
-@dataclass(frozen=True, slots=True)
-class StepRequest:
-    """The next step of a member, for the driver to run."""
-
-    batch: Batch
-    learning_rate: float
-    seed: int
-    """Seed of torch's own generators during this step."""
+if TYPE_CHECKING:
+    from ai500.train.member import Member
 
 
 def eager_step(member: Member, request: StepRequest) -> Tensor:

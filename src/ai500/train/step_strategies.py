@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ai500.train.graphed_step import GraphedStep, preserve_state
+from ai500.train.loop import StepRequest
 from ai500.train.member import Member
-from ai500.train.step import StepRequest, eager_step, warm_up_batch
+from ai500.train.step import eager_step, warm_up_batch
 
 MemberIndex = int
 """Position of a member among those of its process."""

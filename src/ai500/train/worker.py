@@ -65,8 +65,8 @@ class StopRequest:
         return self.received and self._decides
 
 
-def main() -> int:
-    """Run the task named on the command line."""
+def main(entry_point: str | None = None) -> int:
+    """Run the task named on the command line, by its own entry point or by this one."""
     die_with_parent()
     task = run_folder.read(Task, Path(sys.argv[1]))
     rank = Rank.from_environment()
@@ -91,7 +91,7 @@ def main() -> int:
 
             shared_process.run(tasks, rank=rank, device=slot.device, threads=threads, stop=stop)
         else:
-            module, _, function = task.entry_point.partition(":")
+            module, _, function = (entry_point or task.entry_point).partition(":")
             run = getattr(import_module(module), function)
             run(tasks[0], rank=rank, device=slot.device, threads=threads, stop=stop)
     except AI500Error as error:

@@ -14,7 +14,8 @@ from ai500.automl.buffer import ArchitectureBuffer, BufferedArchitecture
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import MAX_INITIAL_LOSSES, Coordinator
 from ai500.automl.history import HISTORY_FILE, Ended, Epoch, Presence, State, Work, Writer
-from ai500.automl.morphism import Move, Weights
+from ai500.automl.morphism import Weights
+from ai500.automl.moves import Move
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog

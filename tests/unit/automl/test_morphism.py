@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
+from ai500.automl.morphism import Weights, WideningError, apply, moves
+from ai500.automl.moves import Move
 from ai500.records import InitialNetwork
 from ai500.workloads.models import architecture as architectures
 from ai500.workloads.models.architecture import Architecture, initial_architecture

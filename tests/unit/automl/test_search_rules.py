@@ -16,6 +16,7 @@ from ai500.records import InitialNetwork
 from ai500.records.findings import Judgement
 from ai500.rules.evidence import Evidence, TrialEvidence
 from ai500.rules.judgement import judge as judge_by
+from ai500.workloads.automl import CLASSES
 from ai500.workloads.models.architecture import initial_architecture
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
@@ -118,6 +119,7 @@ class Violation:
 
 
 OTHER_START = initial_architecture(InitialNetwork("basic", (2, 1), 8), classes=10)
+SMOKE_START = CLASSES["smoke"].search_settings.initial
 UNCOUNTED = "operations of the architectures"
 V = Violation
 VIOLATIONS: dict[str, Violation] = {
@@ -151,7 +153,7 @@ VIOLATIONS: dict[str, Violation] = {
             lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**12)),
             model="000-0002",
         ),
-        "000-0002 is counted with 1e+12",
+        "000-0002 is counted with 1e+12", frozenset({"fixed search space"}),
     ),
     "work in order": V(lines_swapped, "not in the order they were written"),
     "readable histories": V(a_line_is_spoiled, "line 7 of history.jsonl is skipped"),
@@ -203,6 +205,21 @@ SAME_AS_PARENT = "001-0004"
         (candidates(lambda c: replace(c, parent=SAME_AS_PARENT), model=SAME_AS_PARENT),
          "network morphism", "is no morphism of its parent"),
         (terms(patience=99), "changed defaults", "patience: 99, the class has 3"),
+        (candidates(lambda c: replace(c, trial=3), model="000-0005"),
+         "tuned from the fifth round", "is trial 3 of its architecture, of 2"),
+        (candidates(lambda c: replace(c, trial=2), model="000-0003"),
+         "tuned from the fifth round", "is trial 2 of its architecture, of 1"),
+        (candidates(
+            lambda c: replace(c, operations=replace(c.operations, convention="own")),
+            model="000-0002"),
+         UNCOUNTED, "no architecture that can be counted"),
+        (terms(max_growth=9.0), "fixed search space", "max growth: 9, the class has 8"),
+        (terms(hyperparameter_trials=1), "fixed search space", "hyperparameter trials: 1"),
+        (terms(initial=replace(SMOKE_START, version="v1")), "fixed search space", "v1"),
+        (candidates(
+            lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**9)),
+            model="000-0002"),
+         "fixed search space", "the class allows 8"),
     ],
 )  # fmt: skip
 def test_what_a_submitter_might_try(clean: Evidence, change: Change, rule: str, says: str) -> None:

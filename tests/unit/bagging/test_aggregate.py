@@ -175,7 +175,8 @@ def test_boxes_are_fused_in_chunks_to_the_same(
         counts = np.array([0, 1, number, 1 - number, 1], np.uint8)
         members.append(
             finished_member(
-                tmp_path, number, validation=predicted, out_of_bag=predicted[counts == 0], counts=counts,
+                tmp_path, number, validation=predicted, out_of_bag=predicted[counts == 0],
+                counts=counts,
                 quality=WORKLOAD.quality(predicted, {"boxes": labels}),
             )
         )  # fmt: skip

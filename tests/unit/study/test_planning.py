@@ -338,3 +338,14 @@ def test_time_of_a_run_leaves_interruptions_out(tmp_path: Path) -> None:
     kinds = [("run_start", 0.0), ("epoch", 30.0), ("run_start", 1000.0), ("run_end", 1020.0)]
     events.append(run.events, [{"event": kind, "wall": wall} for kind, wall in kinds])
     assert wall_seconds(run) == pytest.approx(50.0)
+
+
+def test_frameworks_that_are_not_installed_are_listed_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AI500_JAX_PYTHON", "/no/such/python")
+    study = prepared("frameworks", tmp_path)
+    planned = {point.name: point for point in study.plan.points}
+    assert planned["pytorch"].impossible is None
+    assert "/no/such/python" in (planned["jax"].impossible or "")
+    assert planned["jax"].overrides["framework.python"] == "/no/such/python"

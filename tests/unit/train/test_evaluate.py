@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ai500.train.device_feed import free_bytes
-from ai500.train.evaluate import evaluation_batch_size
+from ai500.train.evaluation_batch import evaluation_batch_size
 
 PHOTOGRAPH, FRAME, SMALL = (3, 224, 224), (16, 768, 1152), (3, 32, 32)
 GIB = 2**30

@@ -13,10 +13,11 @@ import torch
 from ai500.core.errors import DataError
 from ai500.data.values import require_arrays
 from ai500.records.fields import Field
+from ai500.train.generated_samples import generated_samples
 from ai500.train.loop import prepare
 from ai500.train.member import Member
 from ai500.train.step_strategies import graph_strategies
-from ai500.train.warm_up import generated_samples, random_streams_preserved
+from ai500.train.warm_up import random_streams_preserved
 from ai500.workloads.protocol import load_workload
 from tests.support.noise_members import Shape, make_member, make_tasks
 

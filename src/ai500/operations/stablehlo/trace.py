@@ -269,15 +269,19 @@ def _ordered(shape: Shape, layout: list[str], leading: str) -> Shape:
 
 
 def _product(instruction: Instruction, program: Program) -> tuple[str, Shapes, dict[str, int]]:
-    """Read a product as (batch, rows, contracted) times (batch, contracted, columns)."""
+    """Read a product as (batch, rows, contracted) times (batch, contracted, columns).
+
+    Without batching dimensions the factors are matrices, as in other frameworks' graphs.
+    """
     left, right = instruction.operands[:2]
     batching, contracting = _dimension_pairs(instruction)
     batch = [left.shape[dimension] for dimension in batching]
     contracted = [left.shape[dimension] for dimension in contracting]
     rows = left.elements // max(1, prod(batch) * prod(contracted))
     columns = right.elements // max(1, prod(batch) * prod(contracted))
+    leading = (prod(batch),) if batch else ()
     shapes = Shapes(
-        ((prod(batch), rows, prod(contracted)), (prod(batch), prod(contracted), columns)),
+        ((*leading, rows, prod(contracted)), (*leading, prod(contracted), columns)),
         (instruction.result.shape,),
     )
     arguments = program.arguments

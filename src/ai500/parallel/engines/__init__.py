@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.collectives import Collective
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout
@@ -32,15 +32,6 @@ Optimize = Callable[..., Optimized | None]
 def without_targets(module: nn.Module, inputs: Tensor, targets: Targets) -> Any:
     """Run the training pass of a model that needs no targets for it."""
     return module(inputs)
-
-
-class CheckpointAction(IntEnum):
-    """Action after a training step; rank 0 decides."""
-
-    CONTINUE = 0
-    SAVE = 1
-    STOP = 2
-    """Save, then end the training."""
 
 
 class Numerics(Protocol):

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.cuda_graph import GradientGraph, gradients_capturable
-from ai500.parallel.engines import CheckpointAction, Setting
+from ai500.parallel.engines import Setting
 from ai500.parallel.engines.replicas import ReplicaEngine
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.targets import Targets

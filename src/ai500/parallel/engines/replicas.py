@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from ai500.parallel.engines import CheckpointAction, Setting
+from ai500.parallel.checkpoint_action import CheckpointAction
+from ai500.parallel.engines import Setting
 from ai500.parallel.engines.batch_norm import SynchronizedBatchNorm, synchronize
 from ai500.parallel.engines.mesh import Mesh
 from ai500.parallel.engines.state import Layout

@@ -1,0 +1,24 @@
+"""The models of problem classes that frameworks other than PyTorch can build; no torch."""
+
+from __future__ import annotations
+
+from ai500.frameworks.backend import State
+from ai500.records import Task
+from ai500.workloads.models import resnet_layers
+from ai500.workloads.models.resnet_layers import Parameter
+
+WORKLOADS = ("image_classification",)
+"""Workloads that have a model described in layers."""
+
+
+def initial_state(task: Task, *, seed: int) -> State:
+    """Draw the reference's initial weights of the task's model."""
+    return dict(
+        resnet_layers.initial_weights(resnet_layers.class_resnet(task.definition), seed=seed)
+    )
+
+
+def trained_parameters(task: Task) -> tuple[Parameter, ...]:
+    """Return the parameters of the task's model that the optimizer updates."""
+    model = resnet_layers.class_resnet(task.definition)
+    return tuple(parameter for parameter in resnet_layers.parameters(model) if parameter.trained)

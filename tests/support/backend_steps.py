@@ -1,0 +1,77 @@
+"""Steps of a framework's backend in its own interpreter, for comparison with PyTorch.
+
+`python backend_steps.py FRAMEWORK INPUT.npz OUTPUT.npz`: INPUT has the weights (`weights.NAME`), a
+batch per step (`images`, `labels`, `draws`, the steps first), `rates`, and as JSON in `settings`
+class, input shape, precision, type and hyper-parameters. OUTPUT gets `losses`, the state after each
+step (`STEP.NAME`), predictions for the first batch, and the graph's trace as JSON.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+START = Path(__file__).resolve().parents[2] / "src/ai500/frameworks/start_worker.py"
+
+
+def main() -> None:
+    spec = importlib.util.spec_from_file_location("start_worker", START)
+    start_worker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(start_worker)
+    start_worker.import_ai500()
+    import numpy as np
+
+    from ai500.frameworks.backend import Setting
+    from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
+    from ai500.train.worker import Rank
+    from ai500.workloads.image_classification import CLASSES
+
+    framework, source, target = sys.argv[1:]
+    given = dict(np.load(source))
+    settings = json.loads(str(given["settings"]))
+    problem_class = dataclasses.replace(
+        CLASSES[settings["class"]], input_shape=tuple(settings["input_shape"])
+    )
+    hyper = dataclasses.replace(
+        problem_class.reference,
+        precision=settings["precision"],
+        batch_size=len(given["labels"][0]),
+        **settings["hyperparameters"],
+    )
+    module = importlib.import_module(f"ai500.frameworks.{framework}_backend")
+    backend = module.make_backend(
+        Setting(
+            problem_class=problem_class,
+            hyperparameters=hyper,
+            weights={
+                name.removeprefix("weights."): array
+                for name, array in given.items()
+                if name.startswith("weights.")
+            },
+            rank=Rank(0, 0, 1, 1),
+            device="cpu",
+            threads=1,
+            dtype=settings["dtype"],
+        )
+    )
+    results = {}
+    losses = []
+    for step, rate in enumerate(given["rates"]):
+        batch = {"images": given["images"][step], "labels": given["labels"][step]}
+        placed = backend.place(batch, given["draws"][step])
+        losses.append(float(backend.train_step(placed, learning_rate=float(rate))))
+        results |= {f"{step}.{name}": array for name, array in backend.state().items()}
+    results["losses"] = np.array(losses)
+    results["predictions"] = backend.predict({"images": given["images"][0]})
+    for batch in (IDENTITY_BATCH, len(given["labels"][0])):
+        trace = backend.trace(batch=batch)
+        results[f"graph_sha256.{batch}"] = np.array(graph_sha256(trace))
+    results["trace"] = np.array(json.dumps(dataclasses.asdict(trace)))
+    results["described"] = np.array(json.dumps(dataclasses.asdict(backend.describe())))
+    results["modules"] = np.array(json.dumps(sorted(sys.modules)))
+    np.savez(target, **results)
+
+
+if __name__ == "__main__":
+    main()

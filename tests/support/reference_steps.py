@@ -1,0 +1,149 @@
+"""PyTorch's steps for comparison with another framework's, and that framework's results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from ai500.records import ProblemClass
+from ai500.workloads import image_arrays
+from ai500.workloads.image_classification import WORKLOAD
+from tests.support.commands import REPOSITORY
+
+STEPS = REPOSITORY / "tests" / "support" / "backend_steps.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A comparison: model, type, steps."""
+
+    problem_class: str = "smoke"
+    input_shape: tuple[int, int, int] = (3, 32, 32)
+    stored: tuple[int, int] = (32, 32)
+    dtype: str = "float64"
+    precision: str = "fp32"
+    batch: int = 8
+    steps: int = 10
+    rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    label_smoothing: float = 0.1
+
+    @property
+    def definition(self) -> ProblemClass:
+        return dataclasses.replace(
+            WORKLOAD.problem_classes[self.problem_class], input_shape=self.input_shape
+        )
+
+
+@dataclasses.dataclass
+class Steps:
+    """Losses and states by step."""
+
+    losses: NDArray[np.float64]
+    states: list[dict[str, NDArray[Any]]]
+    predictions: NDArray[Any]
+
+
+def batches(case: Case) -> dict[str, NDArray[Any]]:
+    random = np.random.default_rng(20)
+    count = (case.steps, case.batch)
+    return {
+        "images": random.integers(0, 256, (*count, *case.stored, 3), dtype=np.uint8),
+        "labels": random.integers(0, case.definition.classes, count),
+        "draws": random.random((*count, WORKLOAD.draws_per_image), dtype=np.float32),
+        "rates": case.rate * (1 + np.arange(case.steps)) / case.steps,
+    }
+
+
+def reference(case: Case) -> Steps:
+    """Train by torch's model and torch's optimizer."""
+    given, dtype = batches(case), getattr(torch, case.dtype)
+    model = fresh_model(case).to(dtype)
+    settings = {"momentum": case.momentum, "weight_decay": case.weight_decay}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0, **settings)
+    names = [name for name, _ in model.named_parameters()]
+    losses, states = [], []
+    for step, rate in enumerate(given["rates"]):
+        inputs = image_arrays.train_inputs(
+            np, case.definition, given["images"][step], given["draws"][step], dtype=case.dtype
+        )
+        optimizer.param_groups[0]["lr"] = float(rate)
+        optimizer.zero_grad()
+        scores = model(_channels_first(inputs, dtype))
+        labels = torch.from_numpy(given["labels"][step])
+        loss = cross_entropy(scores, labels, label_smoothing=case.label_smoothing)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        buffers = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
+        state = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+        momenta = {f"momentum.{n}": b.numpy().copy() for n, b in zip(names, buffers, strict=True)}
+        states.append(state | momenta)
+    model.eval()
+    inputs = image_arrays.evaluation_inputs(
+        np, case.definition, given["images"][0], dtype=case.dtype
+    )
+    with torch.no_grad():
+        predictions = model(_channels_first(inputs, dtype)).softmax(dim=1).numpy()
+    return Steps(np.array(losses), states, predictions)
+
+
+def fresh_model(case: Case) -> torch.nn.Module:
+    torch.manual_seed(7)
+    return WORKLOAD.model(case.definition)
+
+
+def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Steps, dict[str, Any]]:
+    """Run the same steps in a framework's interpreter; return also its other results."""
+    given: dict[str, Any] = batches(case)
+    weights = fresh_model(case).state_dict().items()
+    given |= {f"weights.{n}": w.numpy() for n, w in weights if "num_batches" not in n}
+    keys = ("input_shape", "dtype", "precision")
+    settings = {key: getattr(case, key) for key in keys} | {"class": case.problem_class}
+    keys = ("momentum", "weight_decay", "label_smoothing")
+    settings["hyperparameters"] = {key: getattr(case, key) for key in keys}
+    np.savez(folder / "given.npz", settings=np.array(json.dumps(settings)), **given)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    subprocess.run(
+        [str(python), str(STEPS), name, str(folder / "given.npz"), str(folder / "result.npz")],
+        check=True, env=environment | {"OMP_NUM_THREADS": "1"}, timeout=500,
+    )  # fmt: skip
+    result = dict(np.load(folder / "result.npz"))
+    states = []
+    for step in range(case.steps):
+        prefix = f"{step}."
+        states.append(
+            {name.removeprefix(prefix): a for name, a in result.items() if name.startswith(prefix)}
+        )
+    others = {key: result[key] for key in result if not key.partition(".")[0].isdigit()}
+    return Steps(result["losses"], states, result["predictions"]), others
+
+
+def largest_difference(ours: Steps, theirs: Steps) -> dict[str, float]:
+    """Return the largest absolute difference of losses, each kind of state, and predictions."""
+    largest = {
+        "loss": float(np.abs(ours.losses - theirs.losses).max()),
+        "predictions": float(np.abs(ours.predictions - theirs.predictions).max()),
+    }
+    for state, other in zip(ours.states, theirs.states, strict=True):
+        assert set(state) == {name for name in other if "num_batches" not in name}
+        for name, array in state.items():
+            kind = "statistics" if ".running_" in name else name.partition(".")[0]
+            kind = kind if kind in ("statistics", "momentum") else "weights"
+            difference = float(np.abs(array - other[name]).max())
+            largest[kind] = max(largest.get(kind, 0.0), difference)
+    return largest
+
+
+def _channels_first(inputs: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(inputs.transpose(0, 3, 1, 2))).to(dtype)

@@ -1,0 +1,157 @@
+"""What `ai500 plan` refuses of frameworks in an interpreter of their own."""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ai500 import config as configuration
+from ai500.core.errors import ConfigError, DataError, EnvironmentLacksError
+from ai500.frameworks import array_checkpoint
+from ai500.frameworks.jax import JAX
+from ai500.inventory import machine
+from ai500.pipeline.planning import make_plan
+from ai500.records import Plan
+from ai500.records.run_folder import MemberFolder
+from ai500.train.position import Position
+
+
+def planned(python: Path, **changes: Any) -> Plan:
+    settings = {"framework.kind": "jax", "framework.python": str(python), "system.device": "cpu"}
+    return make_plan(configuration.load(overrides=settings | changes), machine.describe())
+
+
+def interpreter(folder: Path, **versions: str) -> Path:
+    """Make a real interpreter that has these distributions, as far as their metadata goes."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name, version in versions.items():
+        info = packages / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return interpreter(tmp_path_factory.mktemp("jax") / "venv", jax="0.10.2", numpy="2.4.0")
+
+
+def test_a_framework_of_another_interpreter_is_planned(python: Path) -> None:
+    plan = planned(python)
+    assert (plan.framework.kind, plan.framework.python) == ("jax", str(python))
+    assert plan.sharing.mode != "process" and plan.stage
+    assert plan.operations is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"workload": "extreme_weather"}, "framework.kind"),
+        ({"workload": "automl"}, "framework.kind"),
+        ({"parallel.mode": "tensor"}, "parallel.mode"),
+        ({"parallel.sharded": True}, "parallel.sharded"),
+        ({"parallel.batch_norm": "synchronized"}, "parallel.batch_norm"),
+        ({"train.precision": "fp8"}, "train.precision"),
+        ({"train.optimizer": "lars"}, "train.optimizer"),
+        ({"train.accumulation": 2}, "train.accumulation"),
+        ({"communication.precision": "int8"}, "communication.precision"),
+        ({"framework.command": ["python", "train.py"]}, "framework.command"),
+        ({"free_level.loss": "my.module:loss"}, "free_level.loss"),
+    ],
+)
+def test_what_a_backend_cannot_do_is_refused(
+    python: Path, changes: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(python, **changes)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("versions", "lacking"),
+    [({}, "jax"), ({"numpy": "2.4.0"}, "jax"), ({"jax": "0.10.2"}, "numpy")],
+)
+def test_a_missing_framework_is_named_with_its_interpreter(
+    tmp_path: Path, versions: dict[str, str], lacking: str
+) -> None:
+    empty = interpreter(tmp_path / "venv", **versions)
+    with pytest.raises(EnvironmentLacksError) as caught:
+        planned(empty)
+    assert (caught.value.exit_code, caught.value.key) == (3, "framework.python")
+    assert lacking in str(caught.value) and f"{empty} -m pip install" in (caught.value.remedy or "")
+
+
+def test_an_old_version_is_refused(tmp_path: Path) -> None:
+    old = interpreter(tmp_path / "venv", jax="0.4.9", numpy="2.4.0")
+    with pytest.raises(EnvironmentLacksError) as caught:
+        planned(old)
+    assert caught.value.value == "0.4.9"
+    assert JAX.oldest in str(caught.value)
+
+
+@pytest.mark.parametrize("program", ["/no/such/python", "/bin/false"])
+def test_a_program_that_is_no_interpreter_is_refused(program: str) -> None:
+    with pytest.raises(EnvironmentLacksError) as caught:
+        planned(Path(program))
+    assert (caught.value.key, caught.value.value) == ("framework.python", program)
+
+
+class Weights:
+    """A backend as far as checkpoints need it."""
+
+    def __init__(self) -> None:
+        self.arrays = {"w": np.arange(3.0), "momentum.w": np.ones(3)}
+
+    def state(self) -> dict[str, Any]:
+        return self.arrays
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.arrays = state
+
+    @property
+    def backend(self) -> Weights:
+        return self
+
+
+def test_a_checkpoint_of_another_framework_is_refused(tmp_path: Path) -> None:
+    folder, weights = MemberFolder(tmp_path), Weights()
+    writer = array_checkpoint.ArrayWriter("jax", writes=True)
+    writer.save(folder.array_checkpoint, weights, Position(seed=5, epoch=2, step=3))
+    writer.wait()
+    array_checkpoint.check_framework(folder, framework="jax")
+    for framework in ("tensorflow", "pytorch"):
+        with pytest.raises(DataError) as caught:
+            array_checkpoint.check_framework(folder, framework=framework)
+        assert (caught.value.key, caught.value.value) == ("framework.kind", "jax")
+    restored: Any = Weights()
+    restored.arrays = {}
+    position = array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=5)
+    assert position == Position(seed=5, epoch=2, step=3)
+    assert {name: list(array) for name, array in restored.arrays.items()} == {
+        "w": [0, 1, 2], "momentum.w": [1, 1, 1],
+    }  # fmt: skip
+    with pytest.raises(DataError, match="seed 5"):
+        array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=6)
+    folder.array_checkpoint.write_bytes(b"torn")
+    with pytest.raises(DataError):
+        array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=5)
+    folder.array_checkpoint.unlink()
+    folder.checkpoint.write_bytes(b"torch's")
+    with pytest.raises(DataError) as caught:
+        array_checkpoint.check_framework(folder, framework="jax")
+    assert caught.value.value == "pytorch"
+
+
+def test_this_interpreter_is_the_default() -> None:
+    with pytest.raises(EnvironmentLacksError) as caught:
+        make_plan(
+            configuration.load(overrides={"framework.kind": "jax", "system.device": "cpu"}),
+            machine.describe(),
+        )
+    assert caught.value.value == sys.executable
