@@ -49,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What runs, read from the framework, for the member's record."""
+    """Software and hardware that run, read from the framework, for the member's record."""
 
     framework: dict[str, Any]
     """`name`, `version`, `compiled`, `deterministic` and what else identifies the build."""

@@ -165,10 +165,10 @@ def scores(
 def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
     """Trace the training forward pass of a model on inputs N×C×H×W; no memory, no kernels."""
     batch, channels, height, width = shape
-    wanted = parameters(model)
+    tensors = parameters(model)
     weights, statistics = (
-        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in some}
-        for some in ([p for p in wanted if p.trained], [p for p in wanted if not p.trained])
+        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in part}
+        for part in ([p for p in tensors if p.trained], [p for p in tensors if not p.trained])
     )
     inputs = jax.ShapeDtypeStruct((batch, height, width, channels), dtype)
 
