@@ -1,11 +1,13 @@
-"""Cost of `ai500 data pack`: processor seconds per 10,000 images, and memory at two sizes.
+"""Cost of `ai500 data pack`: processor seconds per 10,000 images, speed-up, memory at two sizes.
 
-    python benchmarks/packing.py [--images 1000] [--rows 4000]
+    python benchmarks/packing.py [--images 1000] [--small-images 2000] [--rows 4000] [--workers 2]
 
 Images are JPEGs of 500×375 pixels, packed at 256×256 as ImageNet is. The baseline is a bare loop in
 the same run: Pillow opens, converts and resizes the same files and keeps nothing. Each packing runs
-in a process of its own, whose workers' time and memory count. Memory is the highest of a process at
-`rows` and at four times as many rows of 16 KiB, for every reader; a bare import is subtracted.
+in a process of its own, whose workers' time counts. The speed-up is wall time of one process over
+that of `workers`. Memory is the peak of one process that packs, for every reader: at
+`small-images` PNGs of 28×28 pixels and at ten times as many, at `rows` of 16 KiB and at ten times
+as many. The memory of a bare import is subtracted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import io
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -35,27 +38,32 @@ from ai500.data.readers.open_source import Options
 WIDTH, HEIGHT, SIZE = 500, 375, 256
 CLASSES = 10
 ROW_SHAPE = (64, 64)  # 16 KiB of float32
-GROWTH = 4
+GROWTH = 10
+SMALL = 28
+"""Side of a small image, in pixels, as of Fashion-MNIST."""
 PER_IMAGES = 10_000
 
 
 def cost(work: Callable[[], object]) -> dict[str, float]:
-    """Run work; return its processor and wall seconds, and the highest memory of a process."""
+    """Run work; return its processor and wall seconds, and this process's peak memory."""
     start, cpu = time.perf_counter(), _cpu_seconds()
     work()
-    peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in _WHO]
     return {
         "cpu": _cpu_seconds() - cpu,
         "wall": time.perf_counter() - start,
-        "bytes": max(peaks),
+        "bytes": peak_bytes(),
     }
 
 
-_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+def peak_bytes() -> int:
+    """Return the peak of resident memory; `ru_maxrss` would contain the parent's before exec."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def _cpu_seconds() -> float:
-    usages = [resource.getrusage(who) for who in _WHO]
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
@@ -137,6 +145,18 @@ def write_rows(folder: Path, kind: str, count: int) -> str:
 KINDS = ("npz", "compressed npz", "HDF5", "Parquet", "generator")
 
 
+def write_small_images(folder: Path, count: int) -> str:
+    """Write a folder of classes of small greyscale PNGs; return the source's name."""
+    source = folder / f"small-{count}"
+    generator = np.random.default_rng(0)
+    for number in range(CLASSES):
+        (source / f"class{number}").mkdir(parents=True)
+    for number in range(count):
+        pixels = generator.integers(0, 256, (SMALL, SMALL), dtype=np.uint8)
+        Image.fromarray(pixels).save(source / f"class{number % CLASSES}" / f"{number}.png")
+    return str(source)
+
+
 def _stream(count: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         yield {"inputs": np.full(ROW_SHAPE, number, np.float32), "targets": number / 8}
@@ -149,25 +169,24 @@ def __getattr__(name: str) -> Callable[[], Iterator[dict[str, Any]]]:
     raise AttributeError(name)
 
 
-def measured(folder: Path, work: str, *, source: str = "") -> dict[str, float]:
+def measured(folder: Path, work: str, *, source: str = "", workers: int = 1) -> dict[str, float]:
     """Run this file again in a process of its own; return its cost."""
     command = [sys.executable, __file__, "--work", work, "--folder", str(folder)]
-    done = subprocess.run(
-        [*command, "--source", source], check=True, capture_output=True, text=True
-    )
+    command += ["--source", source, "--workers", str(workers)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
 
-def run_work(work: str, folder: Path, source: str) -> None:
+def run_work(work: str, folder: Path, *, source: str, workers: int) -> None:
     """Do what `measured` asks for."""
+    size = SMALL if Path(source).name.startswith("small-") else SIZE
     with tempfile.TemporaryDirectory(dir=folder) as out:
         store = Path(out) / "store"
         works: dict[str, Callable[[], object]] = {
             "import": lambda: None,
             "bare loop": lambda: bare_loop(folder),
-            "pack": lambda: pack(source, store, options=Options(size=SIZE)),
-            "pack alone": lambda: pack(source, store, options=Options(size=SIZE), workers=1),
+            "pack": lambda: pack(source, store, options=Options(size=size), workers=workers),
         }
         print(json.dumps(cost(works[work])))
 
@@ -175,56 +194,70 @@ def run_work(work: str, folder: Path, source: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--small-images", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--source", default="")
     options = parser.parse_args()
     if options.work:
-        run_work(options.work, options.folder, options.source)
+        run_work(options.work, options.folder, source=options.source, workers=options.workers)
         return
     console = Console()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder, options.images)
-        console.print(image_table(folder, options.images))
-        console.print(memory_table(folder, options.rows))
+        console.print(image_table(folder, options.images, workers=options.workers))
+        console.print(memory_table(folder, rows=options.rows, images=options.small_images))
 
 
-def image_table(folder: Path, count: int) -> Table:
+def image_table(folder: Path, count: int, *, workers: int) -> Table:
+    """Measure the bare loop and packing in turn, on the same files."""
     table = Table(title=f"{count} JPEGs of {WIDTH}×{HEIGHT}, packed at {SIZE}×{SIZE}")
-    for column in ("", f"CPU s per {PER_IMAGES:,} images", "of the bare loop", "wall s"):
+    columns = (f"CPU s per {PER_IMAGES:,} images", "CPU / bare loop", "wall s", "speed-up")
+    for column in ("", *columns):
         table.add_column(column, justify="right" if column else "left")
+    photos, archive = str(folder / "photos"), str(folder / "photos.tar")
     works = [
-        ("bare loop", "bare loop", ""),
-        ("folder, one process", "pack alone", str(folder / "photos")),
-        ("folder, all cores", "pack", str(folder / "photos")),
-        ("tar of tars, one process", "pack alone", str(folder / "photos.tar")),
+        ("bare loop", "bare loop", "", 1),
+        ("folder, 1 process", "pack", photos, 1),
+        (f"folder, {workers} processes", "pack", photos, workers),
+        ("tar of tars, 1 process", "pack", archive, 1),
+        (f"tar of tars, {workers} processes", "pack", archive, workers),
     ]
-    idle = measured(folder, "import")["cpu"]
-    base = None
-    for title, work, source in works:
-        taken = measured(folder, work, source=source)
-        cpu = (taken["cpu"] - idle) * PER_IMAGES / count
-        base = base or cpu
-        table.add_row(title, f"{cpu:.1f}", f"{cpu / base:.2f}", f"{taken['wall']:.1f}")
+    idle = measured(folder, "import")
+    base, alone = None, 0.0
+    for title, work, source, processes in works:
+        taken = measured(folder, work, source=source, workers=processes)
+        cpu = (taken["cpu"] - idle["cpu"]) * PER_IMAGES / count
+        base, alone = base or cpu, taken["wall"] if processes == 1 else alone
+        speed_up = f"{alone / taken['wall']:.2f}" if processes > 1 else ""
+        table.add_row(title, f"{cpu:.1f}", f"{cpu / base:.2f}", f"{taken['wall']:.1f}", speed_up)
     return table
 
 
-def memory_table(folder: Path, count: int) -> Table:
-    table = Table(title=f"Peak memory above a bare import, rows of 16 KiB, {count} and × {GROWTH}")
-    for column in ("", "MB", f"MB at × {GROWTH}", "data, MB", f"data at × {GROWTH}, MB"):
+def memory_table(folder: Path, *, rows: int, images: int) -> Table:
+    """Measure the peak memory of each reader at two sizes of its data."""
+    table = Table(title="Peak memory of a process above a bare import")
+    for column in ("", "samples", "data, MB", "peak, MB", "samples", "data, MB", "peak, MB"):
         table.add_column(column, justify="right" if column else "left")
     idle = measured(folder, "import")["bytes"]
-    for kind in KINDS:
-        peaks = []
-        for number in (count, GROWTH * count):
-            source = write_rows(folder, kind, number)
-            peaks.append(measured(folder, "pack alone", source=source)["bytes"] - idle)
-            if Path(source).is_file():
-                Path(source).unlink()
-        sizes = [number * 4 * int(np.prod(ROW_SHAPE)) for number in (count, GROWTH * count)]
-        table.add_row(kind, *(f"{value / 1e6:.0f}" for value in (*peaks, *sizes)))
+    for kind in ("small images", *KINDS):
+        cells = []
+        for growth in (1, GROWTH):
+            count = growth * (images if kind == "small images" else rows)
+            if kind == "small images":
+                source, row_bytes = write_small_images(folder, count), 3 * SMALL**2
+            else:
+                source, row_bytes = write_rows(folder, kind, count), 4 * int(np.prod(ROW_SHAPE))
+            peak = measured(folder, "pack", source=source)["bytes"] - idle
+            cells += [f"{count:,}", f"{count * row_bytes / 1e6:.0f}", f"{peak / 1e6:.0f}"]
+            if Path(source).is_dir():
+                shutil.rmtree(source)
+            else:
+                Path(source).unlink(missing_ok=True)
+        table.add_row(kind, *cells)
     return table
 
 

@@ -34,7 +34,8 @@ DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
     "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
-    "plugins.md", "rules.md", "studies.md", "worker-contract.md", "workloads.md",
+    "own-benchmark.md", "plugins.md", "rules.md", "studies.md", "worker-contract.md",
+    "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -234,6 +235,7 @@ def _generated(part: str) -> str:
         "rule sets": _rule_sets,
         "aspects": _aspects,
         "rules": _rules,
+        "choices": _choices,
         "headline": _headline,
         "study examples": _study_examples,
         "search examples": _search_examples,
@@ -243,6 +245,8 @@ def _generated(part: str) -> str:
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
+    if part.endswith(".toml"):
+        return f"\n```toml\n{code}```\n\n"
     return (
         f"\n<!-- example: not run, its package is installed and run -->\n```python\n{code}```\n\n"
     )
@@ -326,6 +330,18 @@ def _classes(name: str) -> Iterator[str]:
         )
         yield f"| {' | '.join(map(str, cells))} |\n"
     yield "\n"
+
+
+def _choices() -> Iterator[str]:
+    """State which frameworks of V3 Table 2 are missing, if any."""
+    published = {"tensorflow": "TensorFlow", "mindspore": "MindSpore"}
+    missing = [n for name, n in published.items() if name not in plugins.BUILT_IN["framework"]]
+    if missing:
+        yield f"Of V3 Table 2's [choices](docs/parallelism.md), {' and '.join(missing)} as "
+        yield "frameworks are missing\n(a script of your own may train in them); all others can be "
+        yield "selected.\n"
+    else:
+        yield "Every choice of V3 Table 2 can be selected ([list](docs/parallelism.md)).\n"
 
 
 def _headline() -> Iterator[str]:

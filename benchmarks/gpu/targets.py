@@ -35,6 +35,7 @@ from ai500.records import Task
 from ai500.records.fields import target_names
 from ai500.train import loop
 from ai500.workloads.class_data import generate_store
+from ai500.workloads.member_predictions import ArrayPredictions
 from ai500.workloads.protocol import load_workload
 
 
@@ -95,8 +96,7 @@ def measure(options: argparse.Namespace, store: Store, folder: Path) -> None:
             ]
         )
         seconds = (time.perf_counter() - began) / definition.ensemble_size
-        voters = np.ones(predictions.shape[:2], np.bool_)
-        ensemble = workload.quality(workload.combine(predictions, voters=voters), targets)
+        ensemble = workload.quality(workload.combine(ArrayPredictions(predictions)), targets)
         members = [workload.quality(rows, targets) for rows in predictions]
         print(
             f"{options.workload} seed {seed}: ensemble {ensemble:.4f}, members' mean "

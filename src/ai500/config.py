@@ -63,7 +63,7 @@ class CustomClassConfig:
     )
     required_runs: int | None = option(
         None,
-        "trials of a valid result; default: as with ensemble_size",
+        "least trials of a valid result; default: as with ensemble_size",
         minimum=1,
     )
     quality_name: str | None = option(
@@ -95,7 +95,7 @@ class RunConfig:
 
     trials: int | Literal["valid"] = option(
         1,
-        "number of full trials, each with its own seed; 'valid': as many as the class requires",
+        "number of full trials, each with its own seed; 'valid': the least that the class requires",
         minimum=1,
         less_than=MAX_COUNT,
     )
@@ -270,11 +270,14 @@ class TrainConfig:
     """Hyper-parameters; default: the class's reference values. Changes appear in the findings."""
 
     epochs: int | None = option(None, "passes over the member's bootstrap", minimum=1)
-    batch_size: int | None = option(None, "images per accelerator and micro-step", minimum=1)
+    batch_size: int | None = option(None, "samples per accelerator and micro-step", minimum=1)
     accumulation: int | None = option(
         None, "micro-steps per optimizer step; effective batch = batch_size × P × this", minimum=1
     )
-    optimizer: str | None = option(None, "sgd (with momentum), adam, adamw, adagrad, lars or lamb")
+    optimizer: str | None = option(
+        None,
+        "sgd (with momentum), adam, adamw, adagrad, lars, lamb; sgd_no_vector_decay breaks a rule",
+    )
     base_learning_rate: float | None = option(
         None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
     )
@@ -410,6 +413,9 @@ class SlurmConfig:
     )
     checkpoint_signal_seconds: int = option(
         120, "seconds before the time limit at which members write a checkpoint", minimum=1
+    )
+    pin: bool = option(
+        False, "gang: run on the nodes that the plan maps members to; default: Slurm chooses"
     )
     barrier_seconds: float = option(
         900.0,
@@ -562,9 +568,9 @@ def _with_section(error: SchemaError) -> str:
 
 def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
     """Make paths absolute: those of the file relative to it, others to the working folder."""
-    for section, keys in FOLDER_USERS.items():
-        content = data.get(section)
-        if isinstance(content, dict) and any(content.get(key) for key in keys):
+    for name, users in FOLDER_USERS.items():
+        content = data.get(name)
+        if isinstance(content, dict) and any(content.get(key) for key in users):
             content.setdefault("folder", ".")
     for name, keys in PATHS.items():
         section = data.get(name)

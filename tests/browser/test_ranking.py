@@ -309,7 +309,7 @@ def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> Non
     page.locator("#result h2").nth(9).wait_for()
 
 
-def test_a_strangers_script_is_text(page: Page, root: str) -> None:
+def test_a_script_in_a_submission_is_text(page: Page, root: str) -> None:
     for where in visit(page, root):
         if where == "index.html":
             page.locator("#search").fill("alert(1)")

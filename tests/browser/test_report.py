@@ -72,6 +72,14 @@ def test_wide_tables_scroll_inside_themselves_on_a_phone(browser: Browser, repor
     page.close()
 
 
+def test_no_table_is_cut_off_on_a_desk(browser: Browser, report: Path) -> None:
+    """A seed has up to 19 digits, and is the last column of the widest table."""
+    page = opened(browser, report, viewport={"width": 1280, "height": 900})
+    hidden = "all => all.map(box => box.scrollWidth - box.clientWidth)"
+    assert page.locator(".trials .scroll").evaluate_all(hidden) == [0]
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_light_and_dark(
     browser: Browser, plain_report: Path, scheme: Any

@@ -29,9 +29,9 @@ def test_the_page_draws_the_contract() -> None:
 
 def test_every_package_is_in_a_layer() -> None:
     package = ROOT / "src" / "ai500"
-    found = {path.parent.name for path in package.glob("*/__init__.py")}
-    found |= {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
-    assert found == set.union(*contract())
+    packages = {path.parent.name for path in package.glob("*/__init__.py")}
+    packages |= {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    assert packages == set.union(*contract())
 
 
 def test_the_walk_through_a_run_names_what_exists() -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("examples of the docs")
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """What a page makes itself is not there before."""
+    """A page may make it itself, so it does not exist before."""
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path)
@@ -37,7 +37,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _quick(page: Path) -> list[Example]:
-    return [one for one in examples_of(page) if one.runs and not one.is_long]
+    return [example for example in examples_of(page) if example.runs and not example.is_long]
 
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -45,7 +45,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What examples find around them: two finished runs, submissions, some pictures."""
+    """The folder that examples run in: two finished runs, submissions, some pictures."""
     folder = tmp_path_factory.mktemp("prepared")
     submittable_run(folder / "runs" / "first", host="another")
     valid = submittable_run(folder / "runs" / "valid")
@@ -57,8 +57,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "photos" / ("cats", "dogs")[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.integers(0, 255, (40, 40, 3), np.uint8)).save(path)
-    example = Path("docs") / "examples" / "outside-script"
-    shutil.copytree(ROOT / example, folder / example)
+    for name in ("outside-script", "own-images", "own-regression"):
+        example = Path("docs") / "examples" / name
+        shutil.copytree(ROOT / example, folder / example)
     return folder
 
 
@@ -111,13 +112,13 @@ def test_the_examples_of_a_page_run(name: str, run_page: Callable[[list[Example]
 @pytest.mark.serial
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if any(one.is_long for one in examples_of(ROOT / name))]
+    "name", [name for name in NAMES if any(example.is_long for example in examples_of(ROOT / name))]
 )
 def test_the_long_examples_of_a_page_run(
     name: str, run_page: Callable[[list[Example]], None]
 ) -> None:
     """All of the page, in order: a long example may need what a short one made."""
-    run_page([one for one in examples_of(ROOT / name) if one.runs])
+    run_page([example for example in examples_of(ROOT / name) if example.runs])
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -89,4 +89,4 @@ def test_a_run_of_an_outside_workload_with_outside_plugins(
     opened = json.loads(meters.read_text().partition("\n")[0])
     assert "battery" in opened["absent"] | opened["covers"]
     drawn = json.loads((run / "trials/01/bootstraps.json").read_text())
-    assert [one["drawn"] for one in drawn] == [1000, 1000]
+    assert [record["drawn"] for record in drawn] == [1000, 1000]

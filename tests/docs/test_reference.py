@@ -20,11 +20,13 @@ from tests.support.docs_examples import ROOT, examples_of
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
     """docs/generate.py, which is no part of a package."""
-    found = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    module_spec = importlib.util.spec_from_file_location(
+        "docs_generate", ROOT / "docs" / "generate.py"
+    )
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
     return module
 
 
@@ -36,15 +38,15 @@ def test_generated_pages_are_up_to_date(generate: ModuleType) -> None:
 def test_every_command_and_option_says_what_it_does(generate: ModuleType) -> None:
     """A sentence that fits its line in --help, an example, and help for all it takes."""
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    shown = "\n".join(one.text for one in examples_of(ROOT / "docs" / "commands.md"))
+    shown = "\n".join(example.text for example in examples_of(ROOT / "docs" / "commands.md"))
     for name, command in generate.commands():
         assert f"\n## {name}\n" in page
         first = (command.help or "").partition("\n")[0]
         assert first.endswith("."), f"{name}: its help begins with a sentence"
         assert len(first) <= 66, f"{name}: {first!r} is cut off in the list of commands"
         assert f"{name} " in f"{shown}\n", f"{name}: no example"
-        for one in generate.parameters(command):
-            assert one.help, f"{name} {one.opts[0]}: no help"
+        for parameter in generate.parameters(command):
+            assert parameter.help, f"{name} {parameter.opts[0]}: no help"
 
 
 def test_every_key_of_the_configuration_is_explained() -> None:
@@ -70,22 +72,24 @@ def test_every_plugin_point_has_a_section_with_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"])
-def test_the_files_a_stranger_looks_for(name: str) -> None:
+def test_the_files_a_new_reader_looks_for(name: str) -> None:
     assert (ROOT / name).stat().st_size > 500
 
 
 def test_every_class_is_in_the_table_of_classes() -> None:
     """docs/first-run.md: target, least M and least trials as the class has them."""
     page = (ROOT / "docs" / "first-run.md").read_text(encoding="utf-8")
-    told: dict[tuple[str, str], list[str]] = {}
+    errors_by_class: dict[tuple[str, str], list[str]] = {}
     workload = ""
     for name, problem_class, rest in re.findall(r"^\| (…|`\w+`) `(\w+)` \|(.*)\|$", page, re.M):
         workload = workload if name == "…" else name.strip("`")
-        told[workload, problem_class] = [cell.strip() for cell in rest.split("|")][-3:]
+        errors_by_class[workload, problem_class] = [cell.strip() for cell in rest.split("|")][-3:]
     for name in plugins.BUILT_IN["workload"]:
         for problem_class in load_workload(name).problem_classes.values():
-            assert (name, problem_class.name) in told, f"{name} {problem_class.name} is missing"
-            target, members, trials = told[name, problem_class.name]
+            assert (name, problem_class.name) in errors_by_class, (
+                f"{name} {problem_class.name} is missing"
+            )
+            target, members, trials = errors_by_class[name, problem_class.name]
             assert target.split()[-1] == f"{problem_class.target_quality:g}"
             assert members == str(problem_class.ensemble_size)
             assert trials == str(problem_class.required_runs)

@@ -37,13 +37,13 @@ class _Needed(HTMLParser):
         self.linked: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag in ("script", "img", "iframe", "source") and found.get("src"):
-            self.loaded.append(found["src"] or "")
-        if tag == "link" and "canonical" not in (found.get("rel") or ""):
-            self.loaded.append(found.get("href") or "")
+        attributes = dict(attrs)
+        if tag in ("script", "img", "iframe", "source") and attributes.get("src"):
+            self.loaded.append(attributes["src"] or "")
+        if tag == "link" and "canonical" not in (attributes.get("rel") or ""):
+            self.loaded.append(attributes.get("href") or "")
         if tag == "a":
-            self.linked.append(found.get("href") or "")
+            self.linked.append(attributes.get("href") or "")
 
 
 def test_pages_ask_for_nothing_but_their_own_files(site: Path) -> None:

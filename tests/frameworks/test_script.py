@@ -18,6 +18,7 @@ import pytest
 
 from ai500.core import events
 from ai500.core.errors import InputError
+from ai500.frameworks.script_data import NOT_VERIFIED
 from ai500.records import EnsembleResult, Score, TrainRecord, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -127,10 +128,12 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
     assert start("resume", path).wait() == 0
     kinds = _kinds(run, 0)
     assert (kinds.count("first_batch"), kinds.count("resumed"), kinds.count("end")) == (1, 2, 1)
-    ours, theirs = (run_folder.read(EnsembleResult, r.trial(1).ensemble) for r in (run, plain))
-    assert ours == theirs
-    assert ours.ensemble_quality is not None
-    assert ours.ensemble_quality > 0.6  # three classes: chance is a third
+    of_script, of_plain_run = (
+        run_folder.read(EnsembleResult, r.trial(1).ensemble) for r in (run, plain)
+    )
+    assert of_script == of_plain_run
+    assert of_script.ensemble_quality is not None
+    assert of_script.ensemble_quality > 0.6  # three classes: chance is a third
     for member in (0, 1):
         predictions = [np.load(r.trial(1).member(member).validation) for r in (run, plain)]
         np.testing.assert_array_equal(*predictions)
@@ -153,13 +156,13 @@ def _epochs(run: RunFolder, member: int) -> int:
 
 def _script_process(run: RunFolder) -> int:
     """Return the process of member 0's script."""
-    wanted = str(run.trial(1).member(0).script / "task-000.json")
+    task_file = str(run.trial(1).member(0).script / "task-000.json")
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        if wanted in words and "train.py" in words:
+        if task_file in words and "train.py" in words:
             return int(folder.name)
     raise AssertionError("no script is running")
 
@@ -179,6 +182,7 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
     findings = {finding.rule: finding for finding in run_folder.read_all(Finding, run.findings)}
     for rule in ("registered class", "worker of ai500", "official convention"):
         assert findings[rule].severity == "violation"
+    assert findings["unknown data"].run == NOT_VERIFIED
     assert "records can't be judged" not in str(findings)
     report = run.report.read_text()
     assert "not measured" in report and "comparable with no registered class" in report
@@ -259,6 +263,7 @@ BAD = {
     "no quality": (SCRIPT.replace('emit("quality"', 'dict(name="quality"'),
                    ["no quality after its last epoch 2"]),
     "no end": (SCRIPT.replace('emit("end")', ""), ["did not report its end"]),
+    "silence": ("print('nothing to report')", ["reported epochs []; its task says 1 to 2"]),
     "too few epochs": (SCRIPT.replace('task["epochs"] + 1', 'task["epochs"]'), ["epochs [1]"]),
     "epochs from zero": (SCRIPT.replace("epoch=epoch", "epoch=epoch - 1"), ["0 is not 1 to 2"]),
     "unordered": (SCRIPT.replace('emit("first_batch")', "pass"), ["before first_batch"]),
@@ -268,7 +273,7 @@ BAD = {
 }  # fmt: skip
 
 
-ALWAYS = ("garbage", "no quality", "a crash")
+ALWAYS = ("garbage", "no quality", "a crash", "silence")
 """Scripts of BAD that `make test` runs; the long tests run all."""
 
 
@@ -356,7 +361,7 @@ def test_a_trial_does_not_resume_on_other_data(start: Start, tmp_path: Path) -> 
     data.mkdir()
     (data / "a.bin").write_bytes(b"12")
     run, _ = run_of(start, config, "--data", str(data), code=1)
-    (data / "a.bin").write_bytes(b"123")
+    (data / "a.bin").write_bytes(b"13")  # as many bytes
     resumed = start("resume", run.path)
     assert resumed.wait() == 2
     assert "SHA-256" in resumed.err

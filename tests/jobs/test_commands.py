@@ -152,7 +152,7 @@ def test_names_are_exact_and_may_hold_anything() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_plain_job_and_one_nobody_knows() -> None:
+def test_a_plain_job_and_an_unknown_job() -> None:
     job = commands.submit_script("#!/bin/sh\nexit 3\n", options=["--output=/dev/null"])
     ended = _when([job, "999999"], _are({job: "failed", "999999": "lost"}))
     assert ended[job].exit_code == 3

@@ -22,8 +22,8 @@ from ai500.workloads.protocol import load_workload
 
 FULL: ProblemClass = load_workload("automl").problem_classes["full"]
 SEARCHES = [
-    pytest.param(one.search, id=name)
-    for name, one in load_workload("automl").problem_classes.items()
+    pytest.param(problem_class.search, id=name)
+    for name, problem_class in load_workload("automl").problem_classes.items()
 ]
 
 

@@ -23,28 +23,28 @@ def test_v3_section_2_share_of_each_summit_node() -> None:
 
 
 def test_v3_equation_4_apc_grows_with_the_ensemble() -> None:
-    one = score.apc(23e9, batch_size=512)
-    assert score.apc(23e9, batch_size=512, ensemble_size=8) == 8 * one
+    apc_of_one = score.apc(23e9, batch_size=512)
+    assert score.apc(23e9, batch_size=512, ensemble_size=8) == 8 * apc_of_one
 
 
 @pytest.mark.parametrize(("ensemble_size", "degree"), [(8, 8), (4, 16), (1, 64)])
 def test_v3_equation_5_of_figure_7(ensemble_size: int, degree: int) -> None:
     """The three ways V3 Fig. 7 divides 64 accelerators."""
-    found = solve(
+    solved = solve(
         ensemble_size=ensemble_size,
         parallel_degree=degree,
         system_scale=64,
         accelerators_per_node=8,
         least_ensemble_size=1,
     )
-    assert found.waves == 1
-    assert found.ensemble_size * found.parallel_degree == 64
+    assert solved.waves == 1
+    assert solved.ensemble_size * solved.parallel_degree == 64
 
 
 @pytest.mark.parametrize(("gain", "factor"), [(0.0045, 1.03), (0.0138, 1.10)])
 @pytest.mark.parametrize("baseline", [0.70, 0.72, 0.74, 0.753])
 def test_v2_table_8_gains_of_accuracy(gain: float, factor: float, baseline: float) -> None:
-    """What 0.45 and 1.38 points of accuracy multiply VFLOPS by, n = 5."""
+    """Factors of VFLOPS for 0.45 and 1.38 points of accuracy, n = 5."""
     before, after = (
         score.penalty_coefficient(quality, target_quality=0.763, exponent=5)
         for quality in (baseline, baseline + gain)

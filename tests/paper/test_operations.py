@@ -42,8 +42,8 @@ FOLLOWS = [
 
 @pytest.mark.parametrize(("kind", "direction"), FOLLOWS)
 def test_aiperf_table_iii(v1: OperationCount, kind: str, direction: str) -> None:
-    ours = v1 if kind == "total" else v1.by_kind[kind]
-    assert printed(getattr(ours, direction), like=getattr(AIPERF_TABLE_III[kind], direction))
+    counted = v1 if kind == "total" else v1.by_kind[kind]
+    assert printed(getattr(counted, direction), like=getattr(AIPERF_TABLE_III[kind], direction))
 
 
 def test_aiperf_table_iii_exact_integers(v1: OperationCount) -> None:
@@ -55,7 +55,9 @@ def test_aiperf_table_iii_exact_integers(v1: OperationCount) -> None:
 
 
 def test_aiperf_table_iii_ratios(v1: OperationCount) -> None:
-    ratios = {kind: one.backward / one.forward for kind, one in v1.by_kind.items() if one.forward}
+    ratios = {
+        kind: part.backward / part.forward for kind, part in v1.by_kind.items() if part.forward
+    }
     assert round(ratios["convolution"], 4) == 1.9755
     assert round(ratios["dense"], 4) == 3.0005
     assert round(v1.backward / v1.forward, 4) == 1.9531
@@ -124,5 +126,5 @@ def test_v3_table_3_and_matmul_on_resnet50() -> None:
     assert v3.by_kind["batch_norm"].forward == 77_797_888 // 7
     assert (v3.update, matmul.update) == (0, 0)
     assert (matmul.forward, matmul.total) == (8_178_368_512, 24_299_077_632)
-    others = set(matmul.by_kind) - {"convolution", "dense"}
-    assert not any(matmul.by_kind[kind].total for kind in others)
+    other_kinds = set(matmul.by_kind) - {"convolution", "dense"}
+    assert not any(matmul.by_kind[kind].total for kind in other_kinds)

@@ -99,35 +99,37 @@ def test_v2_section_7_5_2_what_mixed_precision_can_do_at_most() -> None:
 @pytest.mark.parametrize(
     "verdict",
     v2.VERDICTS,
-    ids=lambda one: f"{one.workload}-{one.gpus}-{one.precision}".replace(" ", "-"),
+    ids=lambda measurement: (
+        f"{measurement.workload}-{measurement.gpus}-{measurement.precision}".replace(" ", "-")
+    ),
 )
 def test_v2_section_7_verdicts_beside_ours(verdict: v2.Verdict) -> None:
     """Ours from V2's own Table 5, ceilings and links. One differs, and stands near the ridge."""
-    ours = v2.standing(verdict.workload, gpus=verdict.gpus, precision=verdict.precision)
+    standing = v2.standing(verdict.workload, gpus=verdict.gpus, precision=verdict.precision)
     differs = (verdict.workload, verdict.gpus, verdict.precision) == (
         "Image Classification", 64, "FP32",
     )  # fmt: skip
-    assert (ours.bound == verdict.bound) != differs
+    assert (standing.bound == verdict.bound) != differs
     if differs:
-        network = ours.channels[0]
-        assert network.bytes_per_second * network.coi / ours.ceiling_flops < 1.2
+        network = standing.channels[0]
+        assert network.bytes_per_second * network.coi / standing.ceiling_flops < 1.2
     if verdict.flops is not None:
-        assert verdict.flops < ours.attainable_flops  # a roof is above what was measured
+        assert verdict.flops < standing.attainable_flops  # a roof is above what was measured
     if verdict.flops is not None and verdict.with_compression is not None:
-        compressed = ours.with_coi_times(2)
+        compressed = standing.with_coi_times(2)
         gain = verdict.with_compression / verdict.flops
         assert gain < gain_limit(verdict.flops, compressed)
         # At less than half of its roof a run may gain more than the roof does: what V2 measured
         # at 64 GPUs (1.2×, 1.31×) is communication that was not hidden, not the roof.
-        if verdict.flops > ours.attainable_flops / 2:
-            assert gain < gain_at_roof(ours, compressed)
+        if verdict.flops > standing.attainable_flops / 2:
+            assert gain < gain_at_roof(standing, compressed)
 
 
 def test_v2_section_7_5_image_classification_in_mixed_precision() -> None:
     """V2 measured 2.16×, with twice the batch; the roofs allow 2.43×."""
     before = v2.standing("Image Classification", gpus=16)
     after = v2.standing("Image Classification", gpus=16, precision="mixed")
-    verdict = next(one for one in v2.VERDICTS if one.mixed_speedup)
+    verdict = next(verdict_row for verdict_row in v2.VERDICTS if verdict_row.mixed_speedup)
     assert verdict.mixed_speedup is not None
     assert gain_at_roof(before, after) == pytest.approx(2376 / 976, rel=1e-3)
     assert verdict.mixed_speedup < gain_at_roof(before, after)

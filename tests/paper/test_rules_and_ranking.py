@@ -1,4 +1,4 @@
-"""What V2 says about trials, the trick of §5.4 and the ranking, recomputed or recorded."""
+"""V2's trials, the trick of its §5.4 and its ranking, recomputed or recorded."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ def test_v2_figure_14_ranks_by_vflops_and_not_by_time() -> None:
     slow = entry("FP32", flops=FLOPS_AT_64["FP32"], quality=0.763)
     ranked = sorted([slow, fast, good], key=order)
     assert ranks(ranked) == {"mixed": 1, "mixed + compression": 2, "FP32": 3}
-    by_time = sorted(ranked, key=lambda one: one.time_to_quality_seconds)
-    assert [one.system for one in by_time] == ["mixed + compression", "mixed", "FP32"]
+    by_time = sorted(ranked, key=lambda entry: entry.time_to_quality_seconds)
+    assert [entry.system for entry in by_time] == ["mixed + compression", "mixed", "FP32"]
 
 
 def test_v2_figure_14_at_one_quality_vflops_and_time_give_one_order() -> None:
-    """The work is fixed, so that at equal quality nobody gains a place but by speed."""
+    """The work is fixed, so that at equal quality only speed gains a place."""
     entries = [entry(name, flops=flops, quality=0.75) for name, flops in FLOPS_AT_64.items()]
-    ranked = [one.system for one in sorted(entries, key=order)]
+    ranked = [entry.system for entry in sorted(entries, key=order)]
     assert ranked == sorted(FLOPS_AT_64, key=lambda name: -FLOPS_AT_64[name])
-    by_time = sorted(entries, key=lambda one: one.time_to_quality_seconds)
-    assert ranked == [one.system for one in by_time]
+    by_time = sorted(entries, key=lambda entry: entry.time_to_quality_seconds)
+    assert ranked == [entry.system for entry in by_time]
 
 
 def test_v2_figure_14_equal_results_share_a_place() -> None:

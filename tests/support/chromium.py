@@ -1,4 +1,4 @@
-"""Debian's Chromium, and what is asked of every page in it."""
+"""Debian's Chromium, and the checks of every page in it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(ink: str, other: str) -> float:
     """WCAG's ratio of contrast."""
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    high, low = sorted((luminance(ink), luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)

@@ -71,21 +71,21 @@ class Example:
 
     @property
     def exit_code(self) -> int:
-        found = re.search(r"exits (\d+)", self.mark)
-        return int(found[1]) if found else 0
+        exit_mark = re.search(r"exits (\d+)", self.mark)
+        return int(exit_mark[1]) if exit_mark else 0
 
 
 def examples_of(page: Path) -> list[Example]:
     """The blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
-    found = []
+    commands = []
     for block in _BLOCK.finditer(text):
         indent = len(block["indent"])
         lines = [line[indent:] for line in block["text"].splitlines()]
         line = text.count("\n", 0, block.start("language")) + 1
         mark = block["mark"] or ""
-        found.append(Example(page, line, block["language"], "\n".join(lines), mark))
-    return found
+        commands.append(Example(page, line, block["language"], "\n".join(lines), mark))
+    return commands
 
 
 def commands_of(example: Example) -> Iterator[tuple[str, list[str]]]:
@@ -107,7 +107,7 @@ def commands_of(example: Example) -> Iterator[tuple[str, list[str]]]:
 
 
 def made_by(example: Example) -> Iterator[Path]:
-    """What the commands of a block write with --out."""
+    """Return the files that the commands of a block write with --out."""
     commands = commands_of(example) if example.language == "console" else ()
     for command, _ in commands:
         words = shlex.split(command)
@@ -122,10 +122,10 @@ def run_console(example: Example, *, here: Call, environment: dict[str, str]) ->
             code, printed, errors = here(words[1:])
         else:
             code, printed, errors = _in_a_shell(command, environment)
-        told = f"{example.where}: $ {command}\n{printed}{errors}"
-        assert code == example.exit_code, f"exit code {code}: {told}"
-        assert "Traceback" not in errors, told
-        compare(printed + errors, shown, told=told)
+        context = f"{example.where}: $ {command}\n{printed}{errors}"
+        assert code == example.exit_code, f"exit code {code}: {context}"
+        assert "Traceback" not in errors, context
+        compare(printed + errors, shown, context=context)
 
 
 def _in_a_shell(command: str, environment: dict[str, str]) -> tuple[int, str, str]:
@@ -140,12 +140,14 @@ def _in_a_shell(command: str, environment: dict[str, str]) -> tuple[int, str, st
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def compare(printed: str, shown: list[str], *, told: str) -> None:
+def compare(printed: str, shown: list[str], *, context: str) -> None:
     """Each line that the page shows occurs in what was printed, in the same order."""
     lines = iter(_plain(line) for line in printed.splitlines())
     for line in filter(None, map(_plain, shown)):
         pattern = ".*".join(re.escape(part) for part in line.split(ANYTHING))
-        assert any(re.fullmatch(pattern, one) for one in lines), f"never printed: {line}\n{told}"
+        assert any(re.fullmatch(pattern, printed) for printed in lines), (
+            f"never printed: {line}\n{context}"
+        )
 
 
 def _plain(line: str) -> str:

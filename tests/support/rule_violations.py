@@ -198,6 +198,7 @@ MODEL = shipped_model("image_classification", "smoke")
 assert MODEL is not None
 GRAPH = shorten(MODEL.graph_sha256)
 OTHER_TORCH = {"ai500": "0.0", "source": "0" * 64, "torch": "2.9"}
+OTHER_ARCHIVE = {"name": "train.tar", "md5": "0" * 32, "published_md5": "1" * 32}
 GOSSIP = {"mode": "gossip", "precision": "fp32"}
 TORUS = {"mode": "torus_2d", "precision": "fp32"}
 VIOLATIONS: dict[str, Violation] = {
@@ -252,12 +253,16 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "unknown model": Violation(lambda e: replace(e, model=None), GRAPH),
     "unknown data": Violation(registered(store_sha256=None), STORE),
+    "published files": Violation(
+        recorded("data", "published", value=[OTHER_ARCHIVE]), "0" * 32, "1" * 32,
+        mentions=("train.tar",),
+    ),
     "minimum ensemble size": Violation(registered(ensemble_size=5), "4", "at least 5"),
     "scale as mapped": Violation(
         plan(system_scale=100_000), "100000", "4", mentions=("system scale",)
     ),
     "consistent qualities": Violation(score(ensemble_quality=3.0), "3", "0 to 1"),
-    "consistent records": Violation(records(images=1), "1", "44352", mentions=("images",)),
+    "consistent records": Violation(records(images=1), "1", "44352", mentions=("samples",)),
     "hyperparameters as planned": Violation(
         plan_hyper(label_smoothing=0.1), "0", "0.1", mentions=("label smoothing",)
     ),
@@ -333,7 +338,7 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
-    "same framework": Violation(recorded("framework", "name", value="jax"), "jax", "pytorch"),
+    "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
     "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
     "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
     "chosen communication": Violation(

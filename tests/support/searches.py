@@ -35,13 +35,13 @@ def settings(store: Path, *, seconds: float, workers: int = 2, degree: int = 1) 
     return ["--data", store, *pairs]
 
 
-def told(run: Path) -> tuple[History, list[Line]]:
+def read_history(run: Path) -> tuple[History, list[Line]]:
     history = History(RunFolder(run).trial(1).path / "members")
     return history, history.refresh()
 
 
 def operations_once(lines: list[Line]) -> int:
-    """Every step and every validated image that was told, in a set: counted once by force."""
+    """Sum the operations of all recorded steps and validated images, each once."""
     candidates: dict[str, Candidate] = {}
     done: set[tuple[str, str, int, int]] = set()
     for line in lines:
@@ -61,8 +61,8 @@ def operations_once(lines: list[Line]) -> int:
 
 
 def check(run: Path, *, workers: int) -> Score:
-    """What is true of every search that has ended, however it got there."""
-    history, lines = told(run)
+    """Check everything that holds for an ended search, however often it was resumed."""
+    history, lines = read_history(run)
     assert not history.unreadable
     score = run_folder.read(Score, RunFolder(run).score)
     assert score.complete and score.search is not None
@@ -80,9 +80,9 @@ def check(run: Path, *, workers: int) -> Score:
     for worker in range(workers):
         folder = RunFolder(run).trial(1).member(worker)
         record = run_folder.read(TrainRecord, folder.record)
-        mine = [model for model in judged if model.worker == worker]
-        assert record.quality == pytest.approx(1 - max(m.accuracy or 0 for m in mine))
+        own = [model for model in judged if model.worker == worker]
+        assert record.quality == pytest.approx(1 - max(m.accuracy or 0 for m in own))
         assert record.weights_sha256
-        assert [m.candidate.round for m in mine] == sorted(m.candidate.round for m in mine)
+        assert [m.candidate.round for m in own] == sorted(m.candidate.round for m in own)
         assert not list(folder.path.glob("checkpoint*"))
     return score

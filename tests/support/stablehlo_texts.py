@@ -115,14 +115,46 @@ def block(params, tokens):
     query, key, value = (qkv[:, :, i] for i in range(3))
     scores = jnp.einsum("bqhc,bkhc->bhqk", query, key) / 8**0.5
     y = jnp.einsum("bhqk,bkhc->bqhc", jax.nn.softmax(scores), value).reshape(BATCH, 6, 16)
-    x = x + y @ params["out"]
+    # A bias of heads × channels, as flax has it.
+    heads = jnp.einsum("bqc,chd->bqhd", y, params["out"]) + params["out_bias"]
+    x = x + heads.reshape(BATCH, 6, 16)
     return rms_norm(x, params["rms"]) @ params["logits"]
 
 
 BLOCK = {
     "embedding": f32(11, 16), "scale": f32(16), "shift": f32(16), "qkv": f32(16, 48),
-    "out": f32(16, 16), "rms": f32(16), "logits": f32(16, 11),
+    "out": f32(16, 2, 8), "out_bias": f32(2, 8), "rms": f32(16), "logits": f32(16, 11),
 }  # fmt: skip
+
+
+def normalizations(scale, shift, mean, variance, x):
+    """Ways to write a normalization: every output is one, of x with 8 channels last."""
+    half = x.astype(jnp.bfloat16).astype(jnp.float32)  # mixed precision
+    half_mean = half.mean((0, 1, 2))
+    one_pass = lax.rsqrt((half * half).mean((0, 1, 2)) - half_mean * half_mean + 1e-5)
+    two_pass = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
+    groups = x.reshape(*x.shape[:3], 2, 4)
+    axes = {"axis": (1, 2, 4), "keepdims": True}
+    grouped = (groups - groups.mean(**axes)) * lax.rsqrt(groups.var(**axes) + 1e-5)
+    return (
+        ((half - half_mean) * one_pass * scale + shift).astype(jnp.bfloat16),
+        two_pass * scale + shift,
+        (x - mean) * (lax.rsqrt(variance + 1e-5) * scale) + shift,  # inference
+        grouped.reshape(x.shape) * scale + shift,
+        layer_norm(x, scale, shift),
+        rms_norm(x, scale),
+    )
+
+
+def layers(weights, x):
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return x
+
+
+def recomputed(weights, x):
+    """A step that computes its forward pass twice to save memory."""
+    return jax.value_and_grad(lambda w: jax.checkpoint(layers)(w, x).sum())(weights)
 
 
 def convolutions(params, x):
@@ -198,5 +230,8 @@ if __name__ == "__main__":
     images = f32(BATCH, 32, 32, 3)
     write("convolutions", convolutions, CONVOLUTIONS, images)
     write("convolutions_step", step(convolutions), CONVOLUTIONS, images, i32(BATCH))
+    write("normalizations", normalizations, *[f32(8)] * 4, f32(BATCH, 4, 4, 8))
+    write("layers", layers, [f32(8, 8)] * 3, f32(BATCH, 8))
+    write("recomputed_step", recomputed, [f32(8, 8)] * 3, f32(BATCH, 8))
     write("loops", loops, f32(4, 8, 8), i32(), f32(3, 8))
     write("spectral", spectral, shape((5, 5), jnp.complex64), f32(BATCH, 12, 8))

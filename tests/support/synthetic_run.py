@@ -83,7 +83,7 @@ BEGAN = 1_790_000_000.0
 
 @dataclass(frozen=True)
 class Shape:
-    """What kind of run to write."""
+    """The kind of run to write."""
 
     members: int = 4
     degree: int = 1
@@ -103,6 +103,8 @@ class Shape:
     operations: Operations = OPERATIONS
     graph_sha256: str = "0" * 64
     edition: str = editions.CURRENT
+    seed: int | None = None
+    """Seed of one's own; None: the edition's."""
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -115,8 +117,8 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     run.config.write_text(shape.config, encoding="utf-8")
     for trial in range(1, shape.trials + 1):
         _write_trial(run, shape, plan, trial)
-    told = list(events.read(run.events))
-    trials = [score_trial(plan, told, trial=number) for number in range(1, shape.trials + 1)]
+    recorded = list(events.read(run.events))
+    trials = [score_trial(plan, recorded, trial=number) for number in range(1, shape.trials + 1)]
     score = mean_of_trials(trials, required_runs=plan.definition.required_runs)
     run_folder.write(run.score, score)
     judgement = _judgement(run, plan, score)
@@ -179,7 +181,7 @@ def make_plan(shape: Shape) -> Plan:
         problem_class="smoke",
         definition=definition,
         edition=shape.edition,
-        seed=editions.edition_seed(shape.edition) or 0,
+        seed=shape.seed or editions.edition_seed(shape.edition) or 0,
         trials=shape.trials,
         ensemble_size=shape.members,
         parallel_degree=shape.degree,
@@ -224,14 +226,14 @@ def loss(member: int, epoch: int) -> float:
 def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     folder = run.trial(trial)
     began = BEGAN + 10_000.0 * trial
-    told: list[events.Event] = [
+    recorded: list[events.Event] = [
         _event("trial_start", began, shape, trial=trial, seed=_seed(plan, trial))
     ]
     finished = [m for m in range(shape.members) if m not in shape.failed]
-    for one in plan.mapping:
+    for placement in plan.mapping:
         wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
-        start = began + one.wave * wave_seconds + 0.01 * one.member / shape.members
-        told += _member_events(shape, plan, trial=trial, member=one.member, start=start)
+        start = began + placement.wave * wave_seconds + 0.01 * placement.member / shape.members
+        recorded += _member_events(shape, plan, trial=trial, member=placement.member, start=start)
     qualities = [quality(m, shape.epochs, trial) for m in finished]
     result = EnsembleResult(
         complete=not shape.failed,
@@ -243,10 +245,10 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
         out_of_bag_quality=None,
         out_of_bag_samples=0,
     )
-    told.append(
+    recorded.append(
         _event("aggregate", began + 9_000, shape, trial=trial, result=schema.encode(result))
     )
-    events.append(run.events, told)
+    events.append(run.events, recorded)
     run_folder.write(folder.ensemble, result)
     sha256 = plan.definition.store_sha256 or "0" * 64
     run_folder.write(folder.trial, TrialRecord(trial, _seed(plan, trial), sha256))
@@ -266,41 +268,43 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
 def _member_events(
     shape: Shape, plan: Plan, *, trial: int, member: int, start: float
 ) -> list[events.Event]:
-    """What the controller and the member tell, in order."""
-    told: list[events.Event] = []
+    """Return the events of the controller and the member, in order."""
+    recorded: list[events.Event] = []
     now, attempt = start, 1
 
-    def tell(kind: str, **fields: object) -> None:
-        told.append(_event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields))
+    def record(kind: str, **fields: object) -> None:
+        recorded.append(
+            _event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields)
+        )
 
     def submit() -> None:
         nonlocal now
-        tell("job_submitted", job=f"job-{member}-{attempt}")
-        told.append(
+        record("job_submitted", job=f"job-{member}-{attempt}")
+        recorded.append(
             _event("job_started", now, shape, trial=trial, member=member,
                    job=f"job-{member}-{attempt}")
         )  # fmt: skip
         now += START_UP_SECONDS
 
     submit()
-    tell("first_batch", optimizer_sha256="0" * 64)
+    record("first_batch", optimizer_sha256="0" * 64)
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
-        tell("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
-             loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
-        tell("quality", epoch=epoch, quality=quality(member, epoch, trial),
-             images=plan.definition.validation_samples)  # fmt: skip
+        record("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
+               loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
+        record("quality", epoch=epoch, quality=quality(member, epoch, trial),
+               images=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
-            return told
+            return recorded
         if epoch == 3 and member in shape.resumed:
-            tell("interrupted", epoch=epoch, step=0)
+            record("interrupted", epoch=epoch, step=0)
             attempt = 2
             submit()
-            tell("resumed", epoch=epoch, step=0)
-    tell("end", epoch=shape.epochs)
-    tell("operations", **schema.encode(shape.operations))
-    return told
+            record("resumed", epoch=epoch, step=0)
+    record("end", epoch=shape.epochs)
+    record("operations", **schema.encode(shape.operations))
+    return recorded
 
 
 def _event(kind: str, now: float, shape: Shape, **fields: object) -> events.Event:
@@ -345,7 +349,7 @@ def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
 
 
 def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any]:
-    """What a worker records of a member that does as it is told."""
+    """Return the record of a member that followed its task."""
     hyper, parameters = plan.hyperparameters, shape.operations.parameters
     kinds = {"batch norm bias": 9, "batch norm weight": 9, "convolution weight": 11}
     group = {
@@ -383,7 +387,7 @@ def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any
 
 
 def _judgement(run: RunFolder, plan: Plan, score: Score) -> Judgement:
-    """By the class the shape names, which need not be one that is registered."""
+    """Plan by the class that the shape names, registered or not."""
     evidence = evidence_of(
         run,
         plan=plan,

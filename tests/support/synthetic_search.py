@@ -65,7 +65,7 @@ def candidate(
 
 
 def train_operations(steps: int = STEPS) -> int:
-    """Of so many steps of the start."""
+    """Count the operations of training steps of the initial model."""
     count = count_architecture(START, input_shape=INPUT, convention="aiperf")
     return steps * (
         BATCH * (count.forward_per_image + count.backward_per_image) + count.update_per_step
@@ -73,7 +73,7 @@ def train_operations(steps: int = STEPS) -> int:
 
 
 def validation_operations(images: int = VALIDATION) -> int:
-    """Of so many images of the start."""
+    """Count the operations of validating images by the initial model."""
     count = count_architecture(START, input_shape=INPUT, convention="aiperf")
     return images * count.forward_per_image
 
@@ -139,7 +139,7 @@ def write_history(
 
 @dataclass(frozen=True)
 class SearchShape:
-    """What kind of search to write: of the real class `smoke`, on a machine of its own."""
+    """The kind of search to write: of the real class `smoke`, on a machine of its own."""
 
     workers: int = 2
     trials: int = 1
@@ -150,7 +150,7 @@ class SearchShape:
     killed: frozenset[int] = frozenset()
     """Workers that die in their second round and go on in a second attempt."""
     spoiled: bool = False
-    """The first worker's history has a line that nobody can read."""
+    """The first worker's history has a line that cannot be read."""
 
 
 def smoke() -> ProblemClass:
@@ -188,7 +188,7 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
     zero = 1000.0 * trial
     random = Random(trial)
     grown: dict[str, Architecture] = {}
-    told = [_event("trial_start", zero, trial=trial, seed=seed)]
+    recorded = [_event("trial_start", zero, trial=trial, seed=seed)]
     for worker in range(shape.workers):
         start = zero + 0.01 * worker
         lines = _rounds(shape, plan, worker, start, grown, random)
@@ -202,20 +202,20 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
             write_history(folder.members, worker, later, attempt=2)
         end = (later or lines)[-1][0]
         about = {"trial": trial, "member": worker, "attempt": 1}
-        told.append(_event("job_submitted", start - 1, job=f"j{worker}", **about))
-        told.append(_event("first_batch", start, **about))
+        recorded.append(_event("job_submitted", start - 1, job=f"j{worker}", **about))
+        recorded.append(_event("first_batch", start, **about))
         if later:
             about["attempt"] = 2
-            told.append(_event("resumed", later[0][0], **about))
-        told.append(_event("end", end, **about))
+            recorded.append(_event("resumed", later[0][0], **about))
+        recorded.append(_event("end", end, **about))
         run_folder.write(folder.member(worker).record, _record(plan, like, worker, trial, lines))
     if shape.spoiled:
         with folder.member(0).history.open("a", encoding="utf-8") as file:
             file.write('{"event": "epoch", "wall"\n')
     history = History(folder.members)
     result = search_result(history, finished=range(shape.workers), ensemble_size=shape.workers)
-    told.append(_event("aggregate", zero + 900, trial=trial, result=schema.encode(result)))
-    events.append(run.events, sorted(told, key=lambda event: float(event["wall"])))
+    recorded.append(_event("aggregate", zero + 900, trial=trial, result=schema.encode(result)))
+    events.append(run.events, sorted(recorded, key=lambda event: float(event["wall"])))
     run_folder.write(folder.ensemble, result)
     store = plan.definition.store_sha256 or "0" * 64
     run_folder.write(folder.trial, TrialRecord(trial, seed, store))
@@ -273,8 +273,8 @@ def _rounds(
             search.initial, classes=definition.classes, input_channels=definition.input_shape[0]
         )
         if number > 1:
-            mine = [one for one in grown if one < name or random.random() < 0.3]
-            parent, kernel = random.choice(mine[-6:]), random.choice(search.kernel_sizes)
+            parents = [earlier for earlier in grown if earlier < name or random.random() < 0.3]
+            parent, kernel = random.choice(parents[-6:]), random.choice(search.kernel_sizes)
             places = [layer.number for layer in grown[parent].layers if layer.kind == "relu"]
             made = deeper(grown[parent], random.choice(places), kernel=kernel)
         grown[name] = made
@@ -311,12 +311,12 @@ def _record(
     made = {entry.model: entry for _, entry in lines if isinstance(entry, Candidate)}
     work = [e for _, e in lines if isinstance(e, Work) and e.phase == "train"]
     judged = [e for _, e in lines if isinstance(e, Epoch)]
-    best = max(judged, key=lambda one: one.accuracy)
+    best = max(judged, key=lambda model: model.accuracy)
     return TrainRecord(
         member=worker,
         parameters=made[best.model].operations.parameters,
-        images=sum(one.count * made[one.model].batch_size for one in work),
-        steps=sum(one.count for one in work),
+        images=sum(chunk.count * made[chunk.model].batch_size for chunk in work),
+        steps=sum(chunk.count for chunk in work),
         epochs=len(judged),
         world_size=1,
         device="cpu",

@@ -89,11 +89,7 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
             for m in range(1, 9)
         ]  # fmt: skip
     if study == "tradeoff":
-        return [
-            varied(base, f"m{8 // p}-p{p}", f"M = {8 // p}, P = {p}", members=8 // p, degree=p,
-                   speed=1 + 0.02 * p, quality=0.86 - 0.004 * p)
-            for p in (1, 2, 4, 8)
-        ]  # fmt: skip
+        return [_tradeoff(base, degree) for degree in (1, 2, 4, 8)]
     if study == "optimizations":
         return _optimized(base)
     if study == "frameworks":
@@ -116,6 +112,17 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
     ]
 
 
+def _tradeoff(base: PointResult, degree: int) -> PointResult:
+    """Eight accelerators: together slower by communication, each model faster by more of them."""
+    size = 8 // degree
+    label = f"M = {size}, P = {degree}"
+    point = varied(base, f"m{size}-p{degree}", label, members=size, degree=degree,
+                   speed=1 - 0.02 * degree, quality=0.86 - 0.004 * degree)  # fmt: skip
+    seconds = 160 / (degree * (1 - 0.02 * degree))
+    times = tuple(MemberTime(member, 0, 0.0, seconds) for member in range(size))
+    return replace(point, members=times, score=replace(point.score, seconds=seconds))
+
+
 def _optimized(base: PointResult) -> list[PointResult]:
     precisions = [
         varied(base, name, name, speed=1 + 0.3 * index, quality=0.82 - 0.01 * index, precision=name)
@@ -130,7 +137,8 @@ def _optimized(base: PointResult) -> list[PointResult]:
                learning_rate=2.4 / (1 + index // 2), warmup_epochs=0.0 if index % 2 else 2.0)
         for index, name in enumerate(("", "-no-warm-up", "-unscaled", "-neither"))
     ]  # fmt: skip
-    return [*precisions, *compression, *policies]
+    undecayed = varied(base, "no-batch-norm-decay", "no decay of batch norm", quality=0.83)
+    return [*precisions, *compression, undecayed, *policies]
 
 
 def result_of(study: str, base: PointResult, *, doubted: bool = False) -> StudyResult:
@@ -186,14 +194,14 @@ def pretend_finished(
     finished_synthetic_run(made_up.path, Shape(members=1, slots=1))
     score = run_folder.read(Score, made_up.score)
     record = run_folder.read(TrainRecord, made_up.trial(1).member(0).record)
-    told = replace(record, versions={"source": source or source_sha256()})
-    run_folder.write(run.trial(1).member(0).record, told)
+    changed = replace(record, versions={"source": source or source_sha256()})
+    run_folder.write(run.trial(1).member(0).record, changed)
     trials = config.run.trials
     assert isinstance(trials, int)
-    one = replace(score.trials[0], energy_joules=joules)
+    trial = replace(score.trials[0], energy_joules=joules)
     for number in range(1, trials + 1):
-        run_folder.write(run.trial(number).score, replace(one, trial=number))
-    run_folder.write(run.score, replace(score, trials=(one,) * trials))
+        run_folder.write(run.trial(number).score, replace(trial, trial=number))
+    run_folder.write(run.score, replace(score, trials=(trial,) * trials))
     walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
     events.append(run.events, walls)
     return run
@@ -201,7 +209,7 @@ def pretend_finished(
 
 def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
     """A search whose error fell in `steps` of (operations, error), a second for each 1e9."""
-    found = tuple(
+    records = tuple(
         Improvement(seconds=operations / 1e9, operations=operations, error=error, model="0-1")
         for operations, error in steps
     )
@@ -209,7 +217,7 @@ def searched(base: PointResult, *steps: tuple[float, float]) -> PointResult:
         at_seconds=10.0, min_seconds=5.0, mean_flops=1e9, regulated_score=1e9,
         regulated_at_seconds=9.0, best_model="0-1", initial_error=0.9, models=9, architectures=8,
         tuned=2, lost=0, idle_between_trainings=0.1, without_work=0.1, unreadable_lines=0,
-        operations_to_target=None, improvements=found,
+        operations_to_target=None, improvements=records,
     )  # fmt: skip
     trial = replace(base.score.trials[0], search=search)
     mean = mean_of_searches([search], variation=None)

@@ -14,7 +14,7 @@ from ai500.automl.history import HISTORY_FILE, Candidate, Ended, Line, Presence,
 from ai500.automl.score import search_timeline
 from ai500.records.run_folder import RunFolder, lock_within
 from tests.support.commands import Start, wait_for
-from tests.support.searches import check, settings, told
+from tests.support.searches import check, read_history, settings
 
 SECONDS = 40.0
 """That each worker searches; one of two misses some of the other's."""
@@ -79,7 +79,7 @@ def test_a_worker_joins_a_search_that_goes_on(
     how(run)
     assert command.wait() == 0, command.err
     check(run, workers=2)  # every operation counts once
-    history, lines = told(run)
+    history, lines = read_history(run)
     past = resume_state(lines, worker=1)
     assert past.attempts == attempts
     assert SECONDS <= past.seconds < SECONDS + 10  # in all its attempts
@@ -88,13 +88,13 @@ def test_a_worker_joins_a_search_that_goes_on(
     known = {line.entry.digest for line in before if isinstance(line.entry, Candidate)}
     had_ended = {line.entry.model for line in before if isinstance(line.entry, Ended)}
     assert {"000-0001", "000-0002"} <= had_ended
-    mine = [line.entry for line in lines if line.worker == 1 and monotonic(line) > joined]
-    children = [one for one in mine if isinstance(one, Candidate) and one.parent is not None]
+    own = [line.entry for line in lines if line.worker == 1 and monotonic(line) > joined]
+    children = [entry for entry in own if isinstance(entry, Candidate) and entry.parent is not None]
     assert len(children) >= 2
-    assert known.isdisjoint(one.digest for one in children)  # nothing is tried again
-    assert any(one.parent[:3] == "000" for one in children if one.parent is not None)
+    assert known.isdisjoint(child.digest for child in children)  # nothing is tried again
+    assert any(child.parent[:3] == "000" for child in children if child.parent is not None)
     search = search_timeline(lines, history, monotonic)
     alone_until = joined - search.first
-    both_until = max(one.end for one in search.chunks if one.worker == 0)
+    both_until = max(chunk.end for chunk in search.chunks if chunk.worker == 0)
     assert both_until > alone_until + 3
     assert search.curve.flops(both_until) > search.curve.flops(alone_until)

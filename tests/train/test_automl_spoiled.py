@@ -11,7 +11,7 @@ from ai500.core import events
 from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
-from tests.support.searches import operations_once, settings, told
+from tests.support.searches import operations_once, read_history, settings
 
 SECONDS = 30.0
 
@@ -34,8 +34,8 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     wait_for(folder.path / HISTORY_FILE, "ended", where=lambda e: e["entry"]["model"] == "000-0002")
     command.interrupt()
     assert command.wait() == 130, command.err
-    before, _ = told(run)
-    (current,) = [one.id for one in before.models.values() if one.ended is None]
+    before, _ = read_history(run)
+    (current,) = [model.id for model in before.models.values() if model.ended is None]
     spoil(folder.path / f"checkpoint-{current}.pt", keep=0.5)
     kept = [m for m in before.models.values() if m.ended is not None and m.ended.weights]
     best = max(kept, key=lambda model: (model.accuracy or 0.0, model.id))
@@ -45,7 +45,7 @@ def test_weights_and_checkpoints_that_can_not_be_read(
 
     command = start("resume", run)
     assert command.wait() == 0, command.err
-    history, lines = told(run)
+    history, lines = read_history(run)
     assert history.models[current].state == "lost"
     after = [m for name, m in history.models.items() if name not in before.models]
     assert any(model.epochs for model in after)
@@ -53,11 +53,11 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     assert parents.isdisjoint(files)
     assert (None in parents) == (spoiled == "all")  # then the initial model is begun again
     log = list(events.read(folder.events))
-    told_of = {one["file"] for one in log if one["event"] == "weights_unreadable"}
+    reported = {event["file"] for event in log if event["event"] == "weights_unreadable"}
     expected = {f"members/000/weights/{model}.pt" for model in files}
     # One file alone is read only if the search ranks its model first, by predicted accuracy.
-    assert told_of == expected if spoiled == "all" else told_of <= expected
-    assert any(one["event"] == "checkpoint_unreadable" for one in log)
+    assert reported == expected if spoiled == "all" else reported <= expected
+    assert any(event["event"] == "checkpoint_unreadable" for event in log)
     score = run_folder.read(Score, RunFolder(run).score)
     assert score.operations + score.validation_operations == operations_once(lines)
     record = run_folder.read(TrainRecord, folder.record)

@@ -42,13 +42,14 @@ def test_every_trial_is_a_search_of_its_own(tiny_store: Path, start: Start, tmp_
         initial.append(history.models["000-0001"].epochs[1].loss)
     assert whole.trials[0].seed != whole.trials[1].seed
     assert initial[0] != initial[1]  # other first weights, another order of the images
-    kept = [one.flops for one in whole.trials if one.trial in whole.kept_trials]
+    kept = [trial.flops for trial in whole.trials if trial.trial in whole.kept_trials]
     assert whole.flops == pytest.approx(fmean(kept))
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "searched architectures 2 times" in page
     assert all(
-        f"{one.seed}" in page and f"{one.ensemble_quality:.4f}" in page for one in whole.trials
+        f"{trial.seed}" in page and f"{trial.ensemble_quality:.4f}" in page
+        for trial in whole.trials
     )
-    told = start("score", run, "--json")
-    assert told.wait() == 0, told.err
-    assert len(json.loads(told.out)["trials"]) == 2
+    scored = start("score", run, "--json")
+    assert scored.wait() == 0, scored.err
+    assert len(json.loads(scored.out)["trials"]) == 2

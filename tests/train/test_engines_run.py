@@ -119,10 +119,10 @@ def test_two_ranks_learn_what_one_does(
     """Only rounding differs, because batch norm sees the same images."""
     command = start("run", "--out", tmp_path / "one", *arguments(tiny_store, degree=1))
     assert command.wait() == 0, command.err
-    two, one = undisturbed(mode), tmp_path / "one"
-    assert losses_of(two)[:2] == pytest.approx(losses_of(one)[:2], rel=2e-3)
-    assert record_of(two).operations == record_of(one).operations
-    assert (record_of(two).world_size, record_of(one).world_size) == (2, 1)
+    two, single = undisturbed(mode), tmp_path / "one"
+    assert losses_of(two)[:2] == pytest.approx(losses_of(single)[:2], rel=2e-3)
+    assert record_of(two).operations == record_of(single).operations
+    assert (record_of(two).world_size, record_of(single).world_size) == (2, 1)
     assert record_of(two).effective["parallel"]["sharded"] == (mode == "sharded")
 
 

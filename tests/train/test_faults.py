@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ai500.core import events
@@ -109,6 +110,29 @@ def test_members_killed_at_random_moments_end_with_the_same_weights(
     if command.process.poll() is None:
         assert command.wait() == 0, command.err
     assert weights(run, size) == weights(undisturbed, size)
+    assert results(run) == results(undisturbed)
+
+
+def test_damaged_predictions_are_refused_and_the_named_command_mends_them(
+    shape: tuple[int, int], undisturbed: Path, start: Start, tmp_path: Path
+) -> None:
+    """The weights are in the checkpoint: the member predicts again, and the result is the same."""
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    trial = RunFolder(run).trial(1)
+    for finished in (trial.score, trial.ensemble):
+        finished.unlink()
+    member = trial.member(0)
+    np.save(member.validation, np.load(member.validation)[::-1])
+    refused = start("resume", run)
+    assert refused.wait() != 0
+    assert str(member.validation) in refused.err.replace("\n", "")
+    assert f"rm {member.record} && ai500 resume {run}" in refused.err.replace("\n", " ")
+    assert not trial.ensemble.exists()
+    member.record.unlink()
+    mended = start("resume", run)
+    assert mended.wait() == 0, mended.err
+    assert weights(run, shape[1]) == weights(undisturbed, shape[1])
     assert results(run) == results(undisturbed)
 
 

@@ -138,7 +138,7 @@ def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> 
     assert link.coi == pytest.approx(expected, rel=0.02)
 
 
-def test_another_machines_roofline_and_unmeasured_links_are_told(run_of_two: Path) -> None:
+def test_another_machines_roofline_and_unmeasured_links_are_reported(run_of_two: Path) -> None:
     placement = place_run(RunFolder.open(run_of_two), machine(links=False, cpu="another CPU"))
     another, unmeasured = placement.warnings
     assert "of another machine" in another

@@ -50,6 +50,26 @@ class Branching(ImageClassification):
 
 WORKLOAD = Branching()
 '''
+UNCOUNTED = '''
+from ai500.workloads.image_classification import ImageClassification
+
+class Uncounted(ImageClassification):
+    """Its model has an operator that no rule counts."""
+
+    name = "uncounted"
+
+    def model(self, problem_class):
+        from torch import nn, sinc
+
+        class Damped(nn.Sequential):
+            def forward(self, inputs):
+                outputs = super().forward(inputs)
+                return outputs * sinc(0.001 * outputs)
+
+        return Damped(super().model(problem_class))
+
+WORKLOAD = Uncounted()
+'''
 
 
 def settings(store: Path, **more: object) -> list[str | Path]:
@@ -85,12 +105,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
     (site / "trick.py").write_text(TRICK)
     (site / "branching.py").write_text(BRANCHING)
+    (site / "uncounted.py").write_text(UNCOUNTED)
     info = site / "trick-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trick\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[ai500.optimizer]\ntrick = trick:make\n[ai500.learning_rate]\nmine = trick:policy\n"
-        "[ai500.workload]\nbranching = branching:WORKLOAD\n"
+        "[ai500.workload]\nbranching = branching:WORKLOAD\nuncounted = uncounted:WORKLOAD\n"
     )
     return site
 
@@ -192,3 +213,28 @@ def test_a_model_that_cannot_be_counted_is_refused_before_it_trains(
     names = {event["event"] for event in events.read(tmp_path / "run" / "events.jsonl")}
     assert "start" in names
     assert not names & {"first_batch", "epoch"}
+
+
+def test_an_uncounted_operator_is_named_in_log_score_and_findings(
+    tiny_store: Path, package: Path, start: Start, tmp_path: Path
+) -> None:
+    """[D23], from the model that ran to the verdict."""
+    run = tmp_path / "run"
+    chosen = settings(tiny_store, train__epochs=1)
+    environment = {"PYTHONPATH": f"{SOURCE}:{package}"}
+    command = start("run", "--workload", "uncounted", "--out", run, *chosen, **environment)
+    assert command.wait() == 0, command.err
+    missing = {"aten::sinc": 1}
+    assert run_folder.read(Score, RunFolder(run).score).uncounted == missing
+    counted = record_of(run).operations
+    assert counted is not None and counted.uncounted == missing
+    log = RunFolder(run).trial(1).member(0).log
+    assert "aten::sinc ×1" in log.read_text(encoding="utf-8")
+    check = start("check", run, "--json", **environment)
+    check.wait()
+    [finding] = [
+        finding
+        for finding in json.loads(check.out)["findings"]
+        if finding["rule"] == "every operator counted"
+    ]
+    assert (finding["severity"], finding["run"]) == ("violation", "aten::sinc ×1")

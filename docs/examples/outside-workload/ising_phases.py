@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.api import Field, Generated, Hyperparameters, ProblemClass
+from ai500.api import Field, Generated, Hyperparameters, ProblemClass, average
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ai500.api import Arrays, Samples
+    from ai500.api import Arrays, MemberPredictions, Samples
 
     Fields = Mapping[str, Tensor]
 
@@ -132,16 +132,14 @@ class IsingPhases:
     def predictions(self, outputs: Tensor, fields: Fields) -> Tensor:
         return outputs.float().softmax(dim=1)
 
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        return np.asarray(np.einsum("msc,ms->sc", members, voters) / voters.sum(axis=0)[:, None])
+    def combine(self, members: MemberPredictions) -> NDArray[np.floating]:
+        return average(members)
 
     def quality(self, predictions: NDArray[np.floating], targets: Mapping[str, Any]) -> float:
         return float(np.mean(predictions.argmax(axis=1) == targets["phases"]))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self, predictions: Mapping[int, Any], *, ensemble: Any, samples: Samples
     ) -> None:
         """Return None: the report shows no pictures."""
 

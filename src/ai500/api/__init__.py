@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from ai500.records.run_folder import MemberFolder as MemberFolder
     from ai500.train.learning_rate import LearningRate as LearningRate
     from ai500.workloads.averaging import average as average
+    from ai500.workloads.member_predictions import ArrayPredictions as ArrayPredictions
+    from ai500.workloads.member_predictions import MemberPredictions as MemberPredictions
     from ai500.workloads.models.compiled import use_compiler as use_compiler
     from ai500.workloads.protocol import Optimized as Optimized
     from ai500.workloads.protocol import Workload as Workload
@@ -140,6 +142,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.records.run_folder": ("MemberFolder",),
     "ai500.train.learning_rate": ("LearningRate",),
     "ai500.workloads.averaging": ("average",),
+    "ai500.workloads.member_predictions": ("ArrayPredictions", "MemberPredictions"),
     "ai500.workloads.models.compiled": ("use_compiler",),
     "ai500.workloads.protocol": ("Optimized", "Workload"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ai500.automl.morphism import Move
+from ai500.automl.moves import Move
 from ai500.core.errors import AI500Error
 from ai500.records import run_folder
 from ai500.workloads.models.architecture import Architecture, Layer
@@ -49,14 +49,14 @@ class ArchitectureBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, found: BufferedArchitecture) -> None:
+    def add(self, buffered: BufferedArchitecture) -> None:
         """Write an architecture; the oldest is dropped beyond the size, and an equal one is."""
         with self._adding:
-            self._remove(found.digest)
+            self._remove(buffered.digest)
             self._serial += 1
             path = self._folder / f"{self._serial:06d}.json"
-            run_folder.write(path, found)
-            self._waiting[path] = found
+            run_folder.write(path, buffered)
+            self._waiting[path] = buffered
             for oldest in list(self._waiting)[: -self._size]:
                 self._drop(oldest)
 
@@ -65,16 +65,16 @@ class ArchitectureBuffer:
         with self._adding:
             return list(self._waiting.values())[::-1]
 
-    def take(self, found: BufferedArchitecture) -> None:
+    def take(self, buffered: BufferedArchitecture) -> None:
         """Make an architecture that of the present round."""
         with self._adding:
-            run_folder.write(self._folder / "current.json", found)
-            self._remove(found.digest)
+            run_folder.write(self._folder / "current.json", buffered)
+            self._remove(buffered.digest)
 
-    def discard(self, found: BufferedArchitecture) -> None:
+    def discard(self, buffered: BufferedArchitecture) -> None:
         """Delete an architecture that is not to be trained."""
         with self._adding:
-            self._remove(found.digest)
+            self._remove(buffered.digest)
 
     def current(self) -> BufferedArchitecture | None:
         """Return the architecture of the present round; None: there is none, or it is damaged."""
@@ -83,11 +83,11 @@ class ArchitectureBuffer:
     def _stored(self) -> Iterator[tuple[Path, BufferedArchitecture]]:
         """Yield the files of an earlier attempt in their order; delete damaged ones."""
         for path in sorted(self._folder.glob("[0-9]*.json")):
-            found = _read(path) if path.stem.isdecimal() else None
-            if found is None:
+            buffered = _read(path) if path.stem.isdecimal() else None
+            if buffered is None:
                 path.unlink(missing_ok=True)
             else:
-                yield path, found
+                yield path, buffered
 
     def _remove(self, digest: str) -> None:
         for path in [p for p, waiting in self._waiting.items() if waiting.digest == digest]:

@@ -20,14 +20,8 @@ from ai500.automl.buffer import BufferedArchitecture
 from ai500.automl.counting import count_architecture
 from ai500.automl.history import Candidate, History, Model, model_name
 from ai500.automl.memory import OUT_OF_MEMORY, is_out_of_memory
-from ai500.automl.morphism import (
-    Move,
-    Weights,
-    WideningError,
-    apply,
-    enlarge_kernels,
-    moves,
-)
+from ai500.automl.morphism import Weights, WideningError, apply, enlarge_kernels, moves
+from ai500.automl.moves import Move, describe_move
 from ai500.automl.selection import draw_parents
 from ai500.automl.tuning import Proposal, default_proposal, propose
 from ai500.automl.weights import WeightStore, expected_weights
@@ -165,11 +159,11 @@ class Candidates:
             remedy="Set a larger automl.max_growth, or more automl.kernel_sizes.",
         )
 
-    def from_buffer(self, found: BufferedArchitecture, number: int) -> Prepared:
+    def from_buffer(self, buffered: BufferedArchitecture, number: int) -> Prepared:
         """Return an architecture of the buffer as the worker's round `number`, without weights."""
-        architecture = Architecture(found.architecture)
+        architecture = Architecture(buffered.architecture)
         return self._prepared(
-            architecture, found.parent, found.moves, seed=found.seed, number=number
+            architecture, buffered.parent, buffered.moves, seed=buffered.seed, number=number
         )
 
     def weights_of(self, model: Model) -> Weights | None:
@@ -418,15 +412,3 @@ def draw_moves(
     if not choices:
         return (block,)
     return block, choices[int(random.integers(len(choices)))]
-
-
-def describe_move(move: Move) -> str:
-    """Describe a morphism for the history and the report."""
-    if move.kind == "deeper":
-        return f"a {move.size}×{move.size} block behind layer {move.layer}"
-    if move.kind == "wider":
-        return f"layer {move.layer} to {move.size} channels"
-    if move.kind == "kernel":
-        return f"layer {move.layer} to {move.size}×{move.size}"
-    how = "added" if move.kind == "skip_add" else "joined"
-    return f"layer {move.layer} {how} to layer {move.to}"

@@ -149,11 +149,18 @@ class Coordinator:
         self._buffer.add(prepared.buffered())
         return prepared
 
+    def _cancel_searches(self) -> None:
+        """Cancel searches that have not begun."""
+        for preparing in self._preparing:
+            preparing.cancel()
+        for filling in self._filling:
+            filling.cancel()
+
     def _fill(self, number: int, spare: int, training: str | None) -> None:
         """Search another architecture for the buffer, for rounds whose own can't be trained."""
         with contextlib.suppress(NoParentError, SearchSpaceError):
-            found = self._candidates.search(number, spare=spare, training=training)
-            self._buffer.add(found.buffered())
+            prepared = self._candidates.search(number, spare=spare, training=training)
+            self._buffer.add(prepared.buffered())
 
     def finish_model(self, candidate: Candidate, ended: Ended, weights: Weights) -> None:
         """End a model; weights of a validated one are kept for its children."""
@@ -166,8 +173,7 @@ class Coordinator:
 
     def close(self, reason: str) -> None:
         """Write everything to disk; end models that an earlier attempt left open."""
-        for future in [*self._preparing, *self._filling]:
-            future.cancel()
+        self._cancel_searches()
         self._searchers.shutdown(wait=True)
         self._saver.shutdown(wait=True)
         if self._saving is not None:
@@ -221,10 +227,10 @@ class Coordinator:
 
     def _interrupted_round(self, candidate: Candidate) -> Prepared | None:
         """Return the architecture of an interrupted round, for its other trials; None: not kept."""
-        found = self._buffer.current()
-        if found is None or found.round != candidate.round or not candidate.tuned:
+        buffered = self._buffer.current()
+        if buffered is None or buffered.round != candidate.round or not candidate.tuned:
             return None
-        return self._inherited(self._candidates.from_buffer(found, candidate.round))
+        return self._inherited(self._candidates.from_buffer(buffered, candidate.round))
 
     def _has_checkpoint(self, model: str) -> bool:
         """Return True if a model has a readable checkpoint; log and delete an unreadable one."""
@@ -315,8 +321,7 @@ class Coordinator:
             prepared = None if newest is None else newest.result()
         except (NoParentError, SearchSpaceError):
             prepared = None  # the history has grown since
-        for future in [*self._preparing, *self._filling]:
-            future.cancel()
+        self._cancel_searches()
         self._preparing.clear()
         self.history.refresh()
         if prepared is None or prepared.candidate.digest in self._tried():
@@ -325,12 +330,12 @@ class Coordinator:
 
     def _take_buffered(self) -> Prepared | None:
         """Return the newest architecture of the buffer that is new and has a parent's weights."""
-        for found in self._buffer.newest_first():
-            prepared = self._candidates.from_buffer(found, self._round)
-            inherited = None if found.digest in self._tried() else self._inherited(prepared)
+        for buffered in self._buffer.newest_first():
+            prepared = self._candidates.from_buffer(buffered, self._round)
+            inherited = None if buffered.digest in self._tried() else self._inherited(prepared)
             if inherited is not None:
                 return inherited
-            self._buffer.discard(found)
+            self._buffer.discard(buffered)
         return None
 
     def _inherited(self, prepared: Prepared) -> Prepared | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
+from ai500.automl.moves import KINDS, Move
 from ai500.core.errors import AI500Error
 from ai500.workloads.models.architecture import KEEPS_CHANNELS, MAX_KERNEL, Architecture, Layer
 
@@ -103,22 +102,7 @@ def _is_identity(mapping: Tensor, channels: int) -> bool:
 
 
 Weights = dict[str, Tensor]
-MoveKind = Literal["deeper", "wider", "kernel", "skip_add", "skip_concat"]
-KINDS: tuple[str, ...] = get_args(MoveKind)
 EPSILON = 1e-5  # the default of torch's batch norm
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One morphism."""
-
-    kind: MoveKind
-    layer: int
-    """deeper: behind this ReLU; wider, kernel: this convolution; skip: from this layer's output."""
-    to: int = 0
-    """skip: target, whose output it is joined to."""
-    size: int = 0
-    """deeper, kernel: kernel size; wider: channels of the widened layer."""
 
 
 def moves(architecture: Architecture, *, kinds: Sequence[str] = KINDS) -> Iterator[Move]:

@@ -19,7 +19,8 @@ from ai500.automl.history import (
 )
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
-from ai500.records import require
+from ai500.operations.rules import CONVENTIONS
+from ai500.records import Operations, Search, require
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import Evidence, Fact
 from ai500.rules.facts import as_text, problem_facts, recorded, system_facts
@@ -209,12 +210,18 @@ def _grown(parent: Architecture, child: Architecture) -> bool:
 def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
     """Choose batch and kernel size by Bayesian optimization from each worker's fifth round on."""
     settings = evidence.reference.search
-    for trial, model in models(evidence):
+    for trial, model in models(evidence) if settings is not None else ():
         candidate = model.candidate
-        if settings is not None and candidate.tuned != settings.tunes(candidate.round):
-            state = "was tuned" if candidate.tuned else "was not tuned"
+        tunes = settings.tunes(candidate.round)
+        trials = settings.hyperparameter_trials if tunes else 1
+        problem = None
+        if candidate.tuned != tunes:
+            problem = "was tuned" if candidate.tuned else "was not tuned"
+        elif candidate.trial > trials:
+            problem = f"is trial {candidate.trial} of its architecture, of {trials}"
+        if problem is not None:
             yield Observation(
-                f"trial {trial}: {candidate.model} of round {candidate.round} {state}",
+                f"trial {trial}: {candidate.model} of round {candidate.round} {problem}",
                 advice=RUN_AGAIN,
                 reference=f"from round {settings.warmup_rounds + 1} on",
             )
@@ -230,6 +237,36 @@ def fixed_search_space(evidence: Evidence) -> Iterator[Observation]:
             key = "initial_version" if name == "initial" else name
             statement, advice = f"{name.replace('_', ' ')}:", f"Leave automl.{key} out."
             yield mismatch(statement, planned, "the class has", expected, advice)
+    if reference is not None:
+        yield from _beyond_the_cap(evidence, reference)
+
+
+def _beyond_the_cap(evidence: Evidence, search: Search) -> Iterator[Observation]:
+    """Yield the models that have more operations than the cap on growth allows [D21]."""
+    problem_class = evidence.reference
+    start = class_architecture(
+        search.initial,
+        classes=problem_class.classes,
+        input_channels=problem_class.input_shape[0],
+    )
+    starts: dict[str, Operations] = {}
+    for trial, model in models(evidence):
+        count = model.candidate.operations
+        if count.convention not in CONVENTIONS:
+            continue  # `operations of the architectures` reports it
+        if count.convention not in starts:
+            starts[count.convention] = count_architecture(
+                start, input_shape=problem_class.input_shape, convention=count.convention
+            )
+        growth = count.forward_per_image / starts[count.convention].forward_per_image
+        if growth > search.max_growth:
+            yield Observation(
+                f"trial {trial}: {model.id} has {growth:.3g} times the start's operations an "
+                f"image, the class allows {search.max_growth:g}",
+                advice=RUN_AGAIN,
+                reference=f"at most {search.max_growth:g} times",
+                run=f"{growth:.3g} times",
+            )
 
 
 @rule("a search's defaults", program="search")

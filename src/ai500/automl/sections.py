@@ -201,7 +201,7 @@ def trials_table(score: Score) -> Table:
         "trial", "FLOPS", "regulated", "best error", "searched", "models", "time to largest error",
         "operations to it", "seed",
     )  # fmt: skip
-    return Table(columns, rows, tuple(range(9)), title="Trials", noun="trials")
+    return Table(columns, rows, tuple(range(9)), title="Trials", noun="trials", style="trials")
 
 
 def search_section(data: SearchData) -> Section:
@@ -316,12 +316,12 @@ def operations_figure(data: SearchData) -> Figure:
         x_ticks=svg.nice_ticks(0, end).up_to(end),
         x_end=end,
     )
-    others = "" if len(series) == 1 else " Thin: the other trials."
+    thin_lines = "" if len(series) == 1 else " Thin: the other trials."
     return Figure(
         "Best error over operations",
         chart,
         "Operations of training and validation until the best error was found (V3 Fig. 2 asks how "
-        f"they vary). Thick: trial {shown.trial}.{others}",
+        f"they vary). Thick: trial {shown.trial}.{thin_lines}",
     )
 
 

@@ -92,6 +92,7 @@ def import_optuna() -> Any:
         raise EnvironmentLacksError(
             "a search tunes batch and kernel size by Optuna's TPE (AIPerf Table IV); Optuna is not "
             "installed.",
+            value="optuna",
             remedy="Run: pip install optuna",
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -1,5 +1,8 @@
 """Aggregation: combine the members' predictions, and evaluate them on validation and out of bag.
 
+Every member's predictions are verified first. Combining is a running reduction over mapped files:
+peak memory does not depend on the size of the ensemble.
+
 The workload draws pictures of the predictions for the report, to `pictures/` in the trial's
 folder; a resumed trial with more members draws again. A failure there never fails the run: it is
 noted.
@@ -8,142 +11,135 @@ noted.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ai500.bagging.predictions import (
+    FinishedMember,
+    MappedValidation,
+    OutOfBagPredictions,
+    ValidationPredictions,
+)
 from ai500.core import atomic
 from ai500.core.errors import DataError, JobError
-from ai500.data.bootstrap import Counts, out_of_bag_candidates
+from ai500.data.bootstrap import out_of_bag_candidates
 from ai500.data.store import Samples
-from ai500.records import EnsembleResult, Plan, run_folder
+from ai500.records import EnsembleResult, run_folder
 from ai500.records.fields import target_names
 from ai500.records.illustrations import Drawn, Illustrations
 from ai500.records.run_folder import TrialFolder
-from ai500.workloads.protocol import Workload, load_workload
+from ai500.workloads.protocol import Workload
 
-BLOCK_BYTES = 1 << 30
-"""Members' predictions that are combined at a time; a workload combines sample by sample."""
+Targets = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class MemberPredictions:
-    """Predictions of one finished member, and the repeat counts of its bootstrap."""
+class Aggregated:
+    """Qualities of an ensemble, and its combined predictions of the validation samples."""
 
-    member: int
-    validation: NDArray[Any]
-    out_of_bag: NDArray[Any]
-    counts: Counts
-
-
-def read_predictions(path: Path) -> NDArray[Any]:
-    """Map a member's predictions into memory."""
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            f"{path}: can't be read: {error}.",
-            path=path,
-            remedy="Delete the member's record, then resume the run.",
-        ) from error
-    return array
+    result: EnsembleResult
+    predictions: NDArray[Any]
 
 
 def aggregate(
-    members: Sequence[MemberPredictions],
+    members: Sequence[FinishedMember],
     *,
     workload: Workload,
     validation: Samples,
     train: Samples,
     ensemble_size: int,
     out_of_bag_limit: int,
-) -> EnsembleResult:
-    """Combine the predictions of the members that finished, as the workload does it."""
+) -> Aggregated:
+    """Verify and combine the predictions of the members that finished, as the workload does it."""
     if not members:
         raise JobError("no member finished: there is nothing to aggregate.")
     everything = np.arange(validation.count, dtype=np.int64)
     targets = validation.rows(everything, names=target_names(validation.fields))
-    qualities = [workload.quality(member.validation, targets) for member in members]
-    ensemble = workload.quality(_combined(members, workload=workload), targets)
+    qualities = member_qualities(members, workload=workload, targets=targets)
+    combined = workload.combine(ValidationPredictions.of(members))
     quality, samples = _out_of_bag(members, workload=workload, train=train, limit=out_of_bag_limit)
     present = {member.member for member in members}
     missing = tuple(m for m in range(ensemble_size) if m not in present)
-    return EnsembleResult(
+    result = EnsembleResult(
         complete=not missing,
         members=tuple(member.member for member in members),
         missing=missing,
         member_qualities=tuple(qualities),
         members_mean_quality=float(np.mean(qualities)),
-        ensemble_quality=ensemble,
+        ensemble_quality=workload.quality(combined, targets),
         out_of_bag_quality=quality,
         out_of_bag_samples=samples,
     )
+    return Aggregated(result, combined)
 
 
-def _combined(members: Sequence[MemberPredictions], *, workload: Workload) -> NDArray[Any]:
-    """Combine the validation predictions of all members, in blocks of samples."""
-    first = members[0].validation
-    step = max(1, BLOCK_BYTES // max(1, len(members) * first[:1].nbytes))
-    blocks = []
-    for start in range(0, max(1, len(first)), step):
-        stacked = np.stack([member.validation[start : start + step] for member in members])
-        all_voters = np.ones(stacked.shape[:2], dtype=np.bool_)
-        blocks.append(workload.combine(stacked, voters=all_voters))
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+def member_qualities(
+    members: Sequence[FinishedMember], *, workload: Workload, targets: Targets
+) -> list[float]:
+    """Verify the validation predictions of each member and compute their quality.
+
+    A worker of PyTorch computed the quality that it recorded from these predictions: the two must
+    agree. A script may measure its own way.
+    """
+    samples = len(next(iter(targets.values())))
+    qualities = []
+    for member in members:
+        member.verify_validation(samples=samples)
+        member.verify_shape(member.folder.validation, members[0].validation().shape[1:])
+        quality = workload.quality(member.validation(), targets)
+        if member.record.weights_sha256 is not None:
+            member.verify_quality(quality)
+        qualities.append(quality)
+    return qualities
 
 
 def _out_of_bag(
-    members: Sequence[MemberPredictions],
-    *,
-    workload: Workload,
-    train: Samples,
-    limit: int,
+    members: Sequence[FinishedMember], *, workload: Workload, train: Samples, limit: int
 ) -> tuple[float | None, int]:
     """Evaluate each sample by the members that never saw it; skip samples that all have seen."""
     candidates = out_of_bag_candidates(train.count, limit=limit)
-    voters = np.stack([member.counts[candidates] == 0 for member in members])
-    evaluated = voters.any(axis=0)
-    if not evaluated.any():
+    first = members[0].validation()
+    evaluated = np.zeros(len(candidates), dtype=np.bool_)
+    for member in members:
+        unseen = member.read_counts()[candidates] == 0
+        member.verify_out_of_bag(samples=int(unseen.sum()))
+        member.verify_shape(member.folder.out_of_bag, first.shape[1:])
+        evaluated |= unseen
+    samples = candidates[evaluated]
+    if len(samples) == 0:
         return None, 0
-    first = members[0].validation
-    shape = (len(members), len(candidates), *first.shape[1:])
-    predictions = np.zeros(shape, dtype=first.dtype)
-    for row, member in enumerate(members):
-        if len(member.out_of_bag):
-            predictions[row, voters[row]] = member.out_of_bag
-    combined = workload.combine(predictions[:, evaluated], voters=voters[:, evaluated])
-    targets = train.rows(candidates[evaluated], names=target_names(train.fields))
+    predictions = OutOfBagPredictions(members, samples, first.shape[1:], first.dtype)
+    combined = workload.combine(predictions)
+    targets = train.rows(samples, names=target_names(train.fields))
     try:
         quality = workload.quality(combined, targets)
     except DataError:  # too few samples: quality is not defined on them
-        return None, int(evaluated.sum())
-    return quality, int(evaluated.sum())
+        return None, len(samples)
+    return quality, len(samples)
 
 
-def illustrate(trial: TrialFolder, *, plan: Plan, samples: Samples) -> None:
+def illustrate(
+    trial: TrialFolder,
+    members: Sequence[FinishedMember],
+    *,
+    workload: Workload,
+    ensemble: NDArray[Any],
+    samples: Samples,
+) -> None:
     """Draw and write the pictures of a trial, if its workload has any."""
     try:
-        drawn = _drawn(trial, plan=plan, samples=samples)
+        predictions = MappedValidation(members)
+        drawn = workload.illustrations(predictions, ensemble=ensemble, samples=samples)
         if drawn is not None:
             _write(trial, drawn)
     except Exception as error:
         note = f"Nothing could be drawn: {type(error).__name__}: {error}"
         with contextlib.suppress(Exception):  # such as a full disk, which the next stage reports
             _write(trial, Drawn(Illustrations("Pictures", (note,)), {}))
-
-
-def _drawn(trial: TrialFolder, *, plan: Plan, samples: Samples) -> Drawn | None:
-    folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
-    predictions = {
-        member: np.load(folder.validation, mmap_mode="r", allow_pickle=False)
-        for member, folder in folders.items()
-        if folder.record.exists()
-    }
-    return load_workload(plan.workload).illustrations(predictions, samples=samples)
 
 
 def _write(trial: TrialFolder, drawn: Drawn) -> None:

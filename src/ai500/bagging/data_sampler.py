@@ -57,7 +57,11 @@ def _scaled(words: Words, *, below: int) -> NDArray[np.int64]:
 
 def _check_samples(samples: int) -> None:
     if not 1 <= samples < 1 << 32:
-        raise DataError(f"cannot draw a bootstrap of {samples} samples: it takes 1 to 2^32 − 1.")
+        raise DataError(
+            f"cannot draw a bootstrap of {samples} samples: it takes 1 to 2^32 − 1.",
+            key="samples",
+            value=samples,
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,10 @@ class Poisson:
         if not counts.any():
             raise DataError(
                 f"poisson bootstrap of member {member}, seed {seed}: none of {samples} samples "
-                "was drawn. Use more samples, another seed, or the sampler `bootstrap`."
+                "was drawn.",
+                key="samples",
+                value=samples,
+                remedy="Use more samples, another seed, or the sampler `bootstrap`.",
             )
         return counts
 

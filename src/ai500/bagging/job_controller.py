@@ -26,6 +26,7 @@ from ai500.jobs.schedulers import (
 from ai500.jobs.trial_jobs import job_spec, known_jobs, python_of
 from ai500.records import JobRecord, Plan, Task, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
+from ai500.workloads.protocol import sample_noun
 
 LOG_TAIL_LINES = 15
 TORCHRUN_MARK = "torch/distributed/elastic/"
@@ -73,7 +74,8 @@ class JobController:
         )
         self._details_reader = details_reader
         self._collector = self._new_collector()
-        self.views = {member: MemberView(member) for member in self._tasks}
+        noun = sample_noun(plan.workload)
+        self.views = {member: MemberView(member, sample_noun=noun) for member in self._tasks}
 
     def start(self) -> None:
         """Follow the jobs that an earlier controller left running, and submit the rest."""

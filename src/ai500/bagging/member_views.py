@@ -29,6 +29,8 @@ class MemberView:
     loss: float | None = None
     quality: float | None = None
     images_per_second: float | None = None
+    sample_noun: str = "sample"
+    """Word for a sample of the workload."""
     reason: str | None = None
     """Reason why it is pending, in the scheduler's words."""
     started: float | None = None

@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
-from ai500.bagging.aggregate import MemberPredictions, aggregate, illustrate, read_predictions
+from ai500.bagging.aggregate import aggregate, illustrate
 from ai500.bagging.member_views import DetailsReader
+from ai500.bagging.predictions import FinishedMember
 from ai500.bagging.script_result import script_result
 from ai500.bagging.sections import ensemble_report
 from ai500.config import AutomlConfig, Config
@@ -33,6 +35,7 @@ from ai500.records import (
     Operations,
     Plan,
     ProblemClass,
+    TrainRecord,
     TrialScore,
     most_uncounted,
     run_folder,
@@ -95,31 +98,38 @@ class Ensemble:
     def aggregate(
         self, run: RunFolder, plan: Plan, trial: int, *, finished: Sequence[int], store: Store
     ) -> EnsembleResult:
-        """Average the members' predictions, and draw the workload's pictures of them."""
+        """Verify and combine the members' predictions, and draw the workload's pictures of them."""
         folder = run.trial(trial)
         bootstraps = run_folder.read_all(BootstrapRecord, folder.bootstraps)
-        if plan.framework.kind == "script":
-            counts = {m: recorded_counts(run.path, bootstraps[m]) for m in finished}
-            return script_result(plan, folder, finished=finished, store=store, counts=counts)
-        predictions = [
-            MemberPredictions(
+        members = [
+            FinishedMember(
                 member=member,
-                validation=read_predictions(folder.member(member).validation),
-                out_of_bag=read_predictions(folder.member(member).out_of_bag),
-                counts=recorded_counts(run.path, bootstraps[member]),
+                folder=folder.member(member),
+                record=run_folder.read(TrainRecord, folder.member(member).record),
+                run=run.path,
+                read_counts=partial(recorded_counts, run.path, bootstraps[member]),
             )
             for member in finished
         ]
-        result = aggregate(
-            predictions,
-            workload=load_workload(plan.workload),
-            validation=store.splits["validation"],
+        if plan.framework.kind == "script":
+            return script_result(plan, members, store=store)
+        workload, validation = load_workload(plan.workload), store.splits["validation"]
+        aggregated = aggregate(
+            members,
+            workload=workload,
+            validation=validation,
             train=store.splits["train"],
             ensemble_size=plan.ensemble_size,
             out_of_bag_limit=plan.definition.out_of_bag_samples,
         )
-        illustrate(folder, plan=plan, samples=store.splits["validation"])
-        return result
+        illustrate(
+            folder,
+            members,
+            workload=workload,
+            ensemble=aggregated.predictions,
+            samples=validation,
+        )
+        return aggregated.result
 
     def score_trial(
         self, run: RunFolder, plan: Plan, trial: int, *, events: Sequence[Event]

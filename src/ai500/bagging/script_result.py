@@ -8,7 +8,7 @@ ensemble's quality is not measured, and the members' mean of what they reported 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,82 +16,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.bagging.aggregate import MemberPredictions, aggregate, read_predictions
+from ai500.bagging.aggregate import Targets, aggregate, member_qualities
+from ai500.bagging.predictions import FinishedMember, ValidationPredictions
 from ai500.core.errors import DataError
-from ai500.data.bootstrap import Counts
 from ai500.data.store import Store
-from ai500.records import EnsembleResult, Plan, TrainRecord, run_folder
+from ai500.records import EnsembleResult, Plan
 from ai500.records.fields import target_names
-from ai500.records.run_folder import TrialFolder
 from ai500.workloads.protocol import class_workload
 
-Targets = Mapping[str, NDArray[Any]]
 
-
-def script_result(
-    plan: Plan,
-    trial: TrialFolder,
-    *,
-    finished: Sequence[int],
-    store: Store,
-    counts: Mapping[int, Counts],
-) -> EnsembleResult:
+def script_result(plan: Plan, members: Sequence[FinishedMember], *, store: Store) -> EnsembleResult:
     """Combine the members of a script that finished."""
     workload = class_workload(plan.workload, plan.definition)
-    folders = {member: trial.member(member) for member in finished}
     if not getattr(workload, "measures", True) or not all(
-        folder.validation.exists() for folder in folders.values()
+        member.record.validation_sha256 for member in members
     ):
-        return _reported(plan, trial, finished)
+        return _reported(plan, members)
     targets = _targets(plan, store)
     if targets is None:
-        return _reported(plan, trial, finished)
-    if store.splits and all(folder.out_of_bag.exists() for folder in folders.values()):
-        predictions = [
-            MemberPredictions(
-                member=member,
-                validation=read_predictions(folder.validation),
-                out_of_bag=read_predictions(folder.out_of_bag),
-                counts=counts[member],
-            )
-            for member, folder in folders.items()
-        ]
+        return _reported(plan, members)
+    if store.splits and all(member.record.out_of_bag_sha256 for member in members):
         return aggregate(
-            predictions,
+            members,
             workload=workload,
             validation=store.splits["validation"],
             train=store.splits["train"],
             ensemble_size=plan.ensemble_size,
             out_of_bag_limit=plan.definition.out_of_bag_samples,
-        )
-    reported = _reported(plan, trial, finished)
-    validation = [read_predictions(folder.validation) for folder in folders.values()]
-    shapes = {predictions.shape for predictions in validation}
-    if len(shapes) > 1:
-        raise DataError(
-            f"{trial.members}: members' predictions differ in shape: {sorted(shapes)}.",
-            key="validation.npy",
-            value=sorted(shapes),
-            path=trial.members,
-        )
-    stacked = np.stack(validation)
-    voters = np.ones(stacked.shape[:2], dtype=np.bool_)
-    qualities = [workload.quality(predictions, targets) for predictions in validation]
+        ).result
+    qualities = member_qualities(members, workload=workload, targets=targets)
+    combined = workload.combine(ValidationPredictions.of(members))
     return dataclasses.replace(
-        reported,
+        _reported(plan, members),
         member_qualities=tuple(qualities),
         members_mean_quality=fmean(qualities),
-        ensemble_quality=workload.quality(workload.combine(stacked, voters=voters), targets),
+        ensemble_quality=workload.quality(combined, targets),
     )
 
 
-def _reported(plan: Plan, trial: TrialFolder, finished: Sequence[int]) -> EnsembleResult:
+def _reported(plan: Plan, members: Sequence[FinishedMember]) -> EnsembleResult:
     """Return the qualities that the members reported themselves."""
-    records = [run_folder.read(TrainRecord, trial.member(member).record) for member in finished]
+    records, finished = zip(*((m.record, m.member) for m in members), strict=True)
     missing = tuple(member for member in range(plan.ensemble_size) if member not in finished)
     return EnsembleResult(
         complete=not missing,
-        members=tuple(finished),
+        members=finished,
         missing=missing,
         member_qualities=tuple(record.quality for record in records),
         members_mean_quality=fmean(record.quality for record in records),
@@ -111,15 +80,20 @@ def _targets(plan: Plan, store: Store) -> Targets | None:
         if split is None or (custom is not None and custom.base is None and len(names) != 1):
             return None  # a quality of METRICS compares one target
         return split.rows(np.arange(split.count, dtype=np.int64), names=names)
+    return {"targets": read_targets(file, count=count)}
+
+
+def read_targets(file: str, *, count: int) -> NDArray[Any]:
+    """Map the file of the validation samples' targets; raise `DataError` unless it fits."""
     try:
-        targets: NDArray[Any] = np.load(Path(file), allow_pickle=False)
+        targets: NDArray[Any] = np.load(Path(file), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise _bad_targets(file, f"can't be read: {error}.") from error
     if targets.ndim == 0 or len(targets) != count or targets.dtype.kind not in "fiu":
         raise _bad_targets(
             file, f"expected numbers of {count} samples, found {targets.dtype} {targets.shape}."
         )
-    return {"targets": targets}
+    return targets
 
 
 def _bad_targets(file: str, problem: str) -> DataError:

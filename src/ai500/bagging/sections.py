@@ -189,9 +189,10 @@ def _penalty(run: RunData) -> str:
 
 def _apc(run: RunData) -> str:
     score, batch = run.score, run.plan.global_batch_size
-    per_image = None if score.apc is None else score.apc / (score.ensemble_size * batch)
+    per_sample = None if score.apc is None else score.apc / (score.ensemble_size * batch)
     return (
-        f"M × |B| × operations per image = {score.ensemble_size:,} × {batch:,} × {flop(per_image)}"
+        f"M × |B| × operations per {sample_noun(run.plan.workload)} = {score.ensemble_size:,} × "
+        f"{batch:,} × {flop(per_sample)}"
     )
 
 
@@ -216,7 +217,7 @@ def trials_table(score: Score) -> Table:
         "trial", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "out of bag",
         "time to quality", "time to target", "seed",
     )  # fmt: skip
-    return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials")
+    return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials", style="trials")
 
 
 def _time_to_target(trial: TrialScore) -> str:

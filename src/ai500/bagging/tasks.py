@@ -92,9 +92,11 @@ def _slots(plan: Plan, member: int, slots: Mapping[tuple[str, int], Slot]) -> tu
     """Return a member's slots; on a cluster a job sees only its own, numbered from 0."""
     shares = plan.mapping[member].shares
     if plan.cluster is not None:
-        kind, indices = plan.device, shares[0].slots
+        kind = plan.device
+        # A node of a member that straddles nodes may get up to all of its slots.
+        count = max(len(share.slots) for share in shares)
         # Members that share accelerators see all of the node's.
-        visible = indices if plan.members_per_accelerator > 1 else range(len(indices))
+        visible = shares[0].slots if plan.members_per_accelerator > 1 else range(count)
         names = [kind if kind == "cpu" else f"{kind}:{index}" for index in visible]
         return tuple(Slot(index, name, cores=()) for index, name in enumerate(names))
     return tuple(slots[share.node, index] for share in shares for index in share.slots)

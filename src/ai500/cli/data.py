@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,8 @@ from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
 from ai500.data.pack import Packed, pack_source
+from ai500.data.published_files import compare_published
+from ai500.data.published_files import record as record_published
 from ai500.data.readers.open_source import Options, open_source
 from ai500.data.readers.protocol import Ignored
 from ai500.data.store import CheckReport, Store, facts_of, summary_of
@@ -49,10 +52,19 @@ def pack(
         list[str] | None,
         typer.Option("--ragged", help="Field whose samples differ in length; repeatable."),
     ] = None,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limits",
+            help="Least and largest valid value of a field, FIELD=LEAST:LARGEST; repeatable.",
+        ),
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option("--labels", help="Labels (.npy) of a .npy of images.")
     ] = None,
-    size: Annotated[int, typer.Option("--size", help="Side of a packed image, in pixels.")] = 256,
+    size: Annotated[
+        int, typer.Option("--size", help="Side of a packed image, in pixels.", min=1)
+    ] = 256,
     validation: Annotated[
         float, typer.Option("--validation", help="Validation share, if there is no split.")
     ] = 0.1,
@@ -75,14 +87,37 @@ def pack(
     options = Options(
         size=size, validation_fraction=validation, seed=seed, labels=labels,
         validation_list=validation_list, inputs=tuple(inputs or ()), targets=tuple(targets or ()),
-        ragged=frozenset(ragged or ()),
+        ragged=frozenset(ragged or ()), limits=dict(map(_limits, limits or ())),
     )  # fmt: skip
     with Terminal(quiet=as_json) as terminal:
         terminal.stage(f"listing {source}")
         opened = open_source(source, options, out=out)
         terminal.stage(f"packing {source}")
-        packed = pack_source(opened, out, workers=workers, progress=terminal.progress)
+        packed = pack_source(
+            opened, out, limits=options.limits, workers=workers, progress=terminal.progress
+        )
+        terminal.stage("comparing with published hashes")
+        files = compare_published(Path(source), progress=terminal.progress)
+        if files:
+            record_published(out, sha256=packed.store.sha256, files=files)
     _print_store(packed.store, packed=packed, as_json=as_json)
+
+
+def _limits(text: str) -> tuple[str, tuple[float, float]]:
+    """Parse FIELD=LEAST:LARGEST."""
+    name, _, numbers = text.partition("=")
+    try:
+        least, largest = map(float, numbers.split(":"))
+    except ValueError:
+        least, largest = math.nan, math.nan
+    if not least <= largest:
+        raise InputError(
+            f"--limits {text}: expected FIELD=LEAST:LARGEST, two numbers in order.",
+            key="--limits",
+            value=text,
+            remedy="For example: --limits parameters=-1:1.",
+        )
+    return name, (least, largest)
 
 
 @app.command()

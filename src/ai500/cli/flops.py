@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,15 +19,18 @@ from ai500.core.schema import check_known
 from ai500.core.units import human_bytes, human_si
 from ai500.metrics import equations
 from ai500.operations.count import KindCount, OperationCount, convention_named, count_trace
-from ai500.operations.graph import with_loss
+from ai500.operations.graph import Trace, with_loss
 from ai500.operations.published import AIPERF_TABLE_III, PROFILED_OPERATIONS_PER_IMAGE
 from ai500.operations.rules import CONVENTIONS
+from ai500.operations.stablehlo import trace_stablehlo
 from ai500.records import list_operators
 from ai500.workloads.named_models import IMAGENET_INPUT, Countable, countable, imported_torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+STABLEHLO = (".mlir", ".stablehlo")
+"""Endings of the names of files with StableHLO text."""
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8")
 
 
@@ -34,13 +39,17 @@ def flops(
         str,
         typer.Argument(
             help="resnet50, resnet50-v1, faster-rcnn, a workload (image_classification, "
-            "image_classification/smoke), or package.module:factory."
+            "image_classification/smoke), package.module:factory, or a file of StableHLO text "
+            "(model.mlir)."
         ),
     ],
     input_shape: Annotated[
         str | None, typer.Option("--input", help="Shape of one sample, as 3,224,224.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Samples per step.")] = 1,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Samples per step; default 1, of StableHLO text its own."),
+    ] = None,
     dtype: Annotated[
         str | None,
         typer.Option(help="Data type of the input: int64 for tokens; default: the model's own."),
@@ -49,6 +58,14 @@ def flops(
         int | None,
         typer.Option(
             min=1, help="Number of rows of operators whose size depends on data (proposals)."
+        ),
+    ] = None,
+    parameters: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="StableHLO text: leading arguments of main that are trained; default: all "
+            "floating-point ones but the last.",
         ),
     ] = None,
     convention: Annotated[str, typer.Option(help="v3, aiperf (the score's) or matmul.")] = "aiperf",
@@ -70,24 +87,30 @@ def flops(
     Example: ai500 flops resnet50 --compare
     """
     convention_named(convention)
-    chosen = countable(model)
-    sample = _sample_shape(input_shape, chosen)
-    example = _example((batch, *sample), dtype or chosen.input_dtype)
-    built = chosen.model()
-    from ai500.operations.torch_trace import trace, trace_backward
-
-    traced = trace(built, example, regions=regions)
-    if chosen.loss:
-        traced = with_loss(traced, chosen.loss)
-    counts = {name: count_trace(traced, convention=name) for name in CONVENTIONS}
-    count = counts[convention]
+    if model.endswith(STABLEHLO):
+        unused = {"--input": input_shape, "--dtype": dtype, "--regions": regions}
+        unused["--exact-backward"] = exact_backward or None
+        _refuse(unused, "StableHLO text has shapes, types and operators of its own")
+        traced = _trace_text(Path(model), parameters=parameters, batch=batch)
+    else:
+        _refuse({"--parameters": parameters}, "a torch model has its own parameters")
+        traced = _trace_torch(
+            countable(model),
+            input_shape=input_shape,
+            batch=batch or 1,
+            dtype=dtype,
+            regions=regions,
+            exact_backward=exact_backward,
+        )
+    counts = {name: count_trace(traced.trace, convention=name) for name in CONVENTIONS}
+    count, sample = counts[convention], traced.sample
     exact = None
-    if exact_backward:
-        exact = count_trace(trace_backward(built, example, regions=regions), convention=convention)
+    if traced.backward is not None:
+        exact = count_trace(traced.backward, convention=convention)
     if strict and count.unknown:
-        raise RuleError(f"--strict: {_unknown(count)}", key="--strict")
+        raise RuleError(f"--strict: {_unknown(count)}", key="--strict", value=dict(count.unknown))
     if as_json:
-        data = {"model": chosen.name, "input": list(sample), **count.as_json()}
+        data = {"model": traced.name, "input": list(sample), **count.as_json()}
         data |= {"regions": regions} if regions else {}
         data["scaling_ratio"] = _scaling_ratio(count)
         if compare:
@@ -97,19 +120,75 @@ def flops(
         return
     tables: list[Table | Tree] = [_compare_table(counts) if compare else _kind_table(count)]
     if tree:
-        tables.append(_module_tree(chosen.name, count, depth=depth))
+        tables.append(_module_tree(traced.name, count, depth=depth))
     elif not compare:
         tables.append(_module_table(count, depth=depth))
-    if _has_published(chosen, count, sample):
+    if _has_published(traced, count):
         tables.append(_published_table(count))
-    shape = "×".join(map(str, (batch, *sample)))
+    shape = "×".join(map(str, (count.batch, *sample)))
     stated = f", {regions:,} regions" if regions else ""
-    parameters = f"{_si(count.parameters)} parameters{stated}"
-    console.print(f"[bold]{escape(chosen.name)}[/] on {shape}, {parameters}")
+    size = f"{_si(count.parameters)} parameters{stated}"
+    console.print(f"[bold]{escape(traced.name)}[/] on {shape}, {size}")
     for table in tables:
         console.print(table, "", sep="\n")
     totals = counts if compare else {convention: count}
-    console.print(*_totals(totals), *_profiled(chosen, sample), *_notes(count, exact), sep="\n")
+    console.print(*_totals(totals), *_profiled(traced), *_notes(count, exact), sep="\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """A traced model: its name, the shape of one sample, and the graphs."""
+
+    name: str
+    sample: tuple[int, ...]
+    trace: Trace
+    own_sample: tuple[int, ...] | None = None
+    """Shape of a sample of the named model's class; None: it has none."""
+    backward: Trace | None = None
+
+
+def _refuse(options: dict[str, Any], reason: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name} has no effect: {reason}.", key=name, value=value)
+
+
+def _trace_text(path: Path, *, parameters: int | None, batch: int | None) -> _Traced:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise InputError(
+            f"{path} cannot be read as StableHLO text: {reason}.",
+            key="model",
+            path=path,
+            remedy="Write it with jax.jit(f).lower(...).as_text().",
+        ) from error
+    trained = None if parameters is None else range(parameters)
+    traced = trace_stablehlo(text, parameters=trained, batch=batch, source=path.name)
+    [shape] = traced.inputs or ((),)
+    return _Traced(path.name, shape[1:], traced)
+
+
+def _trace_torch(
+    model: Countable,
+    *,
+    input_shape: str | None,
+    batch: int,
+    dtype: str | None,
+    regions: int | None,
+    exact_backward: bool,
+) -> _Traced:
+    sample = _sample_shape(input_shape, model)
+    example = _example((batch, *sample), dtype or model.input_dtype)
+    built = model.model()
+    from ai500.operations.torch_trace import trace, trace_backward
+
+    traced = trace(built, example, regions=regions)
+    if model.loss:
+        traced = with_loss(traced, model.loss)
+    backward = trace_backward(built, example, regions=regions) if exact_backward else None
+    return _Traced(model.name, sample, traced, model.input_shape, backward)
 
 
 def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
@@ -139,10 +218,10 @@ def _example(shape: tuple[int, ...], dtype: str) -> Tensor:
     return example
 
 
-def _has_published(model: Countable, count: OperationCount, sample: tuple[int, ...]) -> bool:
+def _has_published(traced: _Traced, count: OperationCount) -> bool:
     return (
-        model.name == "resnet50-v1"
-        and sample == IMAGENET_INPUT
+        traced.name == "resnet50-v1"
+        and traced.sample == IMAGENET_INPUT
         and (count.convention, count.batch) == ("aiperf", 1)
     )
 
@@ -271,8 +350,8 @@ def _totals(counts: dict[str, OperationCount]) -> Iterable[str]:
             yield f"  including {count.update:,} per step to update the parameters"
         if (ratio := _scaling_ratio(count)) is not None:
             yield (
-                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a batch "
-                f"of {count.batch} (V2 Table 5)"
+                f"  scaling ratio {ratio:.2f} GFLOP per million parameters communicated, at a "
+                f"batch of {count.batch} (V2 Table 5)"
             )
 
 
@@ -283,11 +362,13 @@ def _scaling_ratio(count: OperationCount) -> float | None:
     return equations.scaling_ratio(count.total, parameters=count.parameters)
 
 
-def _profiled(model: Countable, sample: tuple[int, ...]) -> Iterable[str]:
+def _profiled(traced: _Traced) -> Iterable[str]:
     """Yield the papers' measurement of their own model, whose graph is not published."""
-    workload = {"faster-rcnn": "extreme_weather"}.get(model.name, model.name.removesuffix("/full"))
+    workload = {"faster-rcnn": "extreme_weather"}.get(
+        traced.name, traced.name.removesuffix("/full")
+    )
     printed = PROFILED_OPERATIONS_PER_IMAGE.get(workload)
-    if printed is not None and sample == model.input_shape:
+    if printed is not None and traced.sample == traced.own_sample:
         yield f"the papers' own model, by a profiler: {_si(printed)} per sample (V2 Table 6)"
 
 
@@ -296,9 +377,9 @@ def _notes(count: OperationCount, exact: OperationCount | None) -> Iterable[str]
         yield f"traced backward graph in {count.convention}: {exact.forward:,}"
         yield f"  by the rule {count.gradients:,}"
         if exact.unknown:
-            yield f"  in it {_unknown(exact)}"
+            yield f"  in it {escape(_unknown(exact))}"
     if count.unknown:
-        yield f"not counted: {_unknown(count)}"
+        yield f"not counted: {escape(_unknown(count))}"
 
 
 def _unknown(count: OperationCount) -> str:

@@ -14,6 +14,7 @@ from ai500.cli.options import AsJson, ConfigOptions, with_options
 from ai500.cli.terminal import console, print_json, rows
 from ai500.core import schema
 from ai500.core.atomic import write_text
+from ai500.core.editions import edition_seed
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.jobs.trial_jobs import preview
@@ -22,6 +23,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.records import Cluster, MemberMapping, Plan, Search
 from ai500.records.run_folder import RunFolder
+from ai500.workloads.protocol import sample_noun
 
 MEMBERS_SHOWN = 16
 NODES_SHOWN = 8
@@ -90,10 +92,24 @@ def _operations(plan: Plan) -> str:
         return "not measured: framework.operations is not set"
     if count is None:
         return "counted when the run traces the model"
-    per_image = f"{human_si(count.per_image)}FLOP per image ({count.convention})"
+    noun = sample_noun(plan.workload)
+    per_sample = f"{human_si(count.per_image)}FLOP per {noun} ({count.convention})"
     if plan.operations_per_trial is None:
-        return f"{per_image} of the initial model"
-    return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_image}"
+        return f"{per_sample} of the initial model"
+    return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_sample}"
+
+
+def _seeds(plan: Plan) -> str:
+    """Say where the seeds come from [D22]."""
+    if plan.seed == edition_seed(plan.edition):
+        return f"seeds of edition {plan.edition}"
+    return f"your own seed {plan.seed}: no entry of the list (decision D22)"
+
+
+def _own_code(plan: Plan) -> list[tuple[str, str]]:
+    """List the parts of the user's own, which only the free level allows."""
+    parts = [f"{part} {getattr(plan.own_code, part)}" for part in plan.own_code.parts]
+    return [("your own", f"{', '.join(parts)}: free level only")] if parts else []
 
 
 def show_plan(plan: Plan) -> None:
@@ -109,6 +125,7 @@ def show_plan(plan: Plan) -> None:
         f"Plan: {plan.workload}, class {plan.problem_class}",
         [
             *_custom_class(plan),
+            *_own_code(plan),
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
@@ -120,7 +137,7 @@ def show_plan(plan: Plan) -> None:
             WORK[program_of(plan).name](plan),
             ("operations", _operations(plan)),
             ("APC (Eq. 4)", "not counted" if plan.apc is None else f"{human_si(plan.apc)}FLOP"),
-            ("trials", str(plan.trials)),
+            ("trials", f"{plan.trials}, {_seeds(plan)}"),
             ("time", plan.estimate_basis if seconds is None else _time(plan, seconds)),
         ],
     )

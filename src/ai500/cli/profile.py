@@ -22,12 +22,13 @@ from ai500.core.schema import check_known
 from ai500.pipeline.scoring import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
-from ai500.profile.labels import STAGES, category_cells, milliseconds, number
+from ai500.profile.labels import STAGES, category_cells, milliseconds, number, operations_text
 from ai500.profile.page import write_page, write_report_section
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.records import precision as precisions
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import percent
+from ai500.workloads.protocol import sample_noun
 
 UNKNOWN_SHOWN = 5
 
@@ -121,13 +122,14 @@ def _own_folder(config: Config) -> Path:
 
 def show_profile(record: Profile) -> None:
     """Print the profile as tables within 80 columns."""
+    samples = f"{sample_noun(record.workload)}s"
     rows(
         f"Profile: {record.workload}, class {record.problem_class}, {record.steps} steps"
         + (f", configuration of {record.run}" if record.run else ""),
         [
             ("device", f"{record.parallel_degree} × {record.device}, {record.device_name}"),
-            ("batch", f"{record.global_batch_size} images per step"),
-            *((result.precision, _speed(result)) for result in record.precisions),
+            ("batch", f"{record.global_batch_size} {samples} per step"),
+            *((result.precision, _speed(result, samples)) for result in record.precisions),
         ],
     )
     heading("Kernels by category (V2 Fig. 10): share of time, attained FLOPS")
@@ -147,6 +149,12 @@ def show_profile(record: Profile) -> None:
         heading("Communication (V2 Table 12): ms per step, mean over the ranks")
         for group in _grouped(measured, 4):
             console.print(_communication_table(group), "", sep="\n")
+    for result in record.precisions:
+        if result.counted_operations is not None:
+            console.print(
+                f"operations of an image in {result.precision}: {operations_text(result)}",
+                markup=False,
+            )
     for line in _not_measured(record):
         console.print(line, markup=False)
 
@@ -163,15 +171,18 @@ def _not_measured(record: Profile) -> Iterator[str]:
         "instructions per cycle and DRAM": [
             result.counters_missing for result in record.precisions
         ],
+        "operations by hardware counters": [
+            result.operations_missing for result in record.precisions
+        ],
     }
     for name, texts in reasons.items():
         yield from (f"{name}: not measured, {text}" for text in dict.fromkeys(texts) if text)
 
 
-def _speed(result: PrecisionProfile) -> str:
+def _speed(result: PrecisionProfile, samples: str) -> str:
     return (
         f"{milliseconds(result.seconds_per_step)} ms per step, "
-        f"{number(result.images_per_second)} images/s; profiled "
+        f"{number(result.images_per_second)} {samples}/s; profiled "
         f"{milliseconds(result.profiled_seconds_per_step)} ms, device idle "
         f"{percent(result.idle_share)}"
     )

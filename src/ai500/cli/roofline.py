@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +19,11 @@ from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import check_known
 from ai500.pipeline.scoring import write_report
-from ai500.records import run_folder
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.page import standalone_svg
 from ai500.report.section import Table
-from ai500.roofline import measure, place_run
+from ai500.roofline import compare, measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
 from ai500.roofline.page import record_chart
@@ -41,6 +42,10 @@ def roofline(
     ] = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="Place this run under a measured roofline.")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--beside", help="Draw this run in the same plot as --run; repeatable."),
     ] = None,
     ceilings: Annotated[
         Path | None, typer.Option("--ceilings", help="Roofline for --run. Default: the newest.")
@@ -70,13 +75,16 @@ def roofline(
 ) -> None:
     """Measure the roofline of this system, or place a run under it.
 
-    V2's HPC-AI roofline: ceilings of kernels, memory and links.
+    V2's HPC-AI roofline: ceilings of kernels, memory and links. --beside draws runs of other
+    precisions and compressions in one plot (V2 Fig. 9).
 
     Example: ai500 roofline && ai500 roofline --run runs/first
     """
     if run is not None:
-        _place(run, ceilings, as_json=as_json)
+        _place(run, ceilings, beside=beside or [], as_json=as_json)
         return
+    if beside:
+        raise InputError("--beside: needs --run.", key="--beside", value=str(beside[0]))
     if show is not None:
         _print(place_run.read_record(show), show, as_json=as_json)
         return
@@ -150,10 +158,12 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
     rows(f"{title}: {names}", pairs)
 
 
-def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
+def _place(run: Path, ceilings: Path | None, *, beside: Sequence[Path], as_json: bool) -> None:
     folder = RunFolder.open(run)
     file = ceilings or place_run.newest_record(FOLDER)
     placement = place_run.place_run(folder, place_run.read_record(file))
+    if beside:
+        _compare(folder, placement, beside)
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     pages.write_report_section(folder)
@@ -167,8 +177,20 @@ def _place(run: Path, ceilings: Path | None, *, as_json: bool) -> None:
     for point in placement.placed:
         _show_point(placement, point)
     console.print(pages.convention(placement), markup=False)
-    for page in (folder.roofline.with_suffix(".html"), folder.report):
+    compared = [folder.path / compare.FILE_NAME] if beside else []
+    for page in (folder.roofline.with_suffix(".html"), *compared, folder.report):
         console.print(str(page), soft_wrap=True, markup=False)
+
+
+def _compare(folder: RunFolder, placement: RunPlacement, beside: Sequence[Path]) -> None:
+    """Draw the run and others under the same ceilings; each is named by what it varies."""
+    placements: dict[str, RunPlacement] = {}
+    for other in (folder, *map(RunFolder.open, beside)):
+        label = compare.label_of(run_folder.read(Plan, other.plan))
+        label = f"{label} ({other.path.name})" if label in placements else label
+        same = other is folder
+        placements[label] = placement if same else place_run.place_run(other, placement.ceilings)
+    compare.write_comparison(folder.path / compare.FILE_NAME, placements)
 
 
 def _show_point(placement: RunPlacement, point: Placed) -> None:

@@ -23,6 +23,7 @@ from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
+from ai500.operations.count import convention_named
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
@@ -32,6 +33,7 @@ from ai500.records import JobRecord, Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
+from ai500.workloads.protocol import sample_noun
 
 CANCEL_SECONDS = 240.0  # members write checkpoints first
 Detach = Annotated[
@@ -132,7 +134,8 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
-    views = {member: MemberView(member) for member in range(plan.ensemble_size)}
+    noun = sample_noun(plan.workload)
+    views = {member: MemberView(member, sample_noun=noun) for member in range(plan.ensemble_size)}
     Collector(
         folder,
         trial=number,
@@ -249,15 +252,27 @@ def _end_controller(folder: RunFolder) -> bool:
     return True
 
 
-def score(path: RunPath, as_json: AsJson = False) -> None:
+def score(
+    path: RunPath,
+    convention: Annotated[
+        str | None,
+        typer.Option(help="Show the score counted by v3, aiperf or matmul; official is aiperf."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Recompute the score of a run from its events.
 
-    Needs no torch.
+    --convention shows it with operations counted by another convention and writes nothing: the
+    official score is unchanged. Needs no torch.
 
     Example: ai500 score runs/first --json
     """
     folder = RunFolder.open(path)
-    _print_score(folder, scoring.score_run(folder), as_json=as_json)
+    if convention is None:
+        _print_score(folder, scoring.score_run(folder), as_json=as_json)
+        return
+    convention_named(convention)
+    _print_score(folder, scoring.score_by_convention(folder, convention), as_json=as_json)
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:

@@ -45,6 +45,10 @@ class StudyRequest:
             "--seeds", help="Number of seeds. Default: the minimum trials of the class.", min=1
         ),
     ] = None
+    scales: Annotated[
+        str | None,
+        typer.Option("--scales", help="Also at these numbers of accelerators, e.g. 1,2,4."),
+    ] = None
     points: Annotated[
         str | None, typer.Option("--points", help="Only these points, e.g. m1,m2.")
     ] = None
@@ -63,7 +67,7 @@ class StudyRequest:
 
 
 @app.command()
-@with_options(without=("seeds",))
+@with_options(without=("seeds", "scales"))
 def scaling(selected: ConfigOptions, request: StudyRequest) -> None:
     """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
 
@@ -75,7 +79,7 @@ def scaling(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command()
-@with_options(without=("max_members", "seeds"))
+@with_options(without=("max_members", "seeds", "scales"))
 def tradeoff(selected: ConfigOptions, request: StudyRequest) -> None:
     """Compare speed and quality of every (M, P_degree).
 
@@ -91,7 +95,8 @@ def tradeoff(selected: ConfigOptions, request: StudyRequest) -> None:
 def optimizations(selected: ConfigOptions, request: StudyRequest) -> None:
     """Compare precisions, compression and learning rates.
 
-    V3 Fig. 8, V2 Figs. 4 and 7.
+    V3 Fig. 8, V2 Figs. 4 and 7, V2 Table 8. --scales 1,2,4 repeats precisions and compression at
+    these numbers of accelerators and draws a line for each.
 
     Example: ai500 study optimizations --points fp32,mixed-bf16,compression,both
     """
@@ -99,7 +104,7 @@ def optimizations(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command("data-parallel")
-@with_options(without=("seeds",))
+@with_options(without=("seeds", "scales"))
 def data_parallel(selected: ConfigOptions, request: StudyRequest) -> None:
     """Compare the ensemble's scaling with one large model's.
 
@@ -111,7 +116,7 @@ def data_parallel(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command()
-@with_options(without=("max_members", "seeds"))
+@with_options(without=("max_members", "seeds", "scales"))
 def frameworks(selected: ConfigOptions, request: StudyRequest) -> None:
     """Compare the same class in every installed framework.
 
@@ -124,7 +129,7 @@ def frameworks(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command()
-@with_options(without=("runs", "max_members"))
+@with_options(without=("runs", "max_members", "scales"))
 def repeatability(selected: ConfigOptions, request: StudyRequest) -> None:
     """Measure the variation between runs from several seeds.
 
@@ -149,6 +154,18 @@ def report(
     print_report_path(folder.report, as_json=as_json)
 
 
+def _scales(text: str | None) -> tuple[int, ...]:
+    """Parse --scales: ascending numbers of accelerators."""
+    words = [] if text is None else text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise InputError(
+            f"--scales {text}: expected numbers of accelerators, such as 1,2,4.",
+            key="--scales",
+            value=text,
+        )
+    return tuple(sorted({int(word) for word in words}))
+
+
 def _study(name: str, config: Config, request: StudyRequest) -> None:
     """Plan the study, print the plan, and carry it out unless it is a dry run."""
     study, as_json = STUDIES[name], request.as_json
@@ -159,7 +176,7 @@ def _study(name: str, config: Config, request: StudyRequest) -> None:
     for path in reused:
         if not path.is_dir():
             raise InputError(f"--reuse {path}: no such folder.", key="--reuse", path=path)
-    options = StudyOptions(request.max_members, request.seeds)
+    options = StudyOptions(request.max_members, request.seeds, _scales(request.scales))
     only = _point_names(request.points)
     finished = finished_runs([Path("runs"), folder.runs, *reused])
     prepared = prepare(study, config, options, only=only, folder=folder, finished=finished)

@@ -31,6 +31,8 @@ from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import TOLERANCE, Verification, recompute
 from ai500.workloads.protocol import class_workload
 
+# --runs sets the trials of a rerun, and its seed follows from the submission.
+ENTRIES_ONLY = {"enough trials", "seed of the edition"}
 DIFFERENCES_SHOWN = 20
 SubmissionPath = Annotated[
     Path, typer.Argument(metavar="FILE", help="Submission, e.g. mine.ai500.")
@@ -213,17 +215,17 @@ def _judge(
         margin=margin,
         direction=class_workload(plan.workload, plan.definition).quality_direction,
         other_system=tuple(system_differences(submission.run, rerun)),
-        broken=tuple(_broken(rerun, submission.require_info().level)),
+        broken=tuple(broken_rules(rerun, submission.require_info().level)),
     )
     run_folder.write(rerun.path / "replication.json", judged)
     return judged
 
 
-def _broken(rerun: RunFolder, level: Level) -> Iterator[str]:
-    """Yield the violations of the rerun, except its number of trials, which --runs sets."""
+def broken_rules(rerun: RunFolder, level: Level) -> Iterator[str]:
+    """Yield the violations of a rerun, except of rules that are about entries alone."""
     _, judgement = scoring.judge_run(rerun, level=level)
     for finding in judgement.violations:
-        if finding.rule != "enough trials":
+        if finding.rule not in ENTRIES_ONLY:
             yield finding.cited
 
 

@@ -214,7 +214,7 @@ def _member_cells(view: MemberView) -> dict[str, str]:
         "epoch": f"{view.epochs_done:.1f}/{view.epochs}" if view.epochs else "",
         "loss": _figure(view.loss, ".3f"),
         "quality": _figure(view.quality, ".4f"),
-        "images/s": _figure(view.images_per_second, ".0f"),
+        f"{view.sample_noun}s/s": _figure(view.images_per_second, ".0f"),
         "left": _seconds(view.seconds_left),
     }
 

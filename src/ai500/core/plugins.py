@@ -77,6 +77,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "optimizer": {
         "sgd": "ai500.train.optimizers:sgd",
+        "sgd_no_vector_decay": "ai500.train.optimizers:sgd_no_vector_decay",
         "adam": "ai500.train.optimizers:adam",
         "adamw": "ai500.train.optimizers:adamw",
         "adagrad": "ai500.train.optimizers:adagrad",

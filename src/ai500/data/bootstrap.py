@@ -86,7 +86,10 @@ def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, mem
     """Write a member's bootstrap: a line of JSON, then the compressed counts."""
     if counts.dtype != np.uint8 or counts.ndim != 1:
         raise data_error(
-            path, f"a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}."
+            path,
+            f"a bootstrap is a row of uint8 counts, not {counts.dtype} {counts.shape}.",
+            key="counts",
+            value=str(counts.dtype),
         )
     header = header_of(counts, algorithm=algorithm, seed=seed, member=member)
     packed = counts
@@ -113,10 +116,11 @@ def load_bootstrap(path: Path) -> tuple[Header, Counts]:
     try:
         header, counts = _unpacked(data)
     except (ValueError, TypeError, zlib.error) as error:
-        raise _corrupt(path, f"its contents do not decode ({error})") from error
+        raise _corrupt(path, f"its contents do not decode ({error})", sha256=None) from error
     actual = header_of(counts, algorithm=header.algorithm, seed=header.seed, member=header.member)
     if actual != header:
-        raise _corrupt(path, f"its counts have SHA-256 {actual.sha256}, it says {header.sha256}")
+        reason = f"its counts have SHA-256 {actual.sha256}, it says {header.sha256}"
+        raise _corrupt(path, reason, sha256=actual.sha256)
     return header, counts
 
 
@@ -132,8 +136,14 @@ def recorded_counts(run: Path, record: BootstrapRecord) -> Counts:
     return counts
 
 
-def _corrupt(path: Path, reason: str) -> DataError:
-    return data_error(path, f"this bootstrap is corrupt: {reason}.", "Delete it and draw it again.")
+def _corrupt(path: Path, reason: str, *, sha256: str | None) -> DataError:
+    return data_error(
+        path,
+        f"this bootstrap is corrupt: {reason}.",
+        "Delete it and draw it again.",
+        key="sha256",
+        value=sha256,
+    )
 
 
 def _unpacked(data: bytes) -> tuple[Header, Counts]:

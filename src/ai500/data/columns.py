@@ -97,7 +97,12 @@ class Column:
         while rest:
             read = file.readinto(rest)
             if not read:
-                raise data_error(self.path, f"ends before row {last - 1}: the file was cut off.")
+                raise data_error(
+                    self.path,
+                    f"ends before row {last - 1}: the file was cut off.",
+                    key="row",
+                    value=last - 1,
+                )
             rest = rest[read:]
         return rows
 

@@ -66,6 +66,8 @@ class Generated(SampleSource):
         raise InputError(
             "--frames, --height and --width are for climate data; this workload's samples have a "
             "fixed number and size.",
+            key="frames",
+            value=samples,
             remedy="Leave them out.",
         )
 
@@ -104,6 +106,8 @@ def generate(
             f"expected {name!r} with {splits}"
             f"{f', SHA-256 {expected_sha256}' if expected_sha256 else ''}.",
             "Choose another folder.",
+            key="sha256",
+            value=store.sha256,
         )
     return store
 

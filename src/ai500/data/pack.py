@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,8 @@ from ai500.records.fields import Field
 UNREADABLE = "unreadable.json"
 LABELS = "labels"
 LABEL_BLOCK_ROWS = 1 << 20
+Limits = Mapping[str, tuple[float, float]]
+"""Least and largest valid value by field."""
 
 
 @dataclass(frozen=True)
@@ -60,31 +62,38 @@ def pack(
     progress: Progress | None = None,
 ) -> Packed:
     """Pack a source with all cores, unless `workers` says otherwise; a stream with one."""
-    opened = open_source(source, options or Options(), out=out)
-    return pack_source(opened, out, workers=workers, progress=progress)
+    options = options or Options()
+    opened = open_source(source, options, out=out)
+    return pack_source(opened, out, limits=options.limits, workers=workers, progress=progress)
 
 
 def pack_source(
     opened: Reader | Stream,
     out: Path,
     *,
+    limits: Limits,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Packed:
     """Pack a source that is open; progress is in samples, of 0 where their number is not known."""
     if isinstance(opened, Reader):
-        return _pack_reader(opened, out, workers=workers, progress=progress)
-    return _pack_stream(opened, out, progress=progress)
+        return _pack_reader(opened, out, limits=limits, workers=workers, progress=progress)
+    return _pack_stream(opened, out, limits=limits, progress=progress)
 
 
 def _pack_reader(
-    reader: Reader, out: Path, *, workers: int | None, progress: Progress | None
+    reader: Reader,
+    out: Path,
+    *,
+    limits: Limits,
+    workers: int | None,
+    progress: Progress | None,
 ) -> Packed:
     plan = Plan(
         name=reader.name,
         classes=reader.classes,
         counts=dict(reader.counts),
-        fields=_limited(reader.fields, reader.classes),
+        fields=_limited(reader.fields, reader.classes, limits),
         origin=reader.origin,
     )
 
@@ -116,7 +125,7 @@ def _pack_reader(
         return _with_classes(writer, holes).finish(journal)
 
     store = make_store(out, make)
-    unreadable = _require_same(store, reader, counts=dict(reader.counts))
+    unreadable = _require_same(store, reader, counts=dict(reader.counts), limits=limits)
     return Packed(store, unreadable, reader.ignored)
 
 
@@ -127,14 +136,14 @@ def _pack_chunk(writer: StoreWriter, part: Part, chunk: Chunk) -> Holes:
     return placed
 
 
-def _limited(fields: tuple[Field, ...], classes: tuple[str, ...]) -> tuple[Field, ...]:
-    """Limit labels to the numbers of the classes."""
-    if not classes:
-        return fields
-    limits = (0.0, float(len(classes) - 1))
-    return tuple(
-        replace(field, limits=limits) if field.name == LABELS else field for field in fields
-    )
+def _limited(
+    fields: tuple[Field, ...], classes: tuple[str, ...], limits: Limits
+) -> tuple[Field, ...]:
+    """Set the limits of fields that have some; those of labels are the numbers of the classes."""
+    known = dict(limits)
+    if classes:
+        known[LABELS] = (0.0, float(len(classes) - 1))
+    return tuple(replace(field, limits=known.get(field.name, field.limits)) for field in fields)
 
 
 def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWriter:
@@ -159,7 +168,7 @@ def _with_classes(writer: StoreWriter, holes: dict[str, list[int]]) -> StoreWrit
                 )
             highest = max(highest, int(labels.max(initial=-1)))
     classes = tuple(str(label) for label in range(highest + 1))
-    final = replace(plan, classes=classes, fields=_limited(plan.fields, classes))
+    final = replace(plan, classes=classes, fields=_limited(plan.fields, classes, {}))
     return StoreWriter(writer.path, final)
 
 
@@ -169,12 +178,12 @@ def _has_labels(fields: tuple[Field, ...]) -> bool:
     )
 
 
-def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Packed:
+def _pack_stream(stream: Stream, out: Path, *, limits: Limits, progress: Progress | None) -> Packed:
     """Pack a stream; samples that an earlier call wrote are compared and skipped."""
     written: dict[str, int] = {}
 
     def make() -> PackedStore:
-        fields = _limited(stream.fields, stream.classes)
+        fields = _limited(stream.fields, stream.classes, limits)
         plan = Plan(
             stream.name,
             stream.classes,
@@ -205,7 +214,8 @@ def _pack_stream(stream: Stream, out: Path, *, progress: Progress | None) -> Pac
         return _with_classes(writer, {}).finish(journal)
 
     store = make_store(out, make)
-    return Packed(store, _require_same(store, stream, counts=None), stream.ignored)
+    unreadable = _require_same(store, stream, counts=None, limits=limits)
+    return Packed(store, unreadable, stream.ignored)
 
 
 def _chunks(
@@ -257,7 +267,9 @@ def _require_both(stream: Stream, counts: dict[str, int]) -> None:
         )
 
 
-def _require_same(store: PackedStore, source: Source, *, counts: dict[str, int] | None) -> int:
+def _require_same(
+    store: PackedStore, source: Source, *, counts: dict[str, int] | None, limits: Limits
+) -> int:
     """Return the number of samples left out; raise `DataError` for another source's store."""
     file = store.path / UNREADABLE
     listed = json.loads(file.read_bytes()) if file.exists() else []
@@ -268,7 +280,7 @@ def _require_same(store: PackedStore, source: Source, *, counts: dict[str, int] 
     expected = (
         source.name,
         classes,
-        _limited(source.fields, classes),
+        _limited(source.fields, classes, limits),
         counts or stored,
     )
     if contents != expected:
@@ -278,5 +290,7 @@ def _require_same(store: PackedStore, source: Source, *, counts: dict[str, int] 
             f"{', '.join(map(str, store.fields))}; expected {source.name!r}, {len(classes)} "
             f"classes, {expected[3]}, {', '.join(map(str, source.fields))}.",
             "Delete it, or choose another folder.",
+            key="sha256",
+            value=store.sha256,
         )
     return len(listed)

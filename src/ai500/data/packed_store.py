@@ -203,6 +203,7 @@ class PackedStore:
                 path / MANIFEST,
                 f"not the manifest of a store ({error!r}).",
                 "Make the store again.",
+                value=type(error).__name__,
             ) from error
         stated = manifest.get("sha256")
         if stated != store.sha256:
@@ -210,6 +211,8 @@ class PackedStore:
                 path / MANIFEST,
                 f"corrupt: its contents have SHA-256 {store.sha256}, it says {stated}.",
                 COPY_AGAIN,
+                key="sha256",
+                value=stated,
             )
         for column in store.columns():
             _check_size(column)
@@ -262,6 +265,8 @@ class PackedStore:
                     column.path,
                     f"corrupt: SHA-256 is {sha256}, manifest says {expected}.",
                     COPY_AGAIN,
+                    key="sha256",
+                    value=sha256,
                 )
 
 
@@ -281,27 +286,37 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(_why_no_store(path), path=path) from None
+        raise _no_store_error(path) from None
     except (OSError, ValueError) as error:
         raise data_error(file, f"cannot read this manifest: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise data_error(file, f"not a manifest of format {FORMAT!r}.", "Make the store again.")
+        raise data_error(
+            file,
+            f"not a manifest of format {FORMAT!r}.",
+            "Make the store again.",
+            key="format",
+            value=manifest.get("format") if isinstance(manifest, dict) else None,
+        )
     return manifest
 
 
-def _why_no_store(path: Path) -> str:
+def _no_store_error(path: Path) -> DataError:
     if any(path.glob("*.npy")):
-        return (
-            f"{path / MANIFEST}: missing: {path} is an unfinished store. Run the command that "
-            "makes it (ai500 data pack, ai500 data generate) again: it resumes."
+        return DataError(
+            f"{path / MANIFEST}: missing: {path} is an unfinished store.",
+            path=path / MANIFEST,
+            remedy="Run the command that makes it (ai500 data pack, ai500 data generate) again: it "
+            "resumes.",
         )
     if path.is_dir():
         why = f"it has no {MANIFEST}, and no years of climate data (climo_1979.h5, …)"
     else:
         why = "it is a file, not a folder" if path.exists() else "there is no such folder"
-    return (
-        f"{path} is no store: {why}. `ai500 data pack` makes a store of your data, `ai500 data "
-        "generate` one of learnable data."
+    return DataError(
+        f"{path} is no store: {why}.",
+        path=path,
+        remedy="`ai500 data pack` makes a store of your data, `ai500 data generate` one of "
+        "learnable data.",
     )
 
 
@@ -368,7 +383,11 @@ def _check_size(column: Column) -> None:
         ) from error
     if size != column.file_bytes:
         raise data_error(
-            column.path, f"has {size} bytes, its manifest says {column.file_bytes}.", COPY_AGAIN
+            column.path,
+            f"has {size} bytes, its manifest says {column.file_bytes}.",
+            COPY_AGAIN,
+            key="bytes",
+            value=size,
         )
 
 

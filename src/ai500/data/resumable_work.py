@@ -146,6 +146,8 @@ def in_parallel(
     except BrokenProcessPool as error:
         raise EnvironmentLacksError(
             "a worker process was killed, most likely because memory ran out.",
+            key="workers",
+            value=workers,
             remedy=f"Run the same command again with fewer than {workers} workers: it resumes.",
         ) from error
     finally:

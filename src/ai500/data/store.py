@@ -238,6 +238,8 @@ def require_indices(split: Samples, indices: Indices, *, folder: Path, name: str
             f"samples {indices.min()} to {indices.max()} asked for, split {name!r} has "
             f"0 to {split.count - 1}.",
             "Use the store that the bootstrap was drawn for.",
+            key=name,
+            value=int(indices.max() if indices.min() >= 0 else indices.min()),
         )
 
 
@@ -320,7 +322,8 @@ def _require_limits(store: Store, stored: Field, needed: Field) -> None:
             store.path,
             f"its field {needed.name!r} may have values from {low:g} to {high:g}; the "
             f"class needs {needed.limits[0]:g} to {needed.limits[1]:g}.",
-            "Make the store with these limits.",
+            f"Pack it with --limits {needed.name}={needed.limits[0]:.15g}:{needed.limits[1]:.15g}, "
+            "which checks every value.",
             key=f"{needed.name}.limits",
             value=stored.limits,
         )

@@ -98,6 +98,8 @@ def require_free_bytes(needed_bytes: int, *, folder: Path, purpose: str) -> None
     if needed_bytes > free_bytes:
         raise EnvironmentLacksError(
             f"{purpose} needs {needed_bytes} bytes in {folder}, {free_bytes} are free.",
+            key="bytes",
+            value=needed_bytes,
             path=folder,
             remedy="Free some, or choose a folder on another disk.",
         )
@@ -129,6 +131,7 @@ class StoreWriter:
                     path,
                     "holds another unfinished store, or its source has changed since.",
                     "Delete the folder, or choose another.",
+                    key="plan",
                 )
         elif any(file.name != LOCK and file.name[0] != "." for file in path.iterdir()):
             raise data_error(path, "holds other files.", "Choose an empty or a new folder.")

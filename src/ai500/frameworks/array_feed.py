@@ -17,6 +17,7 @@ from ai500.records import ProblemClass
 from ai500.records.fields import target_names
 from ai500.train.batch_order import augmentation_draws, rank_indices
 from ai500.train.evaluation_batch import evaluation_batch_size
+from ai500.train.generated_samples import generated_samples
 
 READ_AHEAD = 2  # batches that are read, and on their way to the device, while a step runs
 
@@ -48,11 +49,10 @@ class ArrayFeed:
         batches = (self._batch(epoch, order, step) for step in steps)
         return read_ahead(batches) if self.reads_ahead else batches
 
-    def warm_up_batch(self, drawn: NDArray[np.int64]) -> Any:
-        """Place a batch for warm-up: the member's first samples, repeated where it drew too few."""
-        indices = np.resize(drawn, self.batch_size)
+    def warm_up_batch(self) -> Any:
+        """Place a generated batch: no sample is read before the timed window [D18]."""
         draws = np.full((self.batch_size, self.draws_per_image), 0.5, dtype=np.float32)
-        return self.backend.place(self.samples.rows(indices), draws)
+        return self.backend.place(generated_samples(self.samples.fields, self.batch_size), draws)
 
     def _batch(self, epoch: int, order: NDArray[np.int64], step: int) -> Any:
         indices = rank_indices(
@@ -115,10 +115,10 @@ class ArrayEvaluator:
     batch_size: int
 
     def warm_up(self) -> None:
-        """Predict a batch of every size that evaluation has: compilation is not timed."""
+        """Predict a generated batch of every size that evaluation has [D18]."""
         count, size = self._share(self.samples.count), self._batch_size
         for rows in {min(size, count), count % size or size}:
-            self.backend.predict(self.samples.rows(np.arange(rows)))
+            self.backend.predict(generated_samples(self.samples.fields, rows))
 
     def validation(self) -> NDArray[Any] | None:
         """Predict the whole validation split; None on ranks other than 0."""

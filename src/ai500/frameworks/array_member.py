@@ -32,6 +32,7 @@ from ai500.frameworks.class_models import initial_state, trained_parameters
 from ai500.meters.recorder import recorder_of
 from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
+from ai500.operations.rules import CONVENTIONS
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.records import Operations, Task, run_folder
 from ai500.records.run_folder import MemberFolder
@@ -39,7 +40,7 @@ from ai500.train.loop import StepRequest, train
 from ai500.train.position import Position
 from ai500.train.task_files import event_log, open_data, staged_folder
 from ai500.train.timed_window import lock_member, timed_window
-from ai500.train.training_facts import training_facts, training_record
+from ai500.train.training_facts import training_facts, training_record, warn_of_uncounted
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import Workload, load_workload
 
@@ -77,6 +78,8 @@ class ArrayMember:
     stop_requested: Callable[[], bool]
     operations: Operations | None = None
     """Operations of the framework's graph, counted by rank 0 before training."""
+    other_conventions: tuple[Operations, ...] = ()
+    """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     on_step: Callable[[Position], None] = lambda _: None
     on_epoch: Callable[[int], bool] = lambda _: False
@@ -104,7 +107,7 @@ class ArrayMember:
     def warm_up(self) -> None:
         """Compile and run a step and an evaluation; then put the initial state back."""
         initial = self.backend.state()
-        batch = self.feed.warm_up_batch(np.flatnonzero(self.counts))
+        batch = self.feed.warm_up_batch()
         float(self.backend.train_step(batch, learning_rate=0.0))
         self.evaluator.warm_up()
         self.backend.load_state(initial)
@@ -158,11 +161,11 @@ class ArrayMember:
             }
         ]
 
-    def count(self) -> Operations:
-        """Count the operations of the framework's graph at the member's batch size."""
+    def count(self) -> dict[str, Operations]:
+        """Count the framework's graph at the member's batch size, by every convention [D20]."""
         trace, loss = self.backend.trace(batch=self.feed.batch_size), self.workload.loss_operator
         counted = with_loss(trace, loss) if loss else trace
-        return count_trace(counted, convention=self.task.convention).as_record()
+        return {name: count_trace(counted, convention=name).as_record() for name in CONVENTIONS}
 
     def model_identity(self) -> dict[str, Any]:
         """Identify the model by the framework's graph."""
@@ -184,7 +187,10 @@ def run(task: Task, *, rank: Rank, device: str, threads: int | None, stop: StopR
         backend = make_backend(task, rank=rank, device=device, threads=threads)
         member = build_member(task, backend, rank=rank, device=device, stop=stop)
         if rank.rank == 0:  # before training: a graph that can't be counted fails at once
-            member.operations = member.count()
+            counts = member.count()
+            member.operations = counts.pop(task.convention)
+            member.other_conventions = tuple(counts.values())
+            warn_of_uncounted(member.operations)
 
         def synchronize() -> None:
             member.backend.broadcast(0)
@@ -284,6 +290,7 @@ def finish(member: ArrayMember, *, rank: Rank, device: str, threads: int | None)
         device_name=described.device_name,
         weights_sha256=array_checkpoint.weights_sha256(member.backend.state()),
         versions=_versions() | described.versions,
+        other_conventions=member.other_conventions,
     )
     run_folder.write(member.folder.record, record)
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import AI500Error, ConfigError, EnvironmentLacksError
+from ai500.parallel.topology import ranks_on_nodes
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import MemberFolder
 
@@ -31,6 +32,8 @@ class NodePlace:
     node: str
     job: str
     """Identifier of this start of the job; a requeued job has a new one."""
+    ranks: tuple[int, ...] = ()
+    """Ranks on each node of a member that straddles nodes [D17]; empty: equally many on each."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> NodePlace:
@@ -42,10 +45,25 @@ class NodePlace:
             count=int(environ.get("SLURM_STEP_NUM_NODES", "1")),
             node=environ.get("SLURMD_NODENAME", socket.gethostname()),
             job=f"{job}.{restart}.{step}",
+            ranks=ranks_on_nodes(environ),
         )
+
+    def first_rank(self, task: Task) -> int:
+        """Return the number of this node's first rank."""
+        return sum(self.ranks[: self.index]) if self.ranks else self.index * self.local_ranks(task)
 
     def local_ranks(self, task: Task) -> int:
         """Return the number of the member's ranks on this node."""
+        if self.ranks:
+            if len(self.ranks) != self.count or sum(self.ranks) != task.parallel_degree:
+                raise AI500Error(
+                    f"member {task.member} has P_degree {task.parallel_degree}; Slurm gave its "
+                    f"{self.count} nodes {', '.join(map(str, self.ranks))} tasks.",
+                    key="parallel_degree",
+                    value=self.ranks,
+                    remedy="Start it with `ai500 run`.",
+                )
+            return self.ranks[self.index]
         ranks, rest = divmod(task.parallel_degree, self.count)
         if rest:
             raise AI500Error(

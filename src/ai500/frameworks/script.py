@@ -101,7 +101,8 @@ def stated_operations(path: str | None) -> Operations | None:
             key="framework.operations",
             value=path,
             path=path,
-            remedy="Write it with `ai500 flops package.module:factory --input … --json > FILE`.",
+            remedy="Write it with `ai500 flops package.module:factory --input … --json > FILE`, "
+            "or of StableHLO text with `ai500 flops model.mlir --json > FILE`.",
         ) from error
     if operations.uncounted:
         raise ConfigError(

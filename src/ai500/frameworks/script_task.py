@@ -73,7 +73,8 @@ def write_tasks(
     hyper, definition = task.hyperparameters, task.definition
     tasks = []
     for local_rank in range(count):
-        rank = Rank(place.index * count + local_rank, local_rank, count, task.parallel_degree)
+        first = place.first_rank(task)
+        rank = Rank(first + local_rank, local_rank, count, task.parallel_degree)
         cores = cores_of(task.slots[local_rank], rank)
         tasks.append(
             ScriptTask(

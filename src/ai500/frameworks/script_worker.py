@@ -30,6 +30,7 @@ from ai500.core import __version__, atomic, events, schema
 from ai500.core.errors import AI500Error, JobError
 from ai500.core.source import DIE_WITH_PARENT, source_sha256
 from ai500.data.bootstrap import load_bootstrap, out_of_bag_indices
+from ai500.data.packed_store import file_sha256
 from ai500.frameworks.protocol import NodePlace
 from ai500.frameworks.script import words_of
 from ai500.frameworks.script_events import ScriptEvent, parse_json, parse_stdout
@@ -186,7 +187,7 @@ class ScriptRanks:
 def run(task: Task, place: NodePlace) -> int:
     """Run the member's ranks on this node to their end; return the worker's exit code."""
     folder, count = MemberFolder(Path(task.folder)), place.local_ranks(task)
-    rank = Rank(place.index * count, 0, count, task.parallel_degree)
+    rank = Rank(place.first_rank(task), 0, count, task.parallel_degree)
     header, counts = load_bootstrap(Path(task.bootstrap))
     out_of_bag = out_of_bag_indices(counts, limit=task.definition.out_of_bag_samples)
     tasks = write_tasks(task, place, samples=np.repeat(np.arange(counts.size), counts),
@@ -274,6 +275,8 @@ def _finish(
             "seeds": {"trial": task.trial, "seed": task.seed, "initial_weights": script.seed},
         },
         versions={"ai500": __version__, "source": source_sha256()},
+        validation_sha256=_sha256(folder.validation),
+        out_of_bag_sha256=_sha256(folder.out_of_bag),
     )
     run_folder.write(folder.record, record)
 
@@ -308,6 +311,10 @@ def _take_predictions(source: Path, target: Path, *, rows: int, ranks: ScriptRan
             source.name,
         )
     atomic.write_array(target, array.astype(np.float32))
+
+
+def _sha256(predictions: Path) -> str | None:
+    return file_sha256(predictions) if predictions.exists() else None
 
 
 def _ignore(event: str, **fields: object) -> None:

@@ -51,6 +51,8 @@ class Accelerator:
     """Host bus, such as `PCIe 5.0 ×16`."""
     links: dict[str, int] = field(default_factory=dict)
     """Kind of direct link, such as `NVLink`, → number of active links."""
+    link_peaks: dict[str, float] = field(default_factory=dict)
+    """Kind of link, `PCIe` too, → theoretical bytes per second in each direction, of all links."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,15 @@ from ai500.inventory.description import Accelerator, AcceleratorState
 
 T = TypeVar("T")
 _MEGA = 1e6
+PCIE_LANE = {
+    1: 2.5e9 / 8 * 8 / 10,
+    2: 5e9 / 8 * 8 / 10,
+    3: 8e9 / 8 * 128 / 130,
+    4: 16e9 / 8 * 128 / 130,
+    5: 32e9 / 8 * 128 / 130,
+    6: 64e9 / 8 * 242 / 256,
+}
+"""Generation → bytes per second of a lane in each direction: rate × coding (PCIe 6: flits)."""
 _CLOCK_EVENTS = {
     0x4: "software power cap",
     0x8: "hardware slowdown",
@@ -76,7 +85,33 @@ def _accelerator(nvml: Any, index: int, driver: str | None) -> Accelerator:
         power_limit_watts=None if limit is None else limit / 1e3,
         bus=f"PCIe {generation}.0 ×{width}" if generation and width else None,
         links={"NVLink": links} if links else {},
+        link_peaks=link_peaks(
+            generation, width, nvlinks=links, nvlink_mbps=_nvlink_speed(nvml, device)
+        ),
     )
+
+
+def link_peaks(
+    generation: int | None, width: int | None, *, nvlinks: int, nvlink_mbps: int | None
+) -> dict[str, float]:
+    """Compute the theoretical bytes per second of PCIe and of all NVLinks in each direction."""
+    peaks = {}
+    if generation in PCIE_LANE and width:
+        peaks["PCIe"] = PCIE_LANE[generation] * width
+    if nvlinks and nvlink_mbps:
+        peaks["NVLink"] = nvlinks * nvlink_mbps * _MEGA
+    return peaks
+
+
+def _nvlink_speed(nvml: Any, device: Any) -> int | None:
+    """Return the common speed of the active NVLinks, in MB/s."""
+    field = getattr(nvml, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON", None)
+    if field is None:
+        return None
+    values = _optional(lambda: nvml.nvmlDeviceGetFieldValues(device, [field]))
+    if not values or values[0].nvmlReturn != 0:
+        return None
+    return int(values[0].value.uiVal) or None
 
 
 def states() -> tuple[AcceleratorState, ...]:

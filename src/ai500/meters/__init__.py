@@ -25,6 +25,12 @@ COUNTERS = frozenset(
         "disk_written_bytes",
         "network_received_bytes",
         "network_sent_bytes",
+        "nvlink_received_bytes",
+        "nvlink_sent_bytes",
+        "pcie_received_bytes",
+        "pcie_sent_bytes",
+        "xgmi_received_bytes",
+        "xgmi_sent_bytes",
         "cpu_busy_seconds",
         "cpu_total_seconds",
     }

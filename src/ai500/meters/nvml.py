@@ -1,4 +1,4 @@
-"""NVIDIA's accelerators, by NVML: energy counter, power, utilization, memory, clocks.
+"""NVIDIA's accelerators, by NVML: energy, power, utilization, memory, clocks, links.
 
 The accelerators of the run are metered: those of CUDA_VISIBLE_DEVICES, else all. Their UUIDs
 distinguish the accelerators of different members. Numbers in that variable follow CUDA's order,
@@ -25,6 +25,17 @@ UNKNOWN_ORDER = (
     "are of different models"
 )
 Probe = Callable[[], dict[str, float]]
+KIBI = 1024
+ALL_LINKS = 0xFFFFFFFF
+"""Scope of a field that is summed over the accelerator's NVLinks."""
+LINK_FIELDS = {
+    "nvlink_sent_bytes": ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS, KIBI),
+    "nvlink_received_bytes": ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS, KIBI),
+    "pcie_sent_bytes": ("NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 0, 1),
+    "pcie_received_bytes": ("NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 0, 1),
+}
+"""Counter → NVML's field, its scope and its unit. NVLink's counts payload, without headers.
+`nvmlDeviceGetPcieThroughput` would block for 20 ms at each sample."""
 
 
 def open_meter(root: Path) -> FunctionMeter | Absent:
@@ -115,7 +126,20 @@ def _probes(library: Any, handle: Any) -> list[Probe]:
         lambda: {
             "clock_hertz": library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM) * 1e6
         },
+        *(partial(_link_bytes, library, handle, quantity) for quantity in LINK_FIELDS),
     ]
+
+
+def _link_bytes(library: Any, handle: Any, quantity: str) -> dict[str, float]:
+    """Read a counter of links; nothing where binding, driver or accelerator has none."""
+    name, scope, unit = LINK_FIELDS[quantity]
+    field = getattr(library, name, None)
+    if field is None or not hasattr(library, "nvmlDeviceGetFieldValues"):
+        return {}
+    (read,) = library.nvmlDeviceGetFieldValues(handle, [(field, scope)])
+    if read.nvmlReturn != 0:
+        return {}
+    return {quantity: float(read.value.ullVal) * unit}
 
 
 def _values(library: Any, probe: Probe) -> Iterator[tuple[str, float]]:

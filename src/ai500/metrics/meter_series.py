@@ -23,6 +23,12 @@ NODE_SUMS = {
     "network_received_bytes": "network received",
 }
 """Counter → curve; the devices of a node are summed."""
+LINK_SUMS = {
+    f"{link}_{direction}_bytes": f"{name} {direction}"
+    for link, name in (("nvlink", "NVLink"), ("pcie", "PCIe"), ("xgmi", "xGMI"))
+    for direction in ("sent", "received")
+}
+"""Counter of an accelerator's links → curve; each accelerator has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,8 @@ def _node_curves(log: NodeLog, window: Window, bins: int) -> list[tuple[str, Val
             name = "network inside" if inside else NODE_SUMS[column.quantity]
             if not inside or column.quantity == "network_sent_bytes":
                 sums.setdefault(name, []).append(values)
+        elif column.quantity in LINK_SUMS:
+            curves.append((LINK_SUMS[column.quantity], values))
         elif parts and _is_power(column, columns):
             # Accelerators are shown one by one; packages and their memory as one node's.
             name = f"power of {' + '.join(parts)}"

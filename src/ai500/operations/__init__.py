@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ai500.operations.count import KindCount, OperationCount, count_trace
 from ai500.operations.graph import Op, Shapes, Trace, with_loss
+from ai500.operations.rules import CONVENTIONS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,3 +48,14 @@ def count(
 
     traced = trace(model, example_input, regions=regions)
     return count_trace(with_loss(traced, loss) if loss else traced, convention=convention)
+
+
+def count_conventions(
+    model: nn.Module, example_input: Example, *, loss: str | None = None
+) -> dict[str, OperationCount]:
+    """Count as `count`, from one trace, in every convention [D20]."""
+    from ai500.operations.torch_trace import trace
+
+    traced = trace(model, example_input)
+    traced = with_loss(traced, loss) if loss else traced
+    return {name: count_trace(traced, convention=name) for name in CONVENTIONS}

@@ -19,8 +19,9 @@ UNKNOWN = "unknown"
 class Shapes:
     """Shapes of an operator's tensors.
 
-    Convolutions: inputs are data and weight. Dense and matmul: the two factors. Attention: query,
-    key, value. All others: their tensors in the order the framework passes them.
+    Convolutions: inputs are data and weight. Dense and matmul: the two factors. Bilinear: left,
+    weight, right. Attention: query, key, value. All others: their tensors in the order the
+    framework passes them.
     """
 
     inputs: tuple[Shape, ...] = ()
@@ -70,6 +71,8 @@ class Trace:
     parameters: int
     batch: int
     outputs: tuple[Shape, ...] = ()
+    inputs: tuple[Shape, ...] = ()
+    """Shapes of the data, batch included; a tracer may leave them out."""
 
 
 def channels_first(trace: Trace) -> Trace:

@@ -62,15 +62,19 @@ class Reduction(Protocol):
 class Ranks:
     """The ranks of a process group and their nodes.
 
-    The member's ranks are numbered node by node, `local_size` on each.
+    The member's ranks are numbered node by node: `local_size` on each, or as many as it lists.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, *, local_size: int) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, *, local_size: int | Sequence[int]) -> None:
         self.group = group
         alone = not dist.is_initialized()
         self.ranks: list[int] = [0] if alone else dist.get_process_group_ranks(group)
         self.position = self.ranks.index(0 if alone else dist.get_rank())
-        self.nodes = [rank // local_size for rank in self.ranks]
+        if isinstance(local_size, int):
+            self.nodes = [rank // local_size for rank in self.ranks]
+        else:
+            nodes = topology.node_of_rank(local_size)
+            self.nodes = [nodes[rank] for rank in self.ranks]
 
     def count(self, traffic: Traffic, *, to: int, sent: int) -> None:
         """Count bytes sent to the rank at a position of the group."""
@@ -359,7 +363,7 @@ class Collective:
 
 
 def make(
-    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int | Sequence[int]
 ) -> Collective:
     """Make the collective of that name; all ranks of `group` call this in the same order."""
     collective: Collective = plugins.load("collective", mode, key="communication.mode")(
@@ -383,7 +387,7 @@ def assemble(
 
 
 def _on_grid(
-    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int | Sequence[int]
 ) -> Collective:
     ranks, traffic = Ranks(group, local_size=local_size), Traffic()
     grid = topology.GRIDS[mode](ranks.nodes)

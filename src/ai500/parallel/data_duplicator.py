@@ -97,6 +97,7 @@ class StagedSplit:
             raise DataError(
                 f"{self.part.folder}: sample {absent.flat[0]} of split {self.part.name!r} is not "
                 "on this node: no member planned here draws it.",
+                key=self.part.name,
                 path=self.part.folder,
                 value=int(absent.flat[0]),
                 remedy="Duplicate the data for this member's bootstrap, or set data.stage = false "
@@ -284,13 +285,16 @@ def _union(store: Store, counts: Sequence[NDArray[np.uint8]]) -> NDArray[np.bool
             raise DataError(
                 f"{store.path}: has {samples} training samples, a bootstrap of {member.size} "
                 "belongs to another store.",
+                key="samples",
                 path=store.path,
                 value=member.size,
                 remedy="Draw the bootstraps again for this store.",
             )
         used |= member > 0
     if not used.any():
-        raise DataError(f"{store.path}: no member draws any sample.", path=store.path)
+        raise DataError(
+            f"{store.path}: no member draws any sample.", key="bootstraps", path=store.path
+        )
     return used
 
 

@@ -3,8 +3,8 @@
 The rounds are those of `schedules`. In each, a rank combines what it receives with what it holds as
 means weighted by the ranks behind them, in at least single precision. The rank that finishes a part
 encodes it once; its bytes are passed on unchanged and decoded on every rank, so all ranks end with
-the same bits. A rank encodes each value of its buffer at most once per step, as error feedback needs
-(see `collectives`).
+the same bits. A rank encodes each value of its buffer at most once per step, which error feedback
+needs (see `collectives`).
 """
 
 from __future__ import annotations
@@ -196,11 +196,11 @@ class Butterfly:
         for stage in range(schedule.stages):
             partner = place ^ 1 << stage
             before = schedule.segment(place, stage=stage)
-            kept, given = (schedule.segment(p, stage=stage + 1) for p in (place, partner))
+            kept, sent = (schedule.segment(p, stage=stage + 1) for p in (place, partner))
             payload = encode(
-                means[given.start - before.start : given.stop - before.start],
+                means[sent.start - before.start : sent.stop - before.start],
                 codec=codec,
-                lost=None if lost is None else lost[given.start : given.stop],
+                lost=None if lost is None else lost[sent.start : sent.stop],
             )
             incoming = torch.empty_like(payload)
             to = schedule.rank_at(partner)
@@ -301,7 +301,7 @@ ALGORITHMS: dict[str, Callable[[Messages], Algorithm]] = {
 
 
 def _make(
-    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int
+    mode: str, precision: str, *, group: dist.ProcessGroup | None, local_size: int | Sequence[int]
 ) -> Collective:
     ranks, traffic = Ranks(group, local_size=local_size), Traffic()
     algorithm = ALGORITHMS[mode](Messages(ranks, traffic=traffic))

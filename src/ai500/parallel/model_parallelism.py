@@ -211,7 +211,7 @@ def _microbatches(parallel: ParallelConfig, *, stages: int, batch: int) -> int:
         return stages
     if batch % parallel.microbatches:
         raise ConfigError(
-            f"parallel.microbatches = {parallel.microbatches} does not divide the {batch} images "
+            f"parallel.microbatches = {parallel.microbatches} does not divide the {batch} samples "
             "that a pipeline takes in a step (train.batch_size × its accelerators).",
             key="parallel.microbatches",
             value=parallel.microbatches,

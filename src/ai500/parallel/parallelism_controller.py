@@ -2,11 +2,12 @@
 
 Eq. 5, `Sys_scale = M × P_degree`, extended by k members per accelerator [D11] to
 `M = k × Sys_scale / P_degree`, and by waves where the machine holds fewer members at once [D13].
+Any M and P_degree that satisfy it can be mapped: a member may straddle nodes [D17].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ai500.core.errors import ConfigError
@@ -47,20 +48,11 @@ def solve(
     degree = parallel_degree
     if degree is None and ensemble_size is None:
         degree = min(accelerators_per_node, system_scale)
-    fitting = [
-        d
-        for d in divisors(system_scale)
-        if accelerators_per_node % d == 0 or d % accelerators_per_node == 0
-    ]
+    fitting = divisors(system_scale)
     if degree is None and ensemble_size is not None:
         degree = _degree_from_size(ensemble_size, total=k * system_scale, k=k, fitting=fitting)
     assert degree is not None
-    _check_degree(
-        degree,
-        system_scale=system_scale,
-        accelerators_per_node=accelerators_per_node,
-        fitting=fitting,
-    )
+    _check_degree(degree, system_scale=system_scale, fitting=fitting)
     filling = k * system_scale // degree
     if ensemble_size is None:
         ensemble_size = max(filling, least_ensemble_size)
@@ -86,9 +78,7 @@ def _degree_from_size(ensemble_size: int, *, total: int, k: int, fitting: list[i
     return sizes[ensemble_size]
 
 
-def _check_degree(
-    degree: int, *, system_scale: int, accelerators_per_node: int, fitting: list[int]
-) -> None:
+def _check_degree(degree: int, *, system_scale: int, fitting: list[int]) -> None:
     if degree > system_scale:
         raise ConfigError(
             f"parallel.degree = {degree} needs {degree} accelerators for one member; the system "
@@ -100,9 +90,8 @@ def _check_degree(
         )
     if degree not in fitting:
         raise ConfigError(
-            f"parallel.degree = {degree} does not fit {system_scale} accelerators, "
-            f"{accelerators_per_node} a node: some would stay idle, or a member would straddle "
-            "nodes it does not fill (V3 Eq. 5: Sys_scale = M × P_degree).",
+            f"parallel.degree = {degree} does not divide the {system_scale} accelerators of the "
+            "system: some would stay idle (V3 Eq. 5: Sys_scale = M × P_degree).",
             key="parallel.degree",
             value=degree,
             remedy=f"Set parallel.degree to {_choices(fitting)}, or change [system].",
@@ -125,23 +114,61 @@ def _refuse_idle_accelerators(
 
 
 def map_members(degrees: Degrees, nodes: Sequence[Node]) -> tuple[MemberMapping, ...]:
-    """Map each member to a wave, nodes and consecutive slots; every accelerator gets a member
-    before any gets a second one."""
-    slots = [(node.name, slot.index) for node in nodes for slot in node.slots]
-    slots = slots[: degrees.system_scale]
-    groups = degrees.system_scale // degrees.parallel_degree
+    """Map each member to a wave, nodes and slots; every accelerator gets a member before any gets
+    a second one."""
+    places = _places(degrees, nodes)
     mapping = []
     for member in range(degrees.ensemble_size):
         wave, position = divmod(member, degrees.at_once)
-        first = (position % groups) * degrees.parallel_degree
-        member_slots = slots[first : first + degrees.parallel_degree]
-        names = dict.fromkeys(name for name, _ in member_slots)
-        shares = tuple(
-            NodeSlots(name, tuple(index for owner, index in member_slots if owner == name))
-            for name in names
-        )
+        shares = places[position % len(places)]
         mapping.append(MemberMapping(member=member, wave=wave, shares=shares))
     return tuple(mapping)
+
+
+def _places(degrees: Degrees, nodes: Sequence[Node]) -> list[tuple[NodeSlots, ...]]:
+    """Divide the system into places of P_degree slots, on whole nodes as far as possible [D17]."""
+    free: dict[str, list[int]] = {}
+    left = degrees.system_scale
+    for node in nodes:
+        free[node.name] = [slot.index for slot in node.slots[:left]]
+        left -= len(free[node.name])
+    sizes = {name: len(slots) for name, slots in free.items()}
+    return [
+        _take_place(degrees.parallel_degree, free, sizes)
+        for _ in range(degrees.system_scale // degrees.parallel_degree)
+    ]
+
+
+def _take_place(
+    degree: int, free: dict[str, list[int]], sizes: Mapping[str, int]
+) -> tuple[NodeSlots, ...]:
+    """Take slots for one member: whole nodes, then a node that holds the rest, then parts."""
+    whole = max(sizes.values())
+    untouched = [name for name, slots in free.items() if len(slots) == sizes[name]]
+    full = [name for name in untouched if sizes[name] == whole][: degree // whole]
+    taken = dict.fromkeys(full, whole)
+    rest = degree - whole * len(full)
+    others = {name: len(slots) for name, slots in free.items() if slots and name not in taken}
+    holding = [name for name, count in others.items() if count >= rest]
+    in_use = [name for name in holding if name not in untouched]
+    if rest and holding:  # in a node that is in use already, so that others stay whole
+        taken[min(in_use, key=others.__getitem__) if in_use else holding[0]] = rest
+    elif rest:
+        for name in sorted(others, key=others.__getitem__, reverse=True):
+            if part := min(others[name], degree - sum(taken.values())):
+                taken[name] = part
+    return tuple(
+        NodeSlots(name, tuple(slots.pop(0) for _ in range(taken[name])))
+        for name, slots in free.items()
+        if name in taken
+    )
+
+
+def straddling_slots(mapping: Iterable[MemberMapping]) -> int | None:
+    """Return P_degree if a member fills its nodes unequally [D17]; None: none does."""
+    shapes = {tuple(len(share.slots) for share in mapped.shares) for mapped in mapping}
+    shape = next(iter(shapes))
+    return None if len(shapes) == len(set(shape)) == 1 else sum(shape)
 
 
 def members_by_node(mapping: Iterable[MemberMapping]) -> dict[str, list[int]]:

@@ -11,7 +11,8 @@ row, all-reduce along the column, all-gather along the row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ai500.core.errors import ConfigError
@@ -32,24 +33,32 @@ def single_line(nodes: Sequence[int]) -> Grid:
 
 def by_node(nodes: Sequence[int]) -> Grid:
     """Make a row for each node. Every node must hold equally many consecutive ranks."""
+    names = _check_equal("hierarchical", nodes)
+    return Grid(row=len(nodes) // len(names), rows=len(names))
+
+
+def _check_equal(mode: str, nodes: Sequence[int]) -> list[int]:
+    """Raise ConfigError unless every node has equally many consecutive ranks: a grid's columns
+    would cross its rows. Return the nodes."""
     names = list(dict.fromkeys(nodes))
     row = len(nodes) // len(names)
     if list(nodes) != [name for name in names for _ in range(row)]:
         counts = ", ".join(str(nodes.count(name)) for name in names)
         raise ConfigError(
-            'communication.mode = "hierarchical" needs equally many consecutive ranks on each '
+            f'communication.mode = "{mode}" needs equally many consecutive ranks on each '
             f"node; here the nodes have {counts}.",
             key="communication.mode",
-            value="hierarchical",
+            value=mode,
             remedy="Change parallel.degree so that it fills whole nodes, or set "
             'communication.mode = "all_reduce".',
         )
-    return Grid(row=row, rows=len(names))
+    return names
 
 
 def near_square(nodes: Sequence[int]) -> Grid:
     """Make X and Y as close as possible, with rows inside nodes where that is possible."""
     size = len(nodes)
+    _check_equal("torus_2d", nodes)
     if size == 1:
         return Grid(row=1, rows=1)
     short = max(side for side in range(1, int(size**0.5) + 1) if size % side == 0)
@@ -67,10 +76,27 @@ def near_square(nodes: Sequence[int]) -> Grid:
     return Grid(row=short, rows=size // short)
 
 
-def check(mode: str, *, data_degree: int, ranks_per_replica: int, ranks_per_node: int) -> None:
-    """Raise ConfigError if the replicas of a member can't average gradients in this mode."""
+def check(mode: str, *, ranks_per_replica: int, ranks_on_nodes: Sequence[int]) -> None:
+    """Raise ConfigError if the replicas of a member can't average gradients in this mode.
+
+    `ranks_on_nodes` has the number of the member's ranks on each of its nodes.
+    """
     if mode in GRIDS:
-        GRIDS[mode]([i * ranks_per_replica // ranks_per_node for i in range(data_degree)])
+        GRIDS[mode](node_of_rank(ranks_on_nodes)[::ranks_per_replica])
+
+
+def ranks_on_nodes(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the ranks on each node of a member that straddles nodes [D17]; empty: as many on each.
+
+    Slurm's script exports how Slurm divided the ranks: `4,2(x2)` is 4, 2 and 2.
+    """
+    parts = re.findall(r"(\d+)(?:\(x(\d+)\))?", environ.get("AI500_TASKS_PER_NODE", ""))
+    return tuple(int(ranks) for ranks, times in parts for _ in range(int(times or 1)))
+
+
+def node_of_rank(ranks_on_nodes: Sequence[int]) -> list[int]:
+    """Return the node of each rank; ranks are numbered node by node."""
+    return [node for node, ranks in enumerate(ranks_on_nodes) for _ in range(ranks)]
 
 
 GRIDS = {"all_reduce": single_line, "hierarchical": by_node, "torus_2d": near_square}

@@ -10,10 +10,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ai500.bagging.script_result import read_targets
 from ai500.config import Config
 from ai500.core.errors import ConfigError, DataError
 from ai500.data.open_store import open_store
-from ai500.frameworks.script_data import is_store
+from ai500.frameworks.script_data import is_store, require_folder
 from ai500.records import CustomClass, Field, Hyperparameters, ProblemClass
 from ai500.workloads.custom import METRICS
 from ai500.workloads.protocol import load_workload
@@ -45,12 +46,13 @@ def planned_class(config: Config) -> ProblemClass:
         )
     if not classes:
         return _defined(config, settings.name)
-    return _changed(config, settings.name, classes[config.problem_class])
+    return _changed(config, classes[config.problem_class])
 
 
-def _changed(config: Config, name: str, base: ProblemClass) -> ProblemClass:
-    """Change a registered class of a workload."""
-    settings = config.custom_class
+def _changed(config: Config, base: ProblemClass) -> ProblemClass:
+    """Change a registered class of a workload; it keeps its name, by which a workload builds the
+    model, and the plan has the user's."""
+    settings, name = config.custom_class, config.custom_class.name
     if base.search is not None:
         raise ConfigError(
             f"custom_class.name = {name!r}: a search ({config.workload}) has registered classes "
@@ -66,7 +68,6 @@ def _changed(config: Config, name: str, base: ProblemClass) -> ProblemClass:
     own_data = config.data.path is not None
     return dataclasses.replace(
         base,
-        name=name,
         reference=dataclasses.replace(base.reference, epochs=epochs),
         store_sha256=None if own_data else base.store_sha256,
         custom=CustomClass(base.name),
@@ -88,6 +89,11 @@ def _defined(config: Config, name: str) -> ProblemClass:
     assert settings.epochs is not None and settings.batch_size is not None
     assert settings.quality_name is not None and settings.quality_direction is not None
     _check_direction(settings.quality_name, settings.quality_direction)
+    if config.data.path is not None:
+        require_folder(Path(config.data.path))
+    validation_samples = _samples(config, "validation")
+    if settings.validation_targets is not None:
+        read_targets(settings.validation_targets, count=validation_samples)
     return ProblemClass(
         name=name,
         ensemble_size=settings.ensemble_size or 1,
@@ -98,7 +104,7 @@ def _defined(config: Config, name: str) -> ProblemClass:
         fields=_store_fields(config),
         classes=0,
         train_samples=_samples(config, "train"),
-        validation_samples=_samples(config, "validation"),
+        validation_samples=validation_samples,
         out_of_bag_samples=OUT_OF_BAG_SAMPLES,
         reference=Hyperparameters(
             epochs=settings.epochs,

@@ -21,9 +21,9 @@ def own_code(config: Config, problem_class: ProblemClass) -> OwnCode:
         _check_name(part, getattr(code, part))
     first = f"free_level.{code.parts[0]}"
     if config.framework.kind != "pytorch" or problem_class.search is not None:
-        what = "a script" if config.framework.kind != "pytorch" else "a search"
+        program = "a script" if config.framework.kind != "pytorch" else "a search"
         raise ConfigError(
-            f"{first} has no effect with {what}: it replaces parts of an ensemble's PyTorch "
+            f"{first} has no effect with {program}: it replaces parts of an ensemble's PyTorch "
             "training.",
             key=first,
             value=getattr(code, code.parts[0]),

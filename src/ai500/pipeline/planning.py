@@ -17,7 +17,13 @@ from ai500.operations.shipped import shipped_operations
 from ai500.parallel import sharing, topology
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.parallel.model_parallelism import inside_member, member_degrees
-from ai500.parallel.parallelism_controller import Degrees, map_members, members_by_node, solve
+from ai500.parallel.parallelism_controller import (
+    Degrees,
+    map_members,
+    members_by_node,
+    solve,
+    straddling_slots,
+)
 from ai500.pipeline.custom_class import planned_class
 from ai500.pipeline.own_code import own_code
 from ai500.pipeline.programs import program_of_class
@@ -80,6 +86,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     global_batch = hyper.images_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
+    _check_slurm(config, mapping)
     code = own_code(config, problem_class)
     operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
@@ -92,7 +99,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
-        problem_class=problem_class.name,
+        problem_class=config.custom_class.name or problem_class.name,
         definition=problem_class,
         edition=config.run.edition,
         seed=_seed(config.run),
@@ -248,6 +255,31 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
 
 
+def _check_slurm(config: Config, mapping: tuple[MemberMapping, ...]) -> None:
+    """Refuse a gang of members that fill nodes unequally [D17], and an array on fixed nodes."""
+    if config.scheduler.kind != "slurm":
+        return
+    if config.slurm.start == "gang" and straddling_slots(mapping):
+        shares = "; ".join(
+            ", ".join(f"{share.node}: {len(share.slots)}" for share in mapped.shares)
+            for mapped in mapping[:2]
+        )
+        raise setting_error(
+            "slurm.start",
+            "gang",
+            "its steps have equally many slots on each of their nodes; the mapping has members "
+            f"with {shares}, …",
+            'Set slurm.start = "array", or a parallel.degree that fills nodes.',
+        )
+    if config.slurm.start == "array" and config.slurm.pin:
+        raise setting_error(
+            "slurm.pin",
+            True,
+            "the members of an array start on the nodes that become free.",
+            'Set slurm.start = "gang".',
+        )
+
+
 def _seed(run: RunConfig) -> int:
     """Return the edition's seed, or the user's own [D22]."""
     seed = edition_seed(run.edition)
@@ -265,14 +297,10 @@ def _communication(
     config: Config, degrees: Degrees, mapping: tuple[MemberMapping, ...]
 ) -> Communication:
     """Check the communication between a member's replicas; one replica does not communicate."""
-    data, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
+    _, pipeline, tensor = member_degrees(config.parallel, degree=degrees.parallel_degree)
     mode = config.communication.mode
-    topology.check(
-        mode,
-        data_degree=data,
-        ranks_per_replica=pipeline * tensor,
-        ranks_per_node=len(mapping[0].shares[0].slots),
-    )
+    for shares in {tuple(len(share.slots) for share in mapped.shares) for mapped in mapping}:
+        topology.check(mode, ranks_per_replica=pipeline * tensor, ranks_on_nodes=shares)
     return Communication(mode=mode, precision=config.communication.precision)
 
 
@@ -296,7 +324,7 @@ def _steps_per_epoch(problem_class: ProblemClass, *, global_batch: int) -> int:
     steps = problem_class.train_samples // global_batch
     if steps == 0:
         raise ConfigError(
-            f"a step of {global_batch} images (train.batch_size × parallel.degree × "
+            f"a step of {global_batch} samples (train.batch_size × parallel.degree × "
             f"train.accumulation) is more than the {problem_class.train_samples} samples of class "
             f"{problem_class.name}.",
             key="train.batch_size",

@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ai500.core import events
+from ai500.core import events, schema
 from ai500.core.errors import JobError
 from ai500.core.events import Event
+from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.pipeline.programs import program_of, program_of_class
-from ai500.records import Plan, Score, TrialScore, run_folder
+from ai500.records import Operations, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_report
@@ -33,6 +34,48 @@ def score_run(run: RunFolder) -> Score:
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
     return score
+
+
+def score_by_convention(run: RunFolder, convention: str) -> Score:
+    """Recompute the score with operations counted by another convention [D20]; write nothing.
+
+    The official score is by the convention of the events, and is not changed.
+    """
+    plan = run_folder.read(Plan, run.plan)
+    if program_of(plan).name != "ensemble":
+        raise _not_counted(run, convention, "a search counts each model as AIPerf does")
+    recorded = list(events.read(run.events))
+    for event in recorded:
+        if event["event"] == "operations" and event.get("convention") != convention:
+            event.update(schema.encode(_counted(run, plan, event, convention)))
+    return _score(run, plan, recorded)
+
+
+def _counted(run: RunFolder, plan: Plan, event: Event, convention: str) -> Operations:
+    """Return a member's operations by a convention: recorded by its worker, or shipped with the
+    package for the model that it recorded."""
+    member = run.trial(event["trial"]).member(event["member"])
+    record = run_folder.read(TrainRecord, member.record)
+    for operations in record.other_conventions:
+        if operations.convention == convention:
+            return operations
+    shipped = shipped_model(plan.workload, plan.problem_class)
+    graph = record.effective.get("model", {}).get("graph_sha256")
+    same_model = shipped is not None and shipped.graph_sha256 == graph
+    counted = shipped_operations(plan.workload, plan.problem_class, convention)
+    if same_model and counted is not None:
+        return counted
+    raise _not_counted(run, convention, f"{member.record} has no such count")
+
+
+def _not_counted(run: RunFolder, convention: str, reason: str) -> JobError:
+    return JobError(
+        f"{run.path} was not counted by convention {convention}: {reason}.",
+        key="convention",
+        value=convention,
+        path=run.path,
+        remedy="Leave --convention out for the official score.",
+    )
 
 
 def judge_run(
@@ -69,13 +112,18 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     """Compute the run's score from its events; write nothing."""
     plan = run_folder.read(Plan, run.plan)
     recorded = list(events.read(run.events))
-    results = [event.get("trial") for event in recorded if event["event"] == "aggregate"]
-    if not results:
+    if not any(event["event"] == "aggregate" for event in recorded):
         raise JobError(
             f"{run.path} has no finished trial yet.",
             path=run.path,
             remedy=f"Run `ai500 resume {run.path}`.",
         )
+    return plan, recorded, _score(run, plan, recorded)
+
+
+def _score(run: RunFolder, plan: Plan, recorded: list[Event]) -> Score:
+    """Compute the score of the trials that have a result."""
+    results = [event.get("trial") for event in recorded if event["event"] == "aggregate"]
     program = program_of(plan)
     try:
         trials = [
@@ -90,7 +138,7 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
             path=run.events,
             remedy="Restore it from a backup.",
         ) from error
-    return plan, recorded, score
+    return score
 
 
 def _numbers(results: Sequence[Any], *, planned: int) -> list[int]:

@@ -220,10 +220,10 @@ def open_store(session: Session) -> Store:
     plan, path = session.plan, session.config.data.path
     class_name = registered_name(plan)
     if path is not None:
-        is_script = plan.framework.kind == "script"
-        store = open_script_data(Path(path)) if is_script else open_folder(Path(path))
+        is_script, folder = plan.framework.kind == "script", Path(path)
+        store = open_script_data(folder, run=session.run) if is_script else open_folder(folder)
     elif class_name is None:
-        store = ScriptFolder(Path(plan.framework.folder or "."))
+        store = ScriptFolder(Path(plan.framework.folder or "."), run=None)
     else:
         session.observer.stage("data of the class")
         store = generate_store(plan.workload, class_name, progress=session.observer.progress)
@@ -241,7 +241,7 @@ def open_store(session: Session) -> Store:
 def registered_name(plan: Plan) -> str | None:
     """Return the registered class whose data a plan uses; None: its script brings the data."""
     custom = plan.definition.custom
-    return plan.problem_class if custom is None else custom.base
+    return plan.definition.name if custom is None else custom.base
 
 
 def prepare_members(session: Session, number: int, *, seed: int, store: Store) -> list[Task]:

@@ -64,11 +64,11 @@ def find_ncu() -> str | None:
     return shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(folders))
 
 
-def command(log: Path) -> tuple[str, ...]:
+def command(log: Path, metrics: Iterable[str] = (INSTRUCTIONS, DRAM, TIME)) -> tuple[str, ...]:
     """Return the command line that runs a job under ncu."""
     return (
         find_ncu() or "ncu", "--target-processes", "all", "--profile-from-start", "off",
-        "--metrics", f"{INSTRUCTIONS},{DRAM},{TIME}",
+        "--metrics", ",".join(metrics),
         # Caches and clocks as in training, not flushed and locked for each kernel.
         "--cache-control", "none", "--clock-control", "none",
         "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "demangled",
@@ -76,23 +76,28 @@ def command(log: Path) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def refusal(text: str) -> str | None:
-    """Return ncu's own reason for not counting; None: it counted."""
+def refusal(text: str, *, metric: str = INSTRUCTIONS) -> str | None:
+    """Return ncu's own reason for not counting a metric; None: it counted."""
     if "ERR_NVGPUCTRPERM" in text:
         return "ncu may not read the counters (ERR_NVGPUCTRPERM): the administrator has to allow it"
     errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
     if errors:
         return f"ncu: {errors[0].removeprefix('==ERROR==').strip()}"
-    return None if INSTRUCTIONS in text else "ncu counted no kernel"
+    return None if metric in text else "ncu counted no kernel"
 
 
 def parse(text: str) -> list[CountedKernel]:
-    """Parse ncu's raw page as CSV: a line of names, a line of units, a line for each kernel."""
+    """Parse the kernels of ncu's raw page that have all counters."""
+    units, rows = raw_rows(text)
+    return [kernel for row in rows if (kernel := _kernel(row, units)) is not None]
+
+
+def raw_rows(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Read ncu's raw page as CSV: a line of names, a line of units, a line for each kernel."""
     lines = [line for line in text.splitlines() if line and not line.startswith("==")]
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = csv.DictReader(io.StringIO("\n".join(lines[start:])))
-    units = next(rows, {})
-    return [kernel for row in rows if (kernel := _kernel(row, units)) is not None]
+    return next(rows, {}), list(rows)
 
 
 def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> CountedKernel | None:

@@ -69,3 +69,15 @@ def category_cells(part: PrecisionProfile) -> list[tuple[str, ...]]:
     ]
     unknown = part.unknown_share * part.kernel_seconds_per_step
     return [*cells, (percent(part.unknown_share), milliseconds(unknown), "–", "–", "–")]
+
+
+def operations_text(part: PrecisionProfile) -> str:
+    """Compare operations by hardware counters with the analytical count (V2 Table 10)."""
+    counted = part.counted_operations
+    if counted is None:
+        return f"not measured by hardware counters, {part.operations_missing}"
+    return (
+        f"{human_si(counted.counted_per_image)}FLOP by hardware counters, "
+        f"{human_si(counted.analytical_per_image)}FLOP analytical (matmul): ratio "
+        f"{counted.ratio:.3f}"
+    )

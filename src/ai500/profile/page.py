@@ -8,7 +8,15 @@ from pathlib import Path
 from ai500.core.atomic import write_text
 from ai500.profile.categories import CATEGORIES, MEANINGS
 from ai500.profile.labels import MEANINGS as STAGE_MEANINGS
-from ai500.profile.labels import STAGES, category_cells, counters, flops, milliseconds, number
+from ai500.profile.labels import (
+    STAGES,
+    category_cells,
+    counters,
+    flops,
+    milliseconds,
+    number,
+    operations_text,
+)
 from ai500.profile.record import KernelTime, PrecisionProfile, Profile
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
@@ -17,6 +25,7 @@ from ai500.report.formats import percent
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Figure, Grid, Paragraph, Section, Table
 from ai500.report.section_files import write_section
+from ai500.workloads.protocol import sample_noun
 
 LONGEST_NAME = 120
 """Characters of a kernel's name: C++ templates go on for lines, profile.json has them whole."""
@@ -79,9 +88,10 @@ def _summary(profile: Profile, part: PrecisionProfile) -> str:
     products = (
         "" if attained is None else f" Products ran at {flops(attained)}FLOPS on each accelerator."
     )
+    samples = f"{sample_noun(profile.workload)}s"
     return (
-        f"In {part.precision} a step of {profile.global_batch_size:,} images takes "
-        f"{milliseconds(part.seconds_per_step)} ms ({number(part.images_per_second)} images/s). "
+        f"In {part.precision} a step of {profile.global_batch_size:,} {samples} takes "
+        f"{milliseconds(part.seconds_per_step)} ms ({number(part.images_per_second)} {samples}/s). "
         f"{largest.category[0].upper()}{largest.category[1:]} has the largest share of the "
         f"kernels' time, {percent(largest.share)}; the device is idle for "
         f"{percent(part.idle_share)} of the step.{products}"
@@ -190,6 +200,7 @@ def _notes(part: PrecisionProfile) -> list[str]:
         notes.append(f"Clocks of the ranks' hosts are known to ± {uncertainty} ms.")
     if part.counters_missing is not None:
         notes.append(f"IPC and DRAM: not measured, {part.counters_missing}.")
+    notes.append(f"Operations of an image: {operations_text(part)}.")
     return notes
 
 

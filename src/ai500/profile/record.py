@@ -71,6 +71,20 @@ class CommunicationTime:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedOperations:
+    """Operations of a training image by hardware counters, beside the analytical count."""
+
+    counted_per_image: float
+    analytical_per_image: float
+    """By convention `matmul`: two operations per multiply-add of convolutions and products."""
+
+    @property
+    def ratio(self) -> float:
+        """Counted / analytical; above 1: normalization, element-wise work, padded tiles."""
+        return self.counted_per_image / self.analytical_per_image
+
+
+@dataclass(frozen=True, slots=True)
 class PrecisionProfile:
     """One training precision; times are seconds per step, means over the ranks."""
 
@@ -96,6 +110,10 @@ class PrecisionProfile:
     """Reason why there is none."""
     counters_missing: str | None
     """Reason why there are no hardware counters; None: measured."""
+    counted_operations: CountedOperations | None = None
+    """Operations by hardware counters (V2 §7.2, Table 10)."""
+    operations_missing: str | None = "not requested: --counters"
+    """Reason why operations were not counted by hardware; None: counted."""
 
     @property
     def idle_share(self) -> float:

@@ -31,7 +31,7 @@ from ai500.parallel import placement
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.pipeline.stages import Observer, Session
-from ai500.profile import counters
+from ai500.profile import counters, operation_counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category
 from ai500.profile.record import FORMAT, PrecisionProfile, Profile
@@ -104,7 +104,7 @@ def profile(request: Request, observer: Observer) -> Profile:
             remedy="Profile a run of image_classification instead.",
         )
     if request.config.data.path is None:
-        class_source(plans[0].workload, plans[0].problem_class)
+        class_source(plans[0].workload, plans[0].definition.name)
     _check_folder(request)
     work = request.out / ".work"
     shutil.rmtree(work, ignore_errors=True)
@@ -176,8 +176,11 @@ def _profile_precision(
         part = (
             _add_counters(part, traces, config, folder, observer)
             if missing is None
-            else replace(part, counters_missing=missing)
+            else replace(part, counters_missing=missing, operations_missing=missing)
         )
+        if missing is None:
+            folder = work.with_name(f"{work.name}-operations")
+            part = _add_operations(part, captures, config, folder, observer)
     return part, captures
 
 
@@ -210,16 +213,8 @@ def _add_counters(
 ) -> PrecisionProfile:
     """Run one rank under ncu and add its counters; on failure keep the profile with the reason."""
     observer.stage(f"hardware counters of {part.precision}: about a minute")
-    log = work / "ncu.csv"
-    failure: str | None = None
-    try:
-        _run_under_ncu(config, work, log, observer)
-    except (AI500Error, OSError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        failure = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
-    text = log.read_text(errors="replace") if log.exists() else ""
-    if failure is None or "==ERROR==" in text:
-        failure = counters.refusal(text)
+    metrics = (counters.INSTRUCTIONS, counters.DRAM, counters.TIME)
+    text, failure, _ = _run_under_ncu(config, work, metrics, observer)
     if failure is not None:
         return replace(part, counters_missing=failure)
     times: dict[str, dict[Category, float]] = defaultdict(lambda: defaultdict(float))
@@ -232,7 +227,53 @@ def _add_counters(
     return with_counters(part, counted)
 
 
-def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) -> None:
+def _add_operations(
+    part: PrecisionProfile,
+    captures: Sequence[RankCapture],
+    config: Config,
+    work: Path,
+    observer: Observer,
+) -> PrecisionProfile:
+    """Count the operations of one rank's step under ncu; on failure keep the reason."""
+    observer.stage(f"operations of {part.precision} by hardware counters: about a minute")
+    weights = operation_counters.metrics_of(operation_counters.known_metrics())
+    if not weights:
+        reason = "ncu lists no metrics of operations for this device"
+        return replace(part, operations_missing=reason)
+    text, failure, images = _run_under_ncu(config, work, tuple(weights), observer)
+    total = None if failure is not None else operation_counters.total_operations(text, weights)
+    if total is None:
+        reason = failure or "a kernel lacks a counter of operations"
+        return replace(part, operations_missing=reason)
+    counted = operation_counters.compare(
+        total,
+        images=images * counters.STEPS,
+        operations_per_step=captures[0].operations_per_step,
+        images_per_step=captures[0].images_per_step,
+    )
+    return replace(part, counted_operations=counted, operations_missing=None)
+
+
+def _run_under_ncu(
+    config: Config, work: Path, metrics: Sequence[str], observer: Observer
+) -> tuple[str, str | None, int]:
+    """Run one rank under ncu; return its page, a reason of failure, and the images of a step."""
+    log = work / "ncu.csv"
+    failure: str | None = None
+    images = 0
+    try:
+        images = _run_alone(config, work, counters.command(log, metrics), observer)
+    except (AI500Error, OSError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        failure = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
+    text = log.read_text(errors="replace") if log.exists() else ""
+    if failure is None or "==ERROR==" in text:
+        failure = counters.refusal(text, metric=metrics[0])
+    return text, failure, images
+
+
+def _run_alone(config: Config, work: Path, command: tuple[str, ...], observer: Observer) -> int:
+    """Run a single rank under a command; return the images of its step."""
     alone = replace(
         config,
         parallel=replace(config.parallel, degree=1, mode="data", sharded=False),
@@ -242,11 +283,12 @@ def _run_under_ncu(config: Config, work: Path, log: Path, observer: Observer) ->
     try:
         job.run(
             Profiling(steps=counters.STEPS, mode="counters"),
-            LocalScheduler(Wrap(before=counters.command(log))),
+            LocalScheduler(Wrap(before=command)),
             longest_seconds=counters.LONGEST_SECONDS,
         )
     finally:
         job.remove_staged()
+    return job.plan.global_batch_size
 
 
 class _Job:

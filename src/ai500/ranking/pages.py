@@ -100,12 +100,12 @@ class Site:
 def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:
     """Render the part of an entry's page that depends on the submission alone."""
     program = program_report(data)
-    score, *others = program.sections
+    score, *sections_after_score = program.sections
     recomputed = Paragraph("Recomputed from the submission's raw events.")
     sections = [
         replace(score, blocks=[recomputed, *score.blocks]),
         _layers_section(judgement),
-        *others,
+        *sections_after_score,
         power_section(data),
         run_sections.system_section(data),
         Section("Hyper-parameters", [run_sections.hyperparameters_table(data)]),
@@ -154,7 +154,7 @@ def layers_table(judgement: Judgement) -> Table:
 
 def _messages(judgement: Judgement, layer: int | None) -> str:
     findings = [finding for finding in judgement.findings if finding.layer == layer]
-    return " ".join(finding.cited for finding in findings) or "—"
+    return "; ".join(finding.cited for finding in findings) or "—"
 
 
 def facts_table(verdict: LayerVerdict) -> Table:

@@ -115,7 +115,9 @@ def _read(
         (drafts / f"{entry.id}.js").write_text(script("ai500.entry", data), encoding="utf-8")
     if not entries:
         reasons = "\n".join(f"  {each.file}: {'; '.join(each.reasons)}" for each in rejected)
-        raise RuleError(f"no valid submission, so there is nothing to rank:\n{reasons}")
+        raise RuleError(
+            f"no valid submission, so there is nothing to rank:\n{reasons}", value=rejected
+        )
     return [entry for members in by_list(entries).values() for entry in members], rejected
 
 

@@ -66,13 +66,14 @@ class ProblemClass:
     """Fixed data, model, epochs and target, which make scores of one class comparable [D4]."""
 
     name: str
+    """Name of the class; one of the user's own has that of the registered class that it changes."""
     ensemble_size: int
     """Minimum M of the class [D13]."""
     target_quality: float
     penalty_exponent: int
     """Exponent n of V3 Eq. 8."""
     required_runs: int
-    """Trials of a valid result."""
+    """Least number of trials of a valid result: at least so many [D3]."""
     input_shape: tuple[int, ...]
     """Shape of one input of the model: channels, height and width of an image."""
     input_dtype: str = field(default="float32", kw_only=True)

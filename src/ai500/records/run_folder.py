@@ -110,6 +110,7 @@ class RunFolder:
         self.plan = path / "plan.json"
         self.system = path / "system.json"
         self.events = path / "events.jsonl"
+        self.data_files = path / "data_files.json"
         self.score = path / "score.json"
         self.findings = path / "findings.json"
         self.judgement = path / "judgement.json"
@@ -153,7 +154,7 @@ class RunFolder:
         *,
         version: str,
         source_sha256: str | None = None,
-        checkout: Checkout = Checkout(None, None),
+        checkout: Checkout | None = None,
     ) -> None:
         """Mark the folder as a run folder; it now has everything that `resume` needs."""
         state = RunState(
@@ -161,8 +162,8 @@ class RunFolder:
             version=version,
             name=self.path.name,
             source_sha256=source_sha256,
-            commit=checkout.commit,
-            dirty=checkout.dirty,
+            commit=None if checkout is None else checkout.commit,
+            dirty=None if checkout is None else checkout.dirty,
         )
         atomic.write_json(self.state, schema.encode(state))
 

@@ -133,3 +133,8 @@ class TrainRecord:
     effective: dict[str, Any]
     """Optimizer groups, precision and batch size in effect at the end of training."""
     versions: dict[str, str]
+    other_conventions: tuple[Operations, ...] = ()
+    """The same operations by the conventions that are not the score's [D20]."""
+    validation_sha256: str | None = None
+    """SHA-256 of the file of validation predictions; None: there is none (searches, scripts)."""
+    out_of_bag_sha256: str | None = None

@@ -21,6 +21,8 @@ STYLES: tuple[Style, ...] = ("ensemble", "mean", "target")
 DOTS: dict[Style, Literal["some", "none"]] = {"ensemble": "none", "mean": "some", "target": "none"}
 STYLE_NAMES = ("solid", "with dots", "dashed")
 COVERAGE = {"node": "whole nodes"}
+LINKS = ("NVLink", "PCIe", "xGMI")
+"""Links inside a node that have counters (V3 §3.7, V2 Fig. 13)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def power_section(run: RunData) -> Section:
     """Show energy, power and speed per watt, and all meters over time."""
     view = read_meter_view(run)
     blocks: list[Block] = [power_table(run.score), Paragraph(_coverage(view, run.score))]
-    figures = _figures(view)
+    figures = _figures(view, _link_peaks(run))
     if figures:
         blocks.append(Grid(figures))
     else:
@@ -92,8 +94,8 @@ def _coverage(view: MeterView, score: Score) -> str:
     )
 
 
-def _figures(view: MeterView) -> list[Figure]:
-    """Return a figure for each kind of thing that was metered."""
+def _figures(view: MeterView, peaks: Mapping[str, float]) -> list[Figure]:
+    """Return a figure for each kind of thing that was metered; `peaks` are those of links."""
     bytes_per_second = "bytes per second, of a node"
     inside = " Inside: between processes of one node (lo); the others leave or enter it."
     load = ("utilization", "memory")
@@ -105,6 +107,11 @@ def _figures(view: MeterView) -> list[Figure]:
         _device(
             view, "Network over time", "network", ("inside", "sent", "received"), bytes_per_second,
             note=inside,
+        ),
+        *(
+            _device(view, f"{link} over time", link, ("sent", "received"),
+                    "bytes per second, of an accelerator", note=_link_peak(link, peaks))
+            for link in LINKS
         ),
     ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
@@ -119,9 +126,25 @@ def _device(
     lines = {name: curve for name, curve in curves.items() if curve is not None}
     if not lines:
         return None
-    owner = device if device == "accelerator" else "node"
+    owner = "accelerator" if device in ("accelerator", *LINKS) else "node"
     chart = _chart(lines, view.seconds, y_title=y_title, high=high)
     return Figure(title, chart, _caption(lines, owner) + note)
+
+
+def _link_peaks(run: RunData) -> dict[str, float]:
+    """Return the lowest theoretical peak of each kind of link over the run's accelerators."""
+    peaks: dict[str, float] = {}
+    for node in run.nodes:
+        for accelerator in node.accelerators:
+            for link, peak in accelerator.link_peaks.items():
+                peaks[link] = min(peak, peaks.get(link, peak))
+    return peaks
+
+
+def _link_peak(link: str, peaks: Mapping[str, float]) -> str:
+    if link not in peaks:
+        return " Theoretical peak: not known."
+    return f" Theoretical peak in each direction: {human_si(peaks[link])}B/s (inventory)."
 
 
 def _power(view: MeterView, name: str) -> Figure:

@@ -70,6 +70,9 @@ class RunData:
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
     jobs: Mapping[int, JobRecord]
+    hosts: Mapping[int, Sequence[str]]
+    """Nodes that trained each member, recorded by themselves; members that share a process are
+    recorded with its first."""
     nodes: Sequence[NodeDescription]
     """Nodes that trained, described by themselves; empty in runs of older versions."""
 
@@ -113,8 +116,19 @@ def read_run_data(run: RunFolder) -> RunData:
         bootstraps={record.member: record for record in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={job.member: job for job in _all(JobRecord, trial.jobs)},
+        hosts=_hosts(trial),
         nodes=recorded_nodes(run),
     )
+
+
+def _hosts(trial: TrialFolder) -> dict[int, list[str]]:
+    """Return the hosts of each member by the names of their descriptions."""
+    hosts: dict[int, list[str]] = {}
+    for file in sorted((trial.path / "systems").glob("*-*.json")):
+        host, _, member = file.stem.rpartition("-")
+        if member.isdigit():
+            hosts.setdefault(int(member), []).append(host)
+    return hosts
 
 
 def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:

@@ -6,6 +6,7 @@ import dataclasses
 
 from ai500.core.units import human_bytes, human_seconds, ranges
 from ai500.inventory import summary
+from ai500.parallel import sharing
 from ai500.parallel.sharing import describe_sharing
 from ai500.records import Hyperparameters, MemberMapping, TrainRecord
 from ai500.records.findings import LayerVerdict
@@ -125,8 +126,18 @@ def equation_5(run: RunData) -> list[str]:
 
 
 def mapping_table(run: RunData) -> Table:
-    """List the members of each place, in the order of the waves."""
+    """List the members of each place, in the order of the waves.
+
+    On a cluster these are the nodes that recorded themselves: the scheduler chose them.
+    """
     members: dict[str, list[str]] = {}
+    if run.plan.cluster is not None:
+        for process in sharing.groups(run.plan.mapping, run.plan.sharing):
+            nodes = ", ".join(run.hosts.get(process[0], ())) or "not recorded"
+            members.setdefault(nodes, []).extend(map(str, process))
+        rows = [(name, ", ".join(numbers)) for name, numbers in members.items()]
+        note = "Recorded by the nodes. The plan's mapping is in plan.json; Slurm chooses the nodes."
+        return Table(("nodes", "members"), rows, noun="places", note=note)
     for mapping in run.plan.mapping:
         members.setdefault(place(mapping), []).append(f"{mapping.member}")
     joint = ", " if run.plan.members_per_accelerator > 1 else ", then "
@@ -239,7 +250,8 @@ def _software(record: TrainRecord) -> tuple[tuple[str, str], ...]:
 def _setting(value: object) -> str:
     """Format a worker's setting; of optimizer groups only what the rules compare."""
     if isinstance(value, dict):
-        return ", ".join(f"{key.replace('_', ' ')} {_setting(part)}" for key, part in value.items())
+        parts = (f"{key.replace('_', ' ')} {_setting(part)}" for key, part in value.items())
+        return ", ".join(parts) or "none"
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return _plain(value)
     shown = ("parameters", "weight_decay", "momentum")

@@ -31,7 +31,7 @@ class Table:
     note: str = ""
     noun: str = "rows"
     """Name of the rows that are folded away in a long table."""
-    style: Literal["", "kernels", "layers", "hashes"] = ""
+    style: Literal["", "kernels", "layers", "hashes", "trials"] = ""
     """Class in the style sheet that sets the column widths."""
 
 

@@ -43,9 +43,13 @@ def vflops_over_trials(score: Score) -> str:
 
 def which_trials(score: Score) -> str:
     """Say in a sentence which trials the figures are the mean of; empty for a single trial."""
-    trials, kept = len(score.trials), len(score.kept_trials)
-    which = "the trials" if kept == trials else f"{counted(kept, 'trial')} of them"
-    return "" if trials == 1 else f" Every figure here is the mean of {which}."
+    trials, kept = len(score.trials), score.kept_trials
+    if trials == 1:
+        return ""
+    if len(kept) == 1:
+        return f" Every figure here is that of trial {kept[0]}."
+    which = "the trials" if len(kept) == trials else f"{counted(len(kept), 'trial')} of them"
+    return f" Every figure here is the mean of {which}."
 
 
 def score_section(score: Score, figures: Table, trials: Table) -> Section:
@@ -60,9 +64,10 @@ def _which_trials_by_number(score: Score) -> str:
     if all(trial.trial in kept for trial in score.trials):
         return f"Means of all {total} trials; each trial is listed below."
     numbers = ", ".join(map(str, kept))
+    subject = "Figures of trial" if len(kept) == 1 else "Means of trials"
     return (
-        f"Means of {'trial' if len(kept) == 1 else 'trials'} {numbers} of {total}: the highest "
-        "and the lowest by VFLOPS are dropped (V2 §5.3.2). Each trial is listed below."
+        f"{subject} {numbers} of {total}: the highest and the lowest by VFLOPS are dropped "
+        "(V2 §5.3.2). Each trial is listed below."
     )
 
 

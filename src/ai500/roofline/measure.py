@@ -115,12 +115,18 @@ def open_measurement(path: Path, device: str, *, seconds: float) -> Measurement:
     existing = run_folder.read(RooflineRecord, path)
     if existing.complete:
         raise InputError(
-            f"{path} is a finished roofline.", path=path, remedy="Name another file with --out."
+            f"{path} is a finished roofline.",
+            key="complete",
+            value=True,
+            path=path,
+            remedy="Name another file with --out.",
         )
     if (existing.system, existing.device) != (machine, device):
         raise InputError(
             f"{path} was started on {existing.system.hostname} ({existing.device}), or with other "
             "software, and cannot be continued here.",
+            key="system",
+            value=existing.system.hostname,
             path=path,
             remedy="Name another file with --out.",
         )

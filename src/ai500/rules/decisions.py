@@ -63,6 +63,19 @@ DECISIONS: dict[str, str] = {
         "AIPerf's search starts at ResNet-50 v1.5, as Image Classification; v1 (its Table III) can "
         "be chosen by `automl.initial_version`. The class fixes which is official."
     ),
+    "D17": (
+        "Any M and P_degree that satisfy Eq. 5 can be mapped: a member may straddle nodes. The "
+        "mapping prefers whole nodes."
+    ),
+    "D18": (
+        "What runs before the timed window (compilation, algorithm choice, warm-up) uses generated "
+        "inputs only, and leaves weights, running statistics, optimizer state and random streams "
+        "as they were."
+    ),
+    "D20": (
+        "The official convention stays `aiperf`; every score can be shown in all three: `ai500 "
+        "score --convention`."
+    ),
     "D21": (
         "A search's models may grow to three times the start's operations in `full` (the smaller "
         "classes: eight times): this project's own bound, so that memory holds."

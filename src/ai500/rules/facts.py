@@ -24,6 +24,7 @@ PRECISIONS = ("fp32", "tf32", "mixed-bf16", "mixed-fp16", "fp16", "fp8", "int8",
 SAMPLERS = ("bootstrap", "poisson")
 OPTIMIZER_CLASSES = {
     "sgd": "torch.optim.sgd.SGD",
+    "sgd_no_vector_decay": "torch.optim.sgd.SGD",
     "adam": "torch.optim.adam.Adam",
     "adamw": "torch.optim.adamw.AdamW",
     "adagrad": "torch.optim.adagrad.Adagrad",
@@ -186,8 +187,8 @@ def batch_norm_images(member: TrainRecord) -> str | None:
     parts = effective(member, "parallel", "microbatches")
     images = batch * pipeline * tensor // max(1, parts if isinstance(parts, int) else 1)
     if effective(member, "parallel", "batch_norm") == "synchronized":
-        return f"{images * data} images, synchronized"
-    return ONE_BATCH if images == batch else f"{images} images, its own batch is {batch}"
+        return f"{images * data} samples, synchronized"
+    return ONE_BATCH if images == batch else f"{images} samples, its own batch is {batch}"
 
 
 def _workload(evidence: Evidence) -> Iterator[Fact]:

@@ -86,7 +86,7 @@ COMPARISONS: tuple[tuple[str, str, ProgramName | None, str], ...] = (
     ("same evaluations", "evaluations", "ensemble",
      "Evaluate after the epochs that the class prescribes: evaluation takes time of the window."),
     ("changed batch size", "batch size", "ensemble",
-     "Disclose another batch size, and other images that batch norm's statistics cover."),
+     "Disclose another batch size, and other samples that batch norm's statistics cover."),
     ("changed learning rate", "learning-rate policy", "ensemble",
      "Disclose another learning-rate policy; LARS and LAMB count as such."),
     ("fixed hyperparameters", "other hyper-parameters", "ensemble",

@@ -261,7 +261,7 @@ def operations_of_the_graph(evidence: Evidence) -> Iterator[Observation]:
 
 
 def _counts(counts: Sequence[int]) -> str:
-    return "{:.6g} + {:.6g} an image, {:.6g} a step".format(*counts)
+    return "{:.6g} + {:.6g} a sample, {:.6g} a step".format(*counts)
 
 
 @rule(layer=9, source="V2 §5.1.1", program="ensemble")
@@ -283,7 +283,7 @@ def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
             epochs[event["images"], expected] += 1
     for (images, expected), count in sorted(epochs.items()):
         yield Observation(
-            f"{count} epochs of members were of {images} images, not of {expected}",
+            f"{count} epochs of members were of {images} samples, not of {expected}",
             advice="Leave data.path out, and run it again.",
             reference=str(expected),
             run=str(images),

@@ -93,11 +93,32 @@ def unknown_data(evidence: Evidence) -> Iterator[Observation]:
     """Disclose the SHA-256 of data whose identity this version does not know."""
     if evidence.reference.store_sha256 is None:
         digests = _digests(evidence, "data", "store_sha256")
+        names = {file["name"] for file in _published(evidence)}
+        origin = "it was not compared with published files"
+        if names:
+            origin = f"it was packed from files of known MD5: {', '.join(sorted(names))}"
         yield Observation(
             "this version does not know the identity of the class's data; its SHA-256 is "
-            f"{digests or 'not recorded'}",
+            f"{digests or 'not recorded'}; {origin}",
             run=digests,
         )
+
+
+@rule(layer=9, source="V2 §5.1.1")
+def published_files(evidence: Evidence) -> Iterator[Observation]:
+    """Pack published data from the published files, where their hashes are known."""
+    for name, md5, expected in sorted(
+        {(file["name"], file["md5"], file["published_md5"]) for file in _published(evidence)}
+    ):
+        if md5 != expected:
+            statement = f"the data was packed from a {name} with MD5"
+            yield mismatch(statement, md5, "the published one has", expected, "Copy it again.")
+
+
+def _published(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return the files of known MD5 that the members' data was packed from."""
+    lists = [effective(member, "data", "published") for member in evidence.members]
+    return [file for files in lists if isinstance(files, list) for file in files]
 
 
 @rule(layer=7, source="V2 §5.1.3", severity="note", program="ensemble")
@@ -237,7 +258,7 @@ def _impossible_qualities(evidence: Evidence) -> Iterator[Observation]:
 
 @rule(source="V2 §5.3.3", program="ensemble")
 def consistent_records(evidence: Evidence) -> Iterator[Observation]:
-    """Record the images, steps and epochs that the events count, in steps of whole batches."""
+    """Record the samples, steps and epochs that the events count, in steps of whole batches."""
     batch = evidence.plan.global_batch_size
     for trial, member, events in members_with_events(evidence):
         epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
@@ -246,12 +267,12 @@ def consistent_records(evidence: Evidence) -> Iterator[Observation]:
         )
         evaluated = sorted({event["epoch"] for event in events if event["event"] == "quality"})
         pairs: list[tuple[str, Any, Any]] = [
-            ("images", member.images, images),
+            ("samples", member.images, images),
             ("steps", member.steps, steps),
             ("epochs", member.epochs, len(epochs)),
         ]
         if not is_script(evidence):  # its last batch may be incomplete
-            pairs.append(("images of its steps", steps * batch, images))
+            pairs.append(("samples of its steps", steps * batch, images))
         evaluation_epochs = effective(member, "evaluation_epochs")
         if evaluation_epochs is not None:
             pairs.append(("evaluation epochs", ranges(evaluation_epochs), ranges(evaluated)))
@@ -323,7 +344,7 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
 
 
 RECORD_RULES = (
-    registered_class, unknown_data, unknown_model, minimum_ensemble_size, scale_as_mapped,
-    consistent_qualities, consistent_records, hyperparameters_as_planned,
+    registered_class, unknown_data, published_files, unknown_model, minimum_ensemble_size,
+    scale_as_mapped, consistent_qualities, consistent_records, hyperparameters_as_planned,
     constant_optimizer_settings, distinct_trials,
 )  # fmt: skip

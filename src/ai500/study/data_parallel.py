@@ -10,6 +10,7 @@ from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V2_EFFICIENCY
 from ai500.study.records import PointResult, StudyResult
+from ai500.workloads.protocol import sample_noun
 
 # Multiple of the first point's accelerators; the ensemble; the single model.
 Pair = tuple[int, PointResult | None, PointResult | None]
@@ -118,8 +119,9 @@ def sentences(pairs: Sequence[Pair], first: PointResult) -> list[str]:
     )
     if single.global_batch_size == first.global_batch_size:
         lines.append(
-            f"The class fixes the batch of a step ({first.global_batch_size} images), so the share "
-            "of each replica of the single model shrinks with their number."
+            f"The class fixes the batch of a step ({first.global_batch_size} "
+            f"{sample_noun(first.score.workload)}s), so the share of each replica of the single "
+            "model shrinks with their number."
         )
     return lines
 

@@ -34,6 +34,8 @@ class StudyOptions:
 
     max_members: int | None = None
     seeds: int | None = None
+    scales: tuple[int, ...] = ()
+    """Numbers of accelerators of a study over scales; empty: the whole system only."""
 
 
 @dataclass(frozen=True)

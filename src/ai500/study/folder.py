@@ -57,6 +57,7 @@ class StudyFolder:
         if not folder.plan.exists():
             raise RunFolderError(
                 f"{path} is not a study folder: it has no study.json.",
+                key=folder.plan.name,
                 path=path,
                 remedy="Start one with `ai500 study scaling`.",
             )
@@ -69,6 +70,8 @@ class StudyFolder:
             raise RunFolderError(
                 f"{self.path} has layout {plan.format} of ai500 {plan.version}; this version reads "
                 f"layout {FORMAT}.",
+                key="format",
+                value=plan.format,
                 path=self.path,
             )
         return plan

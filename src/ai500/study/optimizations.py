@@ -1,14 +1,17 @@
-"""V3 Fig. 8, V2 Figs. 4 and 7: gains of optimizations in speed, and their costs in quality.
+"""V3 Fig. 8, V2 Figs. 4 and 7, V2 Table 8: gains of optimizations, and their costs in quality.
 
-Precisions and compression are compared with the baseline. The learning-rate policy is compared at
-a large batch, with and without linear scaling and warm-up.
+Precisions and compression are compared with the baseline, over several scales where asked
+(`optimizations_scales.py`). The learning-rate policy is compared at a large batch, with and without
+linear scaling and warm-up. Dropping batch norm's weight decay gains quality and breaks a rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from ai500.core.errors import InputError
 from ai500.metrics.quality import improvement
 from ai500.records import Hyperparameters, require
 from ai500.records.precision import PRECISIONS
@@ -16,14 +19,16 @@ from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
+from ai500.study.optimizations_scales import scale_figures, undecayed_section
 from ai500.study.published import SPEEDUPS, V2_POLICY_QUALITY, V2_PRECISION_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.train import learning_rate
-from ai500.workloads.protocol import load_workload
+from ai500.workloads.protocol import load_workload, sample_noun
 
 BASELINE = "fp32"
 # Gradients are sent as FP16 instead of FP32, as in V3 §4.4.2.
 COMPRESSION = "fp16"
+UNDECAYED = "no-batch-norm-decay"
 # Steps of an epoch: at `smoke`, with 7, no policy learned well (docs/studies.md has the numbers).
 MIN_STEPS = 12
 # Point → label, and one that is short enough for the right edge of a figure.
@@ -37,29 +42,58 @@ STYLES: tuple[Style, ...] = ("ensemble", "mean", "target", "theoretical")
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
-    """Return the baseline, every precision, compression, both, and the four policies."""
-    del options
-    scale = context.accelerators
-    degree = context.config.parallel.degree or min(context.per_node, scale)
-    common = {
-        "ensemble.size": scale // degree,
-        "parallel.degree": degree,
-        "system.scale": scale,
-    }
+    """Return the baseline, every precision, compression, both, batch norm without decay and the
+    four policies; then precisions and compression at each of the scales."""
+    common = size_at(context, context.accelerators)
+    baseline = {**common, "train.precision": BASELINE}
+    points = [*compared_points(context, common), *_undecayed(context, baseline)]
+    points += _policies(context, baseline)
+    for scale in options.scales:
+        if scale > context.accelerators:
+            raise InputError(
+                f"--scales {scale}: the system has {context.accelerators} accelerators.",
+                key="--scales",
+                value=scale,
+            )
+        if scale != context.accelerators:
+            points += [
+                replace(point, name=f"{point.name}-{scale}", label=f"{point.label} on {scale}")
+                for point in compared_points(context, size_at(context, scale))
+            ]
+    return points
+
+
+def size_at(context: StudyContext, scale: int) -> dict[str, Any]:
+    """Return the settings of M and P_degree on `scale` accelerators."""
+    degree = min(context.config.parallel.degree or context.per_node, scale)
+    return {"ensemble.size": scale // degree, "parallel.degree": degree, "system.scale": scale}
+
+
+def compared_points(context: StudyContext, common: dict[str, Any]) -> list[Point]:
+    """Return every precision, and with several ranks compression alone and with mixed precision."""
     points = [
         Point(name, name, {**common, "train.precision": name}, optional=name != BASELINE)
         for name in PRECISIONS
     ]
+    if common["parallel.degree"] == 1:
+        return points
     compressed = {**common, "communication.precision": COMPRESSION}
-    if degree > 1:
-        mixed = "mixed-bf16" if context.plan.device == "cpu" else "mixed-fp16"
-        points += [
-            Point("compression", f"{COMPRESSION} gradients",
-                  {**compressed, "train.precision": BASELINE}),
-            Point("both", f"{mixed}, {COMPRESSION} gradients",
-                  {**compressed, "train.precision": mixed}, optional=True),
-        ]  # fmt: skip
-    return [*points, *_policies(context, {**common, "train.precision": BASELINE})]
+    mixed = "mixed-bf16" if context.plan.device == "cpu" else "mixed-fp16"
+    return [
+        *points,
+        Point("compression", f"{COMPRESSION} gradients",
+              {**compressed, "train.precision": BASELINE}),
+        Point("both", f"{mixed}, {COMPRESSION} gradients",
+              {**compressed, "train.precision": mixed}, optional=True),
+    ]  # fmt: skip
+
+
+def _undecayed(context: StudyContext, baseline: dict[str, Any]) -> list[Point]:
+    """Return V2 Table 8 as a point, for workloads whose reference is SGD."""
+    if context.plan.hyperparameters.optimizer != "sgd":
+        return []
+    overrides = {**baseline, "train.optimizer": "sgd_no_vector_decay"}
+    return [Point(UNDECAYED, "no decay of batch norm", overrides)]
 
 
 def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
@@ -84,9 +118,12 @@ def _policies(context: StudyContext, common: dict[str, Any]) -> list[Point]:
 
 def view(result: StudyResult) -> View:
     """Show speed and quality against the baseline, and the policies against each other."""
-    points = result.by_name()
+    by_name = result.by_name()
+    scale = max(point.score.system_scale for point in result.points)
+    points = {n: point for n, point in by_name.items() if point.score.system_scale == scale}
     baseline = points.get(BASELINE)
-    compared = [point for name, point in points.items() if name not in POLICY and name != BASELINE]
+    left_out = (*POLICY, BASELINE, UNDECAYED)
+    compared = [point for name, point in points.items() if name not in left_out]
     policies = [points[name] for name in POLICY if name in points]
     figures: list[Figure] = []
     sections: list[Section] = []
@@ -102,6 +139,10 @@ def view(result: StudyResult) -> View:
         sections.append(
             Section("Against the baseline", [Paragraph(note), table(baseline, compared)])
         )
+    if baseline is not None and UNDECAYED in points:
+        sections.append(undecayed_section(baseline, points[UNDECAYED], workload=result.workload))
+    if len(by_name) > len(points):
+        figures += scale_figures(result)
     if policies:
         lines.append(_policy_sentence(policies))
         figures += [rate_figure(policies), policy_figure(policies, workload=result.workload)]
@@ -251,7 +292,11 @@ def rate_figure(policies: Sequence[PointResult]) -> Figure:
         for point, style in zip(policies, STYLES, strict=False)
     ]
     chart = LineChart(series, x_title="epoch", y_title="learning rate", whole_x=False)
-    return Figure(title, chart, f"At a batch of {policies[0].global_batch_size:,} images.")
+    return Figure(title, chart, f"At a batch of {_batch(policies[0])}.")
+
+
+def _batch(point: PointResult) -> str:
+    return f"{point.global_batch_size:,} {sample_noun(point.score.workload)}s"
 
 
 def _rates(point: PointResult) -> list[Value]:
@@ -289,20 +334,19 @@ def policy_figure(policies: Sequence[PointResult], *, workload: str) -> Figure:
 
 def _policy_sentence(policies: Sequence[PointResult]) -> str:
     qualities = {point.name: point.ensemble_quality for point in policies}
-    size = policies[0].global_batch_size
     if {"large-batch", "large-batch-neither"} <= set(qualities):
         gain = 100 * (qualities["large-batch"] - qualities["large-batch-neither"])
         return (
-            f"At a batch of {size:,} images linear scaling and warm-up together change "
+            f"At a batch of {_batch(policies[0])} linear scaling and warm-up together change "
             f"{policies[0].score.quality_name} by {gain:+.2f} points."
         )
-    return f"Learning-rate policies were compared at a batch of {size:,} images."
+    return f"Learning-rate policies were compared at a batch of {_batch(policies[0])}."
 
 
 STUDY = Study(
     name="optimizations",
     title="What optimizations gain and cost",
-    source="V3 Fig. 8, V2 Figs. 4 and 7",
+    source="V3 Fig. 8, V2 Figs. 4 and 7, V2 Table 8",
     controls=(
         "ensemble.size", "ensemble.members_per_accelerator", "train.precision",
         "communication.precision", "train.accumulation",

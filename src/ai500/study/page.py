@@ -154,6 +154,7 @@ COLUMNS: dict[str, Callable[[PointResult], Value]] = {
     "members_mean_quality": lambda point: point.score.members_mean_quality,
     "target_quality": lambda point: point.score.target_quality,
     "images_per_second": lambda point: point.images_per_second,
+    "model_images_per_second": lambda point: point.model_images_per_second,
     "seconds": lambda point: point.score.seconds,
     "start_skew_seconds": lambda point: point.score.start_skew_seconds,
     "idle_seconds": lambda point: point.score.idle_seconds,

@@ -194,6 +194,8 @@ def _check_same_work(
         raise RunFolderError(
             f"{folder.path} holds results of another configuration or machine: "
             f"{', '.join(different)}.",
+            key="points",
+            value=different,
             path=folder.path,
             remedy="Choose another --out, or leave out --points and --max-members to run all "
             "points again.",
@@ -239,6 +241,8 @@ def check_same_study(folder: StudyFolder, study: Study, config: Config) -> None:
         if existing != requested:
             raise RunFolderError(
                 f"{folder.path} holds the study {' '.join(existing)!r}.",
+                key="study",
+                value=existing,
                 path=folder.path,
                 remedy=f"Choose another --out for {' '.join(requested)!r}.",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from ai500.core.schema import option
@@ -87,7 +88,7 @@ class PointResult:
     decay_epochs: tuple[int, ...]
     decay_power: float
     images_per_second: float | None
-    """None for a search, whose models differ."""
+    """Of all members together; None for a search, whose models differ."""
     wall_seconds: float | None
     """From start to end of the command, without interruptions."""
     seed: int
@@ -97,6 +98,14 @@ class PointResult:
     """Reasons why the speed is not comparable; empty: it is."""
     busy_share: float | None
     """Busy fraction of the machine's cores just before the run; None: not measured."""
+
+    @property
+    def model_images_per_second(self) -> float | None:
+        """Images per second of one model, the mean over the members' own times; None: a search."""
+        if self.images_per_second is None or not self.members:
+            return None
+        images = self.steps_per_epoch * self.global_batch_size * self.epochs
+        return images / fmean(member.seconds for member in self.members)
 
     @property
     def flops(self) -> float:

@@ -79,7 +79,7 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
         raise InputError(
             f"--seeds {count}: a variation needs at least 2.", key="--seeds", value=count
         )
-    first = context.config.run.seed
+    first = context.plan.seed
     return [
         Point(f"seed-{seed}", f"seed {seed}", {"run.seed": seed})
         for seed in range(first, first + count)

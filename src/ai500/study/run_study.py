@@ -62,6 +62,8 @@ def _run_points(folder: StudyFolder, prepared: PreparedStudy, observer: Observer
         raise errors.JobError(
             "\n\n".join(f"point {name}: {text}" for name, text in failures.items())
             + f"\n\nThe other points are in {folder.report}.",
+            key="points",
+            value=list(failures),
             remedy="The same command tries these points again.",
         )
     return result

@@ -1,4 +1,8 @@
-"""V3 Fig. 7: speed against quality, over all M × P_degree that fill the system."""
+"""V3 Fig. 7: speed against quality, over all M × P_degree that fill the system.
+
+Speed is that of one model: it rises as M falls, because more accelerators train each model, and is
+highest at M = 1. All members together do more work the more of them there are; VFLOPS have that.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from ai500.report.section import Figure
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
+from ai500.workloads.protocol import sample_noun
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
@@ -32,9 +37,10 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
 
 
 def view(result: StudyResult) -> View:
-    """Show speed against quality, and the VFLOPS of each point."""
+    """Show speed against quality, and time to finish and VFLOPS of each point."""
     points = sorted(result.points, key=lambda point: point.score.parallel_degree)
-    return View(sentences(points), [quality_figure(points), score_figure(points)])
+    figures = [quality_figure(points), time_figure(points), score_figure(points)]
+    return View(sentences(points), figures)
 
 
 def sentences(points: Sequence[PointResult]) -> list[str]:
@@ -55,7 +61,20 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
             f"{', '.join(str(m) for m, _ in V3_TRADEOFF)} on 64 GPUs) M = 1 loses about "
             f"{100 * V3_TRADEOFF_LOSS:.0f} points and is the fastest."
         )
+        lines += _speed_sentence(points[0], points[-1])
     return lines
+
+
+def _speed_sentence(most: PointResult, least: PointResult) -> list[str]:
+    """Compare the speed of one model; nothing where a speed is not meaningful."""
+    slow, fast = most.model_images_per_second, least.model_images_per_second
+    if slow is None or fast is None or not (most.timing_valid and least.timing_valid):
+        return []
+    return [
+        f"A model of M = {least.score.ensemble_size} trains {fast / slow:.2f} times as many images "
+        f"per second as one of M = {most.score.ensemble_size}, and its run is finished in "
+        f"{least.score.seconds / most.score.seconds:.2f} of the time."
+    ]
 
 
 def quality_figure(points: Sequence[PointResult]) -> Figure:
@@ -64,30 +83,44 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     measured = [
         NamedDot(
             point.label,
-            point.images_per_second,
+            speed,
             point.ensemble_quality,
             point.score.members_mean_quality,
             point.timing_valid,
         )
         for point in points
-        if point.images_per_second is not None
+        if (speed := point.model_images_per_second) is not None
     ]
-    unknown = [point.label for point in points if point.images_per_second is None]
-    missing = f"Images per second were not measured of {'; '.join(unknown)}." if unknown else ""
+    unknown = [point.label for point in points if point.model_images_per_second is None]
+    samples = f"{sample_noun(points[0].score.workload)}s"
+    missing = (
+        f"{samples.capitalize()} per second were not measured of {'; '.join(unknown)}."
+        if unknown
+        else ""
+    )
     if not measured:
         return Figure(title, None, missing)
     chart = Scatter(
         measured,
-        x_title="images per second, all members",
+        x_title=f"{samples} per second of one model",
         y_title=points[0].score.quality_name,
     )
     notes = [
         "Large, blue: the ensemble. Small, orange, joined to it: the mean of its members. The "
         "difference is the gain of combining them.",
-        hollow_note(point for point in points if point.images_per_second is not None),
+        hollow_note(point for point in points if point.model_images_per_second is not None),
         missing,
     ]
     return Figure(title, chart, " ".join(filter(None, notes)))
+
+
+def time_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot the time from the first start to the last end of each point."""
+    rows = [
+        DotRow(point.label, [point.score.seconds], trusted=point.timing_valid) for point in points
+    ]
+    caption = "From the first member's start to the last one's end. Members train side by side."
+    return Figure("Time to finish", DotRows(rows, x_title="seconds"), caption)
 
 
 def score_figure(points: Sequence[PointResult]) -> Figure:

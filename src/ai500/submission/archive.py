@@ -99,13 +99,17 @@ def blocks(files: Mapping[str, bytes]) -> Iterator[bytes]:
     if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
         raise InputError(
             f"a submission has at most {MAX_FILES} files and {MAX_BYTES >> 30} GiB; this one has "
-            f"{len(files)} files and {sum(map(len, files.values())) / 2**30:.1f} GiB."
+            f"{len(files)} files and {sum(map(len, files.values())) / 2**30:.1f} GiB.",
+            key="files",
+            value=len(files),
         )
     events = sum(len(files[name]) for name in files if _holds_events(name))
     if events > MAX_EVENT_BYTES:
         raise InputError(
             f"the events of a submission have at most {MAX_EVENT_BYTES >> 20} MiB; these have "
-            f"{events / 2**20:.1f} MiB."
+            f"{events / 2**20:.1f} MiB.",
+            key="events",
+            value=events,
         )
     for name in sorted(files):
         if reason := name_problem(name):

@@ -43,7 +43,7 @@ def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | Non
     """Check the run by the rules of the level, pack it, and verify the result."""
     if run.holder() is not None:
         message = f"{run.path} is still running ({run.owner()})."
-        raise RuleError(message, path=run.path, remedy="Submit it when it has ended.")
+        raise RuleError(message, key="holder", path=run.path, remedy="Submit it when it has ended.")
     if out.suffix != submission.SUFFIX:
         message = f"--out {out}: the name of a submission ends in {submission.SUFFIX}."
         raise InputError(message, key="--out", value=str(out))
@@ -75,7 +75,7 @@ def _refusal(run: RunFolder, options: SubmitOptions, reasons: list[str]) -> Rule
     unique = dict.fromkeys(reasons)
     listed = "".join(f"\n  - {reason}" for reason in unique)
     message = f"{run.path} can't be submitted at level {options.level}; {len(unique)} reason(s):"
-    return RuleError(message + listed, path=run.path, value=options.level)
+    return RuleError(message + listed, key="reasons", value=list(unique), path=run.path)
 
 
 def unfinished_trials(run: RunFolder, plan: Plan) -> Iterator[str]:

@@ -50,7 +50,7 @@ def rerun_config(
         # Code named by a submission is never imported: who repeats the run names a reviewed copy.
         if getattr(config.free_level, part) is None:
             raise ConfigError(
-                f"the run trained with a {part} of its submitter's own, {getattr(plan.own_code, part)}.",
+                f"the run trained with its submitter's own {part}, {getattr(plan.own_code, part)}.",
                 key=f"free_level.{part}",
                 remedy="Review the source in a member's record.json (effective.own_code), save it, "
                 f"and name it: --set free_level.{part}=module:function",

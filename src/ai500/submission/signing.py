@@ -197,5 +197,6 @@ def _require_cryptography() -> None:
     if not available():
         raise EnvironmentLacksError(
             "keys and signatures need the Python package `cryptography`.",
+            value="cryptography",
             remedy="Install it with: pip install cryptography",
         )

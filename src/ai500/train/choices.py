@@ -10,7 +10,7 @@ from ai500.core.errors import ConfigError
 from ai500.records import Hyperparameters
 
 OPTIMIZERS_WITH: dict[str, tuple[str, ...]] = {
-    "momentum": ("sgd", "lars"),
+    "momentum": ("sgd", "sgd_no_vector_decay", "lars"),
     "betas": ("adam", "adamw", "lamb"),
     "epsilon": ("adam", "adamw", "adagrad", "lamb"),
     "trust_coefficient": ("lars",),

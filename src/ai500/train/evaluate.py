@@ -20,6 +20,8 @@ from ai500.records.fields import target_names
 from ai500.train.device_feed import free_bytes
 from ai500.train.evaluation_batch import evaluation_batch_size
 from ai500.train.feed import batches_on_device
+from ai500.train.generated_samples import generated_samples
+from ai500.train.warm_up import on_device
 from ai500.workloads.protocol import Workload
 
 Predictions = NDArray[Any]
@@ -41,8 +43,15 @@ class Evaluator:
     def warm_up(self) -> None:
         """Predict one batch untimed: an accelerator's libraries choose and compile kernels."""
         if self.device.type != "cpu":
-            all_ranks = self.engine.mesh.data.size * self._evaluation_batch_size
-            self.predict(self.samples, np.arange(min(self.samples.count, all_ranks)))
+            self.predict_generated()
+
+    def predict_generated(self) -> None:
+        """Predict a batch of generated samples on every rank; none is read [D18]."""
+        data = self.engine.mesh.data
+        each = min(-(-self.samples.count // data.size), self._evaluation_batch_size)
+        fields = on_device(generated_samples(self.samples.fields, each), self.device)
+        with self.engine.evaluating():
+            _gather(self._predict_batch(fields), data)
 
     def validation(self) -> Predictions | None:
         """Predict the whole validation split; None on ranks other than 0."""

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core import atomic, schema
+from ai500.core import atomic, events, schema
 from ai500.core.errors import AI500Error
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, epoch_order
@@ -200,7 +200,11 @@ def advance(steps: TrainingSteps, loss: Loss | None) -> StepRequest | None:
 
 
 def prepare(member: Trainable) -> Position:
-    """Warm up and restore, before the timed window; return the position to train from."""
+    """Warm up and restore, before the timed window; return the position to train from.
+
+    Warm-up reads no sample and leaves weights, running statistics, optimizer state and random
+    streams as they were [D18].
+    """
     # Before the restore: warm-up changes buffers, and fixes DDP's buckets, hence the order in
     # which gradients are summed. A resumed member has to sum them as it did before.
     member.warm_up()
@@ -224,6 +228,8 @@ def _train_epochs(member: Trainable, position: Position) -> TrainingSteps:
     task, hyper = member.task, member.task.hyperparameters
     peak = scaled_peak(hyper, global_batch_size=member.feed.global_batch_size)
     rate = learning_rate_of(hyper, peak=peak, steps_per_epoch=task.steps_per_epoch)
+    if position.epoch == hyper.epochs:
+        _evaluate_again(member)
     while position.epoch < hyper.epochs:
         images_per_second = yield from _train_epoch(member, position, rate)
         # In a resumed epoch the part before the checkpoint is replica 0's, which wrote it.
@@ -327,6 +333,23 @@ def _evaluate(member: Trainable, epoch: int) -> None:
     if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
         atomic.write_array(member.validation_file, predictions)
     member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
+
+
+def _evaluate_again(member: Trainable) -> None:
+    """Predict the validation split again with the final weights, untimed.
+
+    A member that resumes here has no record yet: a crash, or its user, removed it, and the
+    predictions may be damaged.
+    """
+    predictions = member.evaluator.validation()
+    if predictions is None or member.validation_file is None:
+        return
+    atomic.write_array(member.validation_file, predictions)
+    quality = member.workload.quality(predictions, member.evaluator.validation_targets())
+    logged = [e["quality"] for e in events.read(member.folder.events) if e["event"] == "quality"]
+    if logged[-1:] != [quality]:  # kernels of another machine may round otherwise
+        epochs = member.task.hyperparameters.epochs
+        member.emit("quality", epoch=epochs, quality=quality, images=len(predictions))
 
 
 def _report_progress(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,12 @@ from ai500.core import plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, load_bootstrap
 from ai500.data.store import Samples
-from ai500.operations import OperationCount, count, example_input
+from ai500.operations import OperationCount, count_conventions, example_input
 from ai500.parallel import collectives
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.mesh import Mesh, make_mesh
-from ai500.records import Operations, ProblemClass, Task, list_operators
+from ai500.records import Operations, ProblemClass, Task
 from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
@@ -32,6 +31,8 @@ from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
 from ai500.train.step import eager_step, warm_up_batch
 from ai500.train.task_files import event_log, open_data
+from ai500.train.training_facts import warn_of_uncounted
+from ai500.train.warm_up import random_streams_preserved
 from ai500.train.worker import Rank, StopRequest
 from ai500.workloads.protocol import Workload, load_workload
 
@@ -80,6 +81,8 @@ class Member:
     stop_requested: Callable[[], bool]
     operations: Operations | None = None
     """Operations of the unsharded model, counted by rank 0 before training."""
+    other_conventions: tuple[Operations, ...] = ()
+    """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     """Hook called once, immediately before the first batch is read."""
     on_step: Callable[[Position], None] = lambda _: None
@@ -109,11 +112,12 @@ class Member:
 
     def warm_up(self) -> None:
         """Run a step without learning, and a prediction; nothing of it is timed."""
-        batch = warm_up_batch(self)
-        self.engine.warm_up(
-            *self.workload.train_inputs(self.problem_class, batch.fields, batch.draws)
-        )
-        self.evaluator.warm_up()
+        with random_streams_preserved(self.feed.device):
+            batch = warm_up_batch(self)
+            self.engine.warm_up(
+                *self.workload.train_inputs(self.problem_class, batch.fields, batch.draws)
+            )
+            self.evaluator.warm_up()
 
     def restore(self) -> Position | None:
         """Load this rank's part of the checkpoint; return None if there is none yet."""
@@ -147,15 +151,14 @@ class Member:
         """Hash the optimizer's settings, without the rate."""
         return settings_sha256(self.optimizer)
 
-    def count(self, convention: str) -> OperationCount:
-        """Count the operations of the unsharded model at its batch and input size."""
-        return count(
+    def count(self) -> dict[str, OperationCount]:
+        """Count the operations of the unsharded model at its batch size, by every convention."""
+        return count_conventions(
             self.engine.unsharded(),
             example_input(
                 (self.feed.batch_size, *self.problem_class.input_shape),
                 dtype=self.problem_class.input_dtype,
             ),
-            convention=convention,
             # Operations of a loss of the user's own are not known, and not counted.
             loss=None if self.task.own_code.loss else self.workload.loss_operator,
         )
@@ -177,16 +180,11 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     )
     member.validation_file = member.folder.validation
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
-        member.operations = member.count(task.convention).as_record()
+        counts = {name: counted.as_record() for name, counted in member.count().items()}
+        member.operations = counts.pop(task.convention)
+        member.other_conventions = tuple(counts.values())
         warn_of_uncounted(member.operations)
     return member
-
-
-def warn_of_uncounted(operations: Operations) -> None:
-    """Name the operators that FLOPS omit, in the member's log."""
-    if operations.uncounted:
-        listed = list_operators(operations.uncounted)
-        print(f"warning: operators without a counting rule: {listed}", file=sys.stderr)
 
 
 def build_member(

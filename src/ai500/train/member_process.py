@@ -120,5 +120,6 @@ def finish(member: Member) -> None:
         device_name=provenance.device_name(member.feed.device),
         weights_sha256=weights_sha256(weights),
         versions=provenance.versions(),
+        other_conventions=member.other_conventions,
     )
     run_folder.write(member.folder.record, record)

@@ -53,6 +53,23 @@ def sgd(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim
     )
 
 
+def sgd_no_vector_decay(
+    parameters: Parameters, hyperparameters: Hyperparameters
+) -> torch.optim.SGD:
+    """Make SGD without weight decay on vectors: batch norm's γ and β, and biases.
+
+    Jia et al. 2018 do so, and V2 §5.4 and Table 8 show what it gains: a change of layer 8 that the
+    rule "weight decay on everything" catches. `ai500 study optimizations` has it as a point.
+    """
+    weights = list(parameters)
+    optimizer = sgd(weights, hyperparameters)
+    (group,) = optimizer.param_groups
+    group["params"] = [weight for weight in weights if weight.ndim > 1]
+    vectors = [weight for weight in weights if weight.ndim <= 1]
+    optimizer.add_param_group({"params": vectors, "weight_decay": 0.0})
+    return optimizer
+
+
 def adam(parameters: Parameters, hyperparameters: Hyperparameters) -> torch.optim.Adam:
     """Make Adam (Kingma and Ba 2015)."""
     epsilon = _epsilon(hyperparameters, 1e-8)

@@ -171,7 +171,7 @@ def _synchronize(device: torch.device) -> None:
 
 def _operations(member: Member) -> dict[str, int]:
     """Count the operations of an optimizer step of all ranks by kind, convention `matmul`."""
-    by_kind, replicas = member.count("matmul").by_kind, member.feed.world_size
+    by_kind, replicas = member.count()["matmul"].by_kind, member.feed.world_size
     return {kind: count.total * replicas for kind, count in by_kind.items() if count.total}
 
 

@@ -196,16 +196,16 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         return {"backend": None, "version": None, "mode": None, "precision": None}
     backend = dist.get_default_backend_for_device(member.feed.device)  # gloo on a CPU
     nccl = backend == "nccl"
-    mode = (collective or {}).get("mode")
-    code = None if mode is None else plugins.location("collective", mode)
-    outside = code is not None and not plugins.is_built_in("collective", mode)
+    mode: str | None = (collective or {}).get("mode")
+    known = mode is not None and plugins.location("collective", mode) is not None
+    outside = known and not plugins.is_built_in("collective", str(mode))
     return {
         "backend": backend,
         "version": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
         "mode": mode,
         "precision": (collective or {}).get("precision"),
-        "code": code,
-        "source": _module_source(plugins.load("collective", mode)) if outside else None,
+        "code": plugins.location("collective", str(mode)) if known else None,
+        "source": _module_source(plugins.load("collective", str(mode))) if outside else None,
     }
 
 

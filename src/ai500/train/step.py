@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ai500.train.feed import Batch, tensors
+from ai500.train.feed import Batch
+from ai500.train.generated_samples import generated_samples
 from ai500.train.loop import StepRequest
+from ai500.train.warm_up import on_device
 
 if TYPE_CHECKING:
     from ai500.train.member import Member
@@ -47,9 +48,8 @@ def update_weights(member: Member) -> None:
 
 
 def warm_up_batch(member: Member) -> Batch:
-    """Read a batch for warm-up: the member's first samples, repeated where it drew too few."""
-    indices = np.resize(np.flatnonzero(member.counts), member.feed.batch_size)
-    device = member.feed.device
-    fields = tensors(member.feed.samples.rows(indices))
-    draws = torch.full((len(indices), member.workload.draws_per_image), 0.5, device=device)
-    return Batch({name: values.to(device) for name, values in fields.items()}, draws)
+    """Generate a batch for warm-up: no sample is read before the timed window [D18]."""
+    size, device = member.feed.batch_size, member.feed.device
+    fields = on_device(generated_samples(member.feed.samples.fields, size), device)
+    draws = torch.full((size, member.workload.draws_per_image), 0.5, device=device)
+    return Batch(fields, draws)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ai500.core import plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
-from ai500.records import Operations, Task, TrainRecord
+from ai500.data import published_files
+from ai500.data.packed_store import file_sha256
+from ai500.records import Operations, Task, TrainRecord, list_operators
+from ai500.records.run_folder import MemberFolder
 from ai500.train.learning_rate import scaled_peak
+from ai500.train.loop import DivergedError
 from ai500.train.task_files import open_data, staged_folder
 
 FROM_OPTIMIZER = {
@@ -65,8 +73,12 @@ def training_record(
     device_name: str,
     weights_sha256: str,
     versions: dict[str, str],
+    other_conventions: tuple[Operations, ...] = (),
 ) -> TrainRecord:
-    """Build the record that ends a member's job."""
+    """Build the record that ends a member's job; its predictions are on disk and finite."""
+    folder = MemberFolder(Path(task.folder))
+    for file in (folder.validation, folder.out_of_bag):
+        _check_finite(file)
     # By number: an epoch that was repeated after a crash is in the log twice.
     epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
     return TrainRecord(
@@ -83,7 +95,28 @@ def training_record(
         operations=operations,
         effective=effective,
         versions=versions,
+        other_conventions=other_conventions,
+        validation_sha256=file_sha256(folder.validation),
+        out_of_bag_sha256=file_sha256(folder.out_of_bag),
     )
+
+
+def _check_finite(file: Path) -> None:
+    """Raise DivergedError where predictions have NaN: repeating the member would not help."""
+    predictions = np.load(file, mmap_mode="r", allow_pickle=False)
+    if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
+        raise DivergedError(
+            f"{file}: the model predicts NaN or infinity.",
+            path=file,
+            remedy="Set a smaller train.base_learning_rate or a longer train.warmup_epochs.",
+        )
+
+
+def warn_of_uncounted(operations: Operations) -> None:
+    """Name the operators that FLOPS omit, in the member's log."""
+    if operations.uncounted:
+        listed = list_operators(operations.uncounted)
+        print(f"warning: operators without a counting rule: {listed}", file=sys.stderr)
 
 
 def _hyperparameters(
@@ -128,8 +161,11 @@ def source_of(code: object) -> str | None:
 def _data(task: Task) -> dict[str, Any]:
     """Identify the data that was read: the node's copy, or the shared store."""
     store = open_data(task)
+    # Beside the shared store; a node's copy has only samples.
+    published = published_files.recorded(Path(task.store), sha256=store.sha256)
     return {
         "store_sha256": store.sha256,
+        "published": None if published is None else schema.encode(published),
         "staged": staged_folder(task) is not None,
         "samples": {name: int(split.count) for name, split in sorted(store.splits.items())},
         "normalization": schema.encode(task.definition.normalization),

@@ -135,6 +135,8 @@ def cores_of(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
         return None
     bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(bound) or 1))
+    if os.environ.get("AI500_TASKS_PER_NODE"):  # a task of Slurm is a slot, not a node's share
+        granted *= rank.local_world_size
     each = max(1, granted // rank.local_world_size)
     if len(bound) > granted:
         return each

@@ -7,23 +7,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_VALUES = 1 << 22
-"""Values of one block: a mean is formed in blocks of samples, so that its FP64 copies are small."""
+from ai500.workloads.member_predictions import MemberPredictions, sample_blocks
+
+BLOCK_VALUES = 1 << 24
+"""Values of one block of running sums: 128 MiB in FP64."""
 
 
-def average(members: NDArray[Any], *, voters: NDArray[np.bool_]) -> NDArray[Any]:
-    """Average predictions [M, samples, …] over the members whose vote counts, in FP64.
+def average(members: MemberPredictions) -> NDArray[Any]:
+    """Average predictions over the members whose vote counts, by running sums in FP64.
 
-    The mean of integers, such as quantized probabilities, is rounded and keeps their type.
+    The sums are formed in the order of the members. The mean of integers, such as quantized
+    probabilities, is rounded and keeps their type.
     """
-    flat = members.reshape(*members.shape[:2], -1)
     integers = np.issubdtype(members.dtype, np.integer)
-    averaged = np.empty(flat.shape[1:], members.dtype if integers else np.float64)
-    step = max(1, BLOCK_VALUES // max(1, len(members) * flat.shape[2]))
-    for first in range(0, len(averaged), step):
-        block = slice(first, first + step)
-        votes = voters[:, block].astype(np.float64)
-        total = np.einsum("msc,ms->sc", flat[:, block].astype(np.float64), votes)
-        mean = total / votes.sum(axis=0)[:, None]
-        averaged[block] = np.rint(mean) if integers else mean
-    return averaged.reshape(members.shape[1:])
+    averaged = np.empty(members.shape, members.dtype if integers else np.float64)
+    for block in sample_blocks(members, values=BLOCK_VALUES):
+        mean = np.zeros(averaged[block].shape)
+        votes = np.zeros(len(mean))
+        for voters, rows in members.block(block):
+            mean[voters] += rows
+            votes[voters] += 1
+        mean /= votes.reshape(-1, *[1] * (mean.ndim - 1))
+        averaged[block] = np.rint(mean, out=mean) if integers else mean
+    return averaged

@@ -138,11 +138,13 @@ class ClimateSegmentation:
         """Compute the mean over classes of IoU over all frames."""
         return mean_iou(predictions, targets["masks"])
 
-    def illustrations(self, predictions: Mapping[int, NDArray[Any]], *, samples: Samples) -> Drawn:
+    def illustrations(
+        self, predictions: Mapping[int, NDArray[Any]], *, ensemble: NDArray[Any], samples: Samples
+    ) -> Drawn:
         """Draw maps with true and predicted masks, and each class's IoU."""
         from ai500.workloads.climate.mask_pictures import illustrations
 
-        return illustrations(predictions, samples=samples)
+        return illustrations(predictions, ensemble=ensemble, samples=samples)
 
 
 WORKLOAD = ClimateSegmentation()

@@ -27,34 +27,35 @@ WIDTHS = {"smoke": 8, "workstation": 32, "full": 32}
 """Channels of the model's first block by class."""
 ADAMW = Hyperparameters(
     epochs=8, batch_size=16, optimizer="adamw", base_learning_rate=2e-3, reference_batch_size=16,
-    schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2,
+    schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2, epsilon=1e-8,
 )  # fmt: skip
 # MLPerf HPC's CosmoFlow: batch size, schedule, data and target of `full`. Never run by us.
 MLPERF = replace(
     ADAMW, epochs=100, optimizer="sgd", base_learning_rate=1e-3, reference_batch_size=64,
-    schedule="step", decay_epochs=(32, 64), warmup_epochs=4, weight_decay=0.0,
+    schedule="step", decay_epochs=(32, 64), warmup_epochs=4, weight_decay=0.0, epsilon=None,
 )  # fmt: skip
 
 
 def _class(name: str, edge: int, train: int, validation: int, **settings: Any) -> ProblemClass:
     """Return a class; n of Eq. 8 is V2's of Image Classification, for MLPerf HPC has none."""
     return ProblemClass(
-        name=name, penalty_exponent=5, classes=0,
+        name=name, penalty_exponent=5, classes=0, train_samples=train, **settings,
         input_shape=(learnable.TIMES, edge, edge, edge), fields=learnable.volume_fields(edge),
-        train_samples=train, validation_samples=validation, out_of_bag_samples=validation,
-        **settings,
+        validation_samples=validation, out_of_bag_samples=validation,
     )  # fmt: skip
 
 
 CLASSES = {
     "smoke": _class(
-        "smoke", SMOKE.edge, SMOKE.train, SMOKE.validation,
-        target_quality=0.3, provisional_target=True,
+        # Reference FP32 ensembles of seeds 31 to 33: 0.2347, 0.2551, 0.2469; mean + 1 sd, rounded.
+        "smoke", SMOKE.edge, SMOKE.train, SMOKE.validation, target_quality=0.26,
+        store_sha256="00502db28d566dbb5bfef888eeb4a5a6328b30d5e6da56043d79b12c68381f23",
         ensemble_size=4, required_runs=3, global_batch_size=16, reference=ADAMW,
     ),
     "workstation": _class(
         "workstation", WORKSTATION.edge, WORKSTATION.train, WORKSTATION.validation,
         target_quality=0.3, provisional_target=True,
+        store_sha256="e6be6ba4ab8fb93439437aecff574340a564a8e8a84e9622a4e28752043c4362",
         ensemble_size=2, required_runs=5, global_batch_size=16,
         reference=replace(ADAMW, epochs=16, base_learning_rate=1e-3),
     ),
@@ -136,12 +137,12 @@ class Cosmology:
         return float(np.mean(np.abs(predictions - targets["parameters"])))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self, predictions: Mapping[int, NDArray[Any]], *, ensemble: NDArray[Any], samples: Samples
     ) -> Drawn:
         """Draw slices of volumes with their parameters, and each parameter's error."""
         from ai500.workloads.volume_pictures import illustrations
 
-        return illustrations(predictions, samples=samples)
+        return illustrations(predictions, ensemble=ensemble, samples=samples)
 
 
 WORKLOAD = Cosmology()

@@ -99,7 +99,7 @@ class Custom:
         metric, _ = METRICS[self.quality_name]
         return metric(predictions, target)
 
-    def illustrations(self, predictions: Any, *, samples: Any) -> None:
+    def illustrations(self, predictions: Any, *, ensemble: Any, samples: Any) -> None:
         """Draw nothing."""
 
 

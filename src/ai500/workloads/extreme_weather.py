@@ -111,6 +111,7 @@ class ExtremeWeather:
     draws_per_image = 0
     capturable = False
     sample_noun = "frame"
+    combine = staticmethod(weighted_boxes_fusion)
 
     def data_source(self, problem_class: ProblemClass) -> ClimateRecipe | None:
         """Return a climate recipe; None for `full`, the user's copy of ExtremeWeather."""
@@ -164,12 +165,6 @@ class ExtremeWeather:
         """Return detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 is padding."""
         return outputs.float()
 
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        """Fuse the boxes of the voters by weighted boxes fusion."""
-        return weighted_boxes_fusion(members, voters=voters)
-
     def quality(
         self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]
     ) -> float:
@@ -177,14 +172,15 @@ class ExtremeWeather:
         return mean_average_precision(predictions, targets["boxes"], classes=len(EVENTS))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self,
+        predictions: Mapping[int, NDArray[np.floating]],
+        *,
+        ensemble: NDArray[np.floating],
+        samples: Samples,
     ) -> Drawn:
         """Draw maps with true and predicted boxes, and precision–recall curves."""
         from ai500.workloads.climate.illustrations import illustrations
 
-        stacked = np.stack(list(predictions.values()))
-        all_members = np.ones(stacked.shape[:2], dtype=np.bool_)
-        ensemble = self.combine(stacked, voters=all_members)
         return illustrations(predictions, ensemble, samples=samples)
 
 

@@ -116,6 +116,7 @@ class ImageClassification:
     """Top-1 accuracy; members' class probabilities are averaged."""
 
     name = "image_classification"
+    sample_noun = "image"
     quality_name = "top-1 accuracy"
     quality_direction: Literal["higher", "lower"] = "higher"
     quality_range: tuple[float, float] | None = (0.0, 1.0)
@@ -224,7 +225,11 @@ class ImageClassification:
         return float(np.mean(predictions.argmax(axis=1) == targets["labels"]))
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self,
+        predictions: Mapping[int, NDArray[np.floating]],
+        *,
+        ensemble: NDArray[np.floating],
+        samples: Samples,
     ) -> None:
         """Return None: the report shows no pictures."""
 

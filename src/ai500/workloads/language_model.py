@@ -132,11 +132,13 @@ class LanguageModel:
         bits = -np.log2(np.maximum(predictions, least, dtype=np.float64)).sum()
         return float(bits / targets["bytes"].sum(dtype=np.float64))
 
-    def illustrations(self, predictions: Mapping[int, Floats], *, samples: Samples) -> Drawn:
+    def illustrations(
+        self, predictions: Mapping[int, Floats], *, ensemble: Floats, samples: Samples
+    ) -> Drawn:
         """Show a text with the bits of its bytes, and the members beside the ensemble."""
         from ai500.workloads.text_illustrations import illustrations
 
-        return illustrations(self, predictions, samples=samples)
+        return illustrations(self, predictions, ensemble=ensemble, samples=samples)
 
 
 WORKLOAD = LanguageModel()

@@ -188,6 +188,7 @@ class LearnableImages(Generated):
         if split not in SPLITS:
             raise DataError(
                 f"no split {split!r} in the learnable images.",
+                key="split",
                 value=split,
                 remedy=f"Use one of {SPLITS}.",
             )
@@ -204,6 +205,7 @@ class LearnableImages(Generated):
         if not 0 <= first <= last <= count:
             raise DataError(
                 f"images {first} to {last} of {split} asked for; it has 0 to {count}.",
+                key=split,
                 value=(first, last),
             )
         images = np.empty((last - first, self.height, self.width, 3), np.uint8)

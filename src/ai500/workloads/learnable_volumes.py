@@ -6,8 +6,9 @@ ones shape that of matter: the amplitude, the slope at large scales, the scale o
 the growth from one time to the next.
 
 Noise and parameters are integer hashes of (seed, split, sample, slot). The filter is computed in
-double precision and its result rounded to integers of a thousandth of a standard deviation, so that
-another machine's rounding changes a voxel with a probability of about 1e−12.
+double precision and its result rounded to integers of a thousandth of a standard deviation. In all
+of `smoke` the nearest voxel lies 1.7e−8 of such an integer from a rounding boundary, and another
+FFT (torch's) differs by at most 1.5e−11: the bytes are the same.
 """
 
 from __future__ import annotations

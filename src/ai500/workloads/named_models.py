@@ -49,6 +49,7 @@ class Countable:
         if not isinstance(model, torch.nn.Module):
             raise InputError(
                 f"{self.name} returns a {type(model).__name__}, not a torch.nn.Module.",
+                key="model",
                 value=self.name,
             )
         checked: nn.Module = model
@@ -60,7 +61,9 @@ class Countable:
         except Exception as error:
             raise InputError(
                 f"{self.name} raised {type(error).__name__} instead of building a model: "
-                f"{_one_line(error)}"
+                f"{_one_line(error)}",
+                key="model",
+                value=self.name,
             ) from error
 
 
@@ -89,7 +92,9 @@ def countable(name: str) -> Countable:
     known = [*_NAMED, *plugins.names("workload")]
     raise InputError(
         f"no model called {name!r}; {nearest(name, known)} "
-        "(a model of your own: package.module:factory)"
+        "(a model of your own: package.module:factory)",
+        key="model",
+        value=name,
     )
 
 
@@ -98,7 +103,11 @@ def of_workload(workload: Workload, problem_class: str) -> Countable:
     classes = workload.problem_classes
     if problem_class not in classes:
         hint = nearest(problem_class, list(classes))
-        raise InputError(f"{workload.name} has no class {problem_class!r}; {hint}")
+        raise InputError(
+            f"{workload.name} has no class {problem_class!r}; {hint}",
+            key="class",
+            value=problem_class,
+        )
     chosen: ProblemClass = classes[problem_class]
     return Countable(
         name=f"{workload.name}/{problem_class}",
@@ -139,10 +148,15 @@ def _factory(name: str) -> Callable[[], Any]:
         for part in attribute.split("."):
             target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{name} can't be imported: {_one_line(error)}") from error
+        raise InputError(
+            f"{name} can't be imported: {_one_line(error)}", key="model", value=name
+        ) from error
     except Exception as error:
         raise InputError(
-            f"{module_name} raised {type(error).__name__} while it was imported: {_one_line(error)}"
+            f"{module_name} raised {type(error).__name__} while it was imported: "
+            f"{_one_line(error)}",
+            key="model",
+            value=name,
         ) from error
     is_model = hasattr(target, "named_parameters") and not isinstance(target, type)
     return target if callable(target) and not is_model else lambda: target

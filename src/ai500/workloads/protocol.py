@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ai500.core import plugins
 from ai500.core.errors import AI500Error
 from ai500.records import Hyperparameters, ParallelPlan, ProblemClass
+from ai500.workloads.member_predictions import MemberPredictions
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +63,7 @@ class Workload(Protocol):
     data_workload: str
     """Name of the workload whose generated data it shares; omitted: it has its own."""
     sample_noun: str
-    """Word for a sample in reports, such as `sequence`; omitted: `image`."""
+    """Word for a sample in messages and reports, such as `image`; omitted: `sample`."""
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return the generator of the class's data; None where users bring their own."""
@@ -108,12 +109,11 @@ class Workload(Protocol):
         """Convert the model's outputs on these samples to the predictions that are saved, one row
         per sample, in the type in which they are saved."""
 
-    def combine(
-        self, members: NDArray[np.floating], *, voters: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        """Aggregate members' predictions [M, samples, …] into the ensemble's.
+    def combine(self, members: MemberPredictions) -> NDArray[Any]:
+        """Aggregate members' predictions into the ensemble's, as a running reduction.
 
-        `voters` [M, samples] is False where a member's prediction does not count.
+        Read `members` block by block, so that memory does not grow with the ensemble;
+        `ai500.api.average` is the mean.
         """
 
     def quality(
@@ -123,9 +123,14 @@ class Workload(Protocol):
         samples' target fields by name."""
 
     def illustrations(
-        self, predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples
+        self,
+        predictions: Mapping[int, NDArray[np.floating]],
+        *,
+        ensemble: NDArray[np.floating],
+        samples: Samples,
     ) -> Drawn | None:
-        """Draw members' validation predictions for the report; None: no pictures."""
+        """Draw the members' and the ensemble's validation predictions for the report; None: no
+        pictures. A member's predictions are mapped from its file when they are looked up."""
 
 
 def class_workload(name: str, definition: ProblemClass) -> Workload:
@@ -142,9 +147,9 @@ def load_workload(name: str) -> Workload:
 
 
 def sample_noun(name: str) -> str:
-    """Return the word for a sample of the workload of that name; `sample` if it can't be loaded,
-    as where the report of another machine's run is written."""
+    """Return the word for a sample of the workload of that name; `sample` if it has none or can't
+    be loaded, as where the report of another machine's run is written."""
     try:
-        return str(getattr(load_workload(name), "sample_noun", "image"))
+        return str(getattr(load_workload(name), "sample_noun", "sample"))
     except AI500Error:
         return "sample"

@@ -27,16 +27,17 @@ SHADING = Shading("bits.png", f"0 to {MOST_BITS:g} bits")
 
 
 def illustrations(
-    workload: LanguageModel, predictions: Mapping[int, Floats], *, samples: Samples
+    workload: LanguageModel,
+    predictions: Mapping[int, Floats],
+    *,
+    ensemble: Floats,
+    samples: Samples,
 ) -> Drawn:
     """Show members' and the ensemble's probabilities of the true tokens [samples, context]."""
     fields = samples.rows(np.arange(samples.count))
-    members = np.stack(list(predictions.values()))
-    voters = np.ones(members.shape[:2], dtype=np.bool_)
-    ensemble = workload.combine(members, voters=voters)
     pictures, images = [], {}
     if fields["tokens"].dtype == np.uint8:  # other tokens have no text without their tokenizer
-        for reason, number in _chosen(members, ensemble).items():
+        for reason, number in _chosen(predictions, ensemble).items():
             text, bits = fields["tokens"][number], _bits(ensemble[number])
             name = f"text-{number:05d}.png"
             images[name], width, height = text_png(text, bits)
@@ -60,10 +61,13 @@ def _bits(probabilities: Floats) -> Floats:
     return bits
 
 
-def _chosen(members: Floats, ensemble: Floats) -> dict[str, int]:
+def _chosen(predictions: Mapping[int, Floats], ensemble: Floats) -> dict[str, int]:
     """Return the texts to show by the reason: a typical one, and the ensemble's largest gain."""
     bits = _bits(ensemble).mean(axis=1)
-    gains = _bits(members).mean(axis=(0, 2)) - bits
+    member_bits = np.zeros(len(bits))
+    for rows in predictions.values():
+        member_bits += _bits(rows).mean(axis=1)
+    gains = member_bits / len(predictions) - bits
     return {
         "Text of about mean quality": int(np.abs(bits - bits.mean()).argmin()),
         "Text on which the ensemble gains most over its members": int(gains.argmax()),

@@ -10,22 +10,26 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ai500.data.store import Samples
-from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading
-from ai500.workloads.averaging import average
+from ai500.records.illustrations import Drawn, Illustrations, Picture, Shading, Tick
 from ai500.workloads.learnable_volumes import PARAMETERS, SCALE
 
 PIXELS = 288
 """Width of a time's slice in a picture, at least."""
+GAP = 6
+"""White columns between the slices of two times, in pixels."""
 RANGE = 4.0
 """Density contrasts from −4 to 4 standard deviations have different shades."""
 SHADING = Shading("shading.png", f"density contrast from −{RANGE:g} to {RANGE:g}")
 
 
-def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: Samples) -> Drawn:
+def illustrations(
+    predictions: Mapping[int, NDArray[np.floating]],
+    *,
+    ensemble: NDArray[np.floating],
+    samples: Samples,
+) -> Drawn:
     """Draw the volumes whose parameters the ensemble estimates best and worst."""
     truth = samples.rows(np.arange(samples.count), names=["parameters"])["parameters"]
-    members = np.stack(list(predictions.values()))
-    ensemble = average(members, voters=np.ones(members.shape[:2], dtype=np.bool_))
     errors = np.abs(ensemble - truth)
     order = errors.mean(axis=1).argsort()
     images = {SHADING.file: _png(np.linspace(0, 255, 64).astype(np.uint8)[None])}
@@ -33,22 +37,23 @@ def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: S
     for title, number in (("Best estimate", order[0]), ("Worst estimate", order[-1])):
         volumes = samples.rows(np.array([number]), names=["volumes"])["volumes"][0]
         name = f"volume-{number:05d}.png"
-        images[name], width, height = slices_png(volumes)
+        strip = slices(volumes)
+        images[name] = _png(strip)
         pictures.append(
             Picture(
                 title=f"{title}: volume {number:,}",
                 caption=_caption(truth[number], ensemble[number]),
                 alternative="Slices through the middle of the volume at its four times.",
                 file=name,
-                width=width,
-                height=height,
+                width=strip.shape[1],
+                height=strip.shape[0],
                 boxes=(),
-                x_ticks=(),
+                x_ticks=_time_ticks(len(volumes), width=strip.shape[1]),
                 y_ticks=(),
                 shading=SHADING,
             )
         )
-    member_errors = np.abs(members - truth).mean(axis=1)
+    member_errors = np.array([np.abs(rows - truth).mean(axis=0) for rows in predictions.values()])
     rows = tuple(
         (name, f"{errors[:, column].mean():.4f}", f"{member_errors[:, column].mean():.4f}")
         for column, name in enumerate(PARAMETERS)
@@ -68,19 +73,29 @@ def illustrations(predictions: Mapping[int, NDArray[np.floating]], *, samples: S
     return Drawn(record, images)
 
 
-def slices_png(volumes: NDArray[np.int16]) -> tuple[bytes, int, int]:
-    """Draw the middle slice of each time side by side; return the PNG, its width and height."""
+def slices(volumes: NDArray[np.int16]) -> NDArray[np.uint8]:
+    """Draw the middle slice of each time side by side, GAP white columns apart."""
     middle = volumes[:, volumes.shape[1] // 2] / SCALE
     shades = np.clip((middle + RANGE) / (2 * RANGE) * 255, 0, 255).astype(np.uint8)
     zoom = max(1, PIXELS // shades.shape[1] // 2)
     enlarged = shades.repeat(zoom, axis=1).repeat(zoom, axis=2)
-    strip = np.concatenate(list(enlarged), axis=1)
-    return _png(strip), strip.shape[1], strip.shape[0]
+    apart = np.pad(enlarged, ((0, 0), (0, 0), (0, GAP)), constant_values=255)
+    return np.concatenate(list(apart), axis=1)[:, :-GAP]
+
+
+def _time_ticks(times: int, *, width: int) -> tuple[Tick, ...]:
+    """Label the middle of each time's slice."""
+    pitch = (width + GAP) / times
+    return tuple(
+        Tick((pitch * number + (pitch - GAP) / 2) / width, f"time {number + 1}")
+        for number in range(times)
+    )
 
 
 def _caption(truth: NDArray[np.floating], estimate: NDArray[np.floating]) -> str:
     pairs = zip(PARAMETERS, truth, estimate, strict=True)
-    return "; ".join(f"{name} {true:+.2f}, estimated {value:+.2f}" for name, true, value in pairs)
+    text = "; ".join(f"{name} {true:+.2f}, estimated {value:+.2f}" for name, true, value in pairs)
+    return text.replace("-", "−")
 
 
 def _png(shades: NDArray[np.uint8]) -> bytes:

@@ -34,11 +34,11 @@ def test_plain_records(h200: ai500.Run) -> None:
 
 def test_meter_series_have_a_time_for_every_value(h200: ai500.Run) -> None:
     series = h200.meters(trial=1)
-    watts = [one for one in series if one.quantity == "watts"]
+    watts = [meter for meter in series if meter.quantity == "watts"]
     assert watts
-    for one in series:
-        assert len(one.times) == len(one.values) > 0
-        assert list(one.times) == sorted(one.times)
+    for meter in series:
+        assert len(meter.times) == len(meter.values) > 0
+        assert list(meter.times) == sorted(meter.times)
 
 
 def test_data_frames(h200: ai500.Run) -> None:

@@ -48,17 +48,17 @@ def test_the_count_is_that_of_the_traced_module(
 ) -> None:
     traced = with_loss(trace(Network(architecture), torch.zeros(2, 3, size, size)), "softmax")
     expected = count_trace(traced, convention=convention)
-    ours = count_architecture(architecture, input_shape=(3, size, size), convention=convention)
-    assert ours.forward_per_image == expected.forward_per_image
-    assert ours.backward_per_image == expected.backward_per_image
-    assert ours.update_per_step == expected.update
-    assert ours.parameters == expected.parameters
+    counted = count_architecture(architecture, input_shape=(3, size, size), convention=convention)
+    assert counted.forward_per_image == expected.forward_per_image
+    assert counted.backward_per_image == expected.backward_per_image
+    assert counted.update_per_step == expected.update
+    assert counted.parameters == expected.parameters
 
 
 def test_resnet_50_is_counted_as_the_one_of_image_classification() -> None:
     start = initial_architecture(InitialNetwork("bottleneck", (3, 4, 6, 3), 64), classes=1000)
-    ours = count_architecture(start, input_shape=(3, 224, 224), convention="aiperf")
-    assert ours == shipped_operations("image_classification", "full")
+    counted = count_architecture(start, input_shape=(3, 224, 224), convention="aiperf")
+    assert counted == shipped_operations("image_classification", "full")
 
 
 def test_children_are_counted_as_they_are_traced() -> None:
@@ -66,12 +66,12 @@ def test_children_are_counted_as_they_are_traced() -> None:
     child = initial_architecture(InitialNetwork("basic", (1, 1), 4), classes=5)
     weights = dict(Network(child).state_dict())
     for kind in ("deeper", "wider", "kernel", "skip_add", "skip_concat"):
-        move = random.choice([one for one in moves(child) if one.kind == kind])
+        move = random.choice([candidate for candidate in moves(child) if candidate.kind == kind])
         child, weights = apply(child, weights, move, generator=generator)
         traced = with_loss(trace(Network(child), torch.zeros(2, 3, 20, 20)), "softmax")
         expected = count_trace(traced, convention="aiperf")
-        ours = count_architecture(child, input_shape=(3, 20, 20), convention="aiperf")
-        assert (ours.forward_per_image, ours.backward_per_image, ours.update_per_step) == (
+        counted = count_architecture(child, input_shape=(3, 20, 20), convention="aiperf")
+        assert (counted.forward_per_image, counted.backward_per_image, counted.update_per_step) == (
             expected.forward_per_image,
             expected.backward_per_image,
             expected.update,

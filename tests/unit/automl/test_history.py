@@ -136,7 +136,7 @@ def test_whatever_happens_to_the_file_it_can_be_read(damage: list[tuple[float, b
         assert read + len(history.unreadable) == data.count(b"\n")
 
 
-def test_what_is_told_of_a_model_without_its_line_is_unreadable(tmp_path: Path) -> None:
+def test_records_of_a_model_without_its_line_are_unreadable(tmp_path: Path) -> None:
     path = written(tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], "{torn", *lines[2:], ""]), encoding="utf-8")

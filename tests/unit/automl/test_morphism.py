@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ai500.automl.morphism import Move, Weights, WideningError, apply, moves
+from ai500.automl.morphism import Weights, WideningError, apply, moves
+from ai500.automl.moves import Move
 from ai500.records import InitialNetwork
 from ai500.workloads.models import architecture as architectures
 from ai500.workloads.models.architecture import Architecture, initial_architecture
@@ -73,7 +74,7 @@ def test_random_sequences_keep_the_function(
 @pytest.mark.parametrize("kind", ["deeper", "wider", "kernel", "skip_add", "skip_concat"])
 def test_each_move_changes_the_network_and_can_be_trained(kind: str) -> None:
     parent = trained_looking(SMALL[0], seed=1, dtype=torch.float64)
-    move = next(one for one in moves(SMALL[0]) if one.kind == kind)
+    move = next(possible for possible in moves(SMALL[0]) if possible.kind == kind)
     generator = torch.Generator().manual_seed(1)
     child, weights = apply(SMALL[0], weights_of(parent), move, generator=generator)
     assert child.digest != SMALL[0].digest
@@ -95,16 +96,16 @@ def test_copies_are_read_differently() -> None:
     _, weights = apply(SMALL[0], weights_of(parent), move, generator=generator)
     written = weights[f"layers.{convolution.number}.weight"].flatten(1)
     read = weights[f"layers.{reader.number}.weight"]
-    for one in range(len(written)):
-        for other in range(one):
-            if torch.equal(written[one], written[other]):
-                assert not torch.allclose(read[:, one], read[:, other])
+    for index in range(len(written)):
+        for other in range(index):
+            if torch.equal(written[index], written[other]):
+                assert not torch.allclose(read[:, index], read[:, other])
 
 
 def test_widening_reaches_through_additions_and_concatenations() -> None:
     parent = trained_looking(SMALL[0], seed=4, dtype=torch.float64)
     generator = torch.Generator().manual_seed(4)
-    concat = next(one for one in moves(SMALL[0]) if one.kind == "skip_concat")
+    concat = next(move for move in moves(SMALL[0]) if move.kind == "skip_concat")
     child, weights = apply(SMALL[0], weights_of(parent), concat, generator=generator)
     for layer in SMALL[0].layers:
         if layer.kind == "convolution":

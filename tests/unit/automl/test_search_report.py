@@ -93,7 +93,7 @@ def test_trials_show_what_an_error_cost(data: SearchData) -> None:
 
 def test_the_run_s_figures_are_means_of_its_trials(run: RunFolder) -> None:
     score = run_folder.read(Score, run.score)
-    first, second = (one.search for one in score.trials)
+    first, second = (trial.search for trial in score.trials)
     assert score.search is not None and first is not None and second is not None
     mean = (first.regulated_score + second.regulated_score) / 2
     assert score.search.regulated_score == pytest.approx(mean)
@@ -106,9 +106,9 @@ def test_a_tree_of_a_thousand_models_is_drawn_once_each() -> None:
         for n in range(1, 1001)
     ]
     drawn = Tree(nodes, "m1000", "operations", "error").svg("Search tree")
-    way = [node.name for node in lineage({node.name: node for node in nodes}, "m1000")]
-    assert way == ["m1", "m3", "m7", "m15", "m31", "m62", "m125", "m250", "m500", "m1000"]
-    assert drawn.count("<circle") == 1000 + len(way) - 1
+    names = [node.name for node in lineage({node.name: node for node in nodes}, "m1000")]
+    assert names == ["m1", "m3", "m7", "m15", "m31", "m62", "m125", "m250", "m500", "m1000"]
+    assert drawn.count("<circle") == 1000 + len(names) - 1
     assert drawn.count('class="branch"') == 999
     assert "<7>" not in drawn
     assert "&lt;7&gt;" in drawn

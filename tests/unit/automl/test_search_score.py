@@ -173,12 +173,12 @@ def test_the_window_ends_when_the_last_worker_does(tmp_path: Path) -> None:
     assert search.curve.highest(least=11) == pytest.approx((ONE_EPOCH / 11, 11))
 
 
-def test_an_epoch_told_again_has_its_last_word(tmp_path: Path) -> None:
+def test_an_epoch_recorded_again_has_its_last_value(tmp_path: Path) -> None:
     made = candidate("a")
     write_history(tmp_path, 0, [(0, made), *epoch(made, 1, at=0, accuracy=0.9)])
     write_history(tmp_path, 0, [(20, made), *epoch(made, 1, at=20, accuracy=0.6)], attempt=2)
     search, history = searched(tmp_path)
-    assert [one.error for one in search.improvements] == pytest.approx([0.4])
+    assert [improvement.error for improvement in search.improvements] == pytest.approx([0.4])
     result = search_result(history, finished=[0], ensemble_size=1)
     assert result.ensemble_quality == search.improvements[-1].error
 
@@ -192,7 +192,7 @@ def test_the_best_model_of_a_run_is_that_of_its_best_trial(tmp_path: Path) -> No
     assert mean_of_searches(scores, variation=None).best_model == "b"
 
 
-def test_idle_time_between_trainings_is_told_from_restarts(tmp_path: Path) -> None:
+def test_idle_time_between_trainings_is_distinguished_from_restarts(tmp_path: Path) -> None:
     first = trained(candidate("a"), at=0, accuracies=[0.5])
     second = trained(candidate("b", "a"), at=11, accuracies=[0.5])
     write_history(tmp_path, 0, [*first, *second])
@@ -215,16 +215,16 @@ def test_workers_on_several_hosts_are_put_on_one_clock(tmp_path: Path) -> None:
         }
         for host, offset in (("one", 0.0), ("two", 100.0))
     ]  # fmt: skip
-    found = timed_search(History(tmp_path), clocks)
-    assert found.clock == "wall"
-    assert found.search.seconds == pytest.approx(12)
-    assert found.search.improvements[-1].seconds == pytest.approx(12)
-    assert found.clocks.uncertainty(*found.ends) == pytest.approx(0.002, rel=1)
+    timed = timed_search(History(tmp_path), clocks)
+    assert timed.clock == "wall"
+    assert timed.search.seconds == pytest.approx(12)
+    assert timed.search.improvements[-1].seconds == pytest.approx(12)
+    assert timed.clocks.uncertainty(*timed.ends) == pytest.approx(0.002, rel=1)
     assert timed_search(History(tmp_path), []).search.seconds == pytest.approx(112)
 
 
 def test_the_last_model_is_judged_in_time(tmp_path: Path) -> None:
-    """Its accuracy is told a moment after the work that ends the search."""
+    """Its accuracy is recorded a moment after the work that ends the search."""
     *lines, (at, _), ended = trained(candidate("a"), at=0, accuracies=[0.5])
     late = Epoch("a", 1, None, 0.8, None)
     write_history(tmp_path, 0, [*lines, (at + 0.01, late), (ended[0] + 0.02, ended[1])])

@@ -21,7 +21,7 @@ FIRST = "trials/01/members/000/history.jsonl"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Of a search that keeps all rules."""
+    """A submission of a search that keeps all rules."""
     folder = tmp_path_factory.mktemp("search")
     run = write_synthetic_search(folder / "run", SearchShape(trials=3, epoch_seconds=6.0))
     packing.submit(with_members_logs(run), folder / "s.ai500", options=OPTIONS)
@@ -29,7 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def verified(files: dict[str, bytes], folder: Path) -> Verification:
-    """With a manifest that goes with the files: no hash finds a change."""
+    """Pack with a manifest that matches the files: no hash reveals a change."""
     forged = {name: content for name, content in files.items() if name != MANIFEST}
     packing.seal(forged, key=None)
     archive.pack(folder / "s.ai500", forged)
@@ -70,7 +70,7 @@ def test_a_faster_history_gives_another_score(files: dict[str, bytes], tmp_path:
         line["monotonic"] = start + (line["monotonic"] - start) / 2
     forged = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     result = verified(files | {FIRST: forged}, tmp_path)
-    assert any(one.key == "flops" for one in result.differences)
+    assert any(difference.key == "flops" for difference in result.differences)
 
 
 def test_a_better_model_than_the_result_says_is_refused(

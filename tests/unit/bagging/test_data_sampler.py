@@ -43,8 +43,8 @@ def test_known_answer_of_a_wide_seed() -> None:
 def test_known_answer_of_the_order() -> None:
     counts = BOOTSTRAPS["bootstrap"].draw(IMAGENET, seed=2023, member=7)
     order = epoch_order(counts, seed=2023, member=7, epoch=3)
-    found = hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()
-    assert found == "df3d9d3b58e65cee7f6e059c833fe809c189a7c09e47e583d33eae0615571748"
+    sha256 = hashlib.sha256(order.astype("<i8").tobytes()).hexdigest()
+    assert sha256 == "df3d9d3b58e65cee7f6e059c833fe809c189a7c09e47e583d33eae0615571748"
 
 
 def test_bootstrap_draws_as_often_as_there_are_samples() -> None:
@@ -78,8 +78,8 @@ def test_no_two_lists_of_numbers_share_a_stream() -> None:
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**32 - 1))
 def test_scaling_is_exact(word: int, below: int) -> None:
-    found = data_sampler._scaled(np.array([word], dtype=np.uint64), below=below)
-    assert found.tolist() == [word * below >> 64]
+    scaled = data_sampler._scaled(np.array([word], dtype=np.uint64), below=below)
+    assert scaled.tolist() == [word * below >> 64]
 
 
 def test_poisson_thresholds_are_exact() -> None:
@@ -122,22 +122,17 @@ def test_an_epoch_has_each_sample_as_often_as_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"seed": -1}, "seed = -1"),
-        ({"seed": 2**64}, "seed"),
-        ({"member": 2**32}, "member"),
-        ({"samples": 0}, "0 samples"),
-        ({"samples": 2**32}, "samples"),
-    ],
+    ("key", "value"),
+    [("seed", -1), ("seed", 2**64), ("member", 2**32), ("samples", 0), ("samples", 2**32)],
 )
 @pytest.mark.parametrize("name", BOOTSTRAPS)
-def test_impossible_numbers(name: str, wrong: dict[str, int], message: str) -> None:
-    arguments = {"samples": 10, "seed": 1, "member": 0, **wrong}
-    with pytest.raises(DataError, match=message):
+def test_impossible_numbers(name: str, key: str, value: int) -> None:
+    arguments = {"samples": 10, "seed": 1, "member": 0, key: value}
+    with pytest.raises(DataError) as raised:
         BOOTSTRAPS[name].draw(
             arguments["samples"], seed=arguments["seed"], member=arguments["member"]
         )
+    assert (raised.value.key, raised.value.value) == (key, value)
 
 
 def test_an_empty_poisson_bootstrap_is_an_error() -> None:
@@ -146,10 +141,11 @@ def test_an_empty_poisson_bootstrap_is_an_error() -> None:
         try:
             outcomes.add(bool(BOOTSTRAPS["poisson"].draw(1, seed=1, member=member).any()))
         except DataError as error:
-            outcomes.add("none of 1 samples" in str(error))
+            outcomes.add((error.key, error.value) == ("samples", 1))
     assert outcomes == {True}
-    with pytest.raises(DataError, match="none of 1 samples"):
+    with pytest.raises(DataError) as raised:
         [BOOTSTRAPS["poisson"].draw(1, seed=1, member=member) for member in range(20)]
+    assert (raised.value.key, raised.value.value) == ("samples", 1)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 1000, IMAGENET])
@@ -178,10 +174,11 @@ def test_any_counts_come_back(tmp_path_factory: pytest.TempPathFactory, values: 
 
 
 def test_counts_of_another_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="uint8 counts, not int64"):
+    with pytest.raises(DataError) as raised:
         save_bootstrap(
             tmp_path / "b", np.ones(3, dtype=np.int64), algorithm="b", seed=0, member=0
         )  # fmt: skip
+    assert (raised.value.key, raised.value.value) == ("counts", "int64")
 
 
 def test_every_damaged_byte_is_caught_and_named(tmp_path: Path) -> None:
@@ -192,12 +189,14 @@ def test_every_damaged_byte_is_caught_and_named(tmp_path: Path) -> None:
     head = data.index(b"\n", len(bootstrap.MAGIC)) + 1
     for place in range(head, len(data)):
         file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(DataError, match=r"member-003\.bootstrap: this bootstrap is corrupt"):
+        with pytest.raises(DataError) as raised:
             load_bootstrap(file)
+        assert (raised.value.key, raised.value.path) == ("sha256", file)
     for place in range(len(data)):
         file.write_bytes(data[:place])
-        with pytest.raises(DataError, match=r"member-003\.bootstrap"):
+        with pytest.raises(DataError) as raised:
             load_bootstrap(file)
+        assert raised.value.path == file
 
 
 @pytest.mark.parametrize("key", ["samples", "drawn", "distinct", "bits_per_count", "sha256"])
@@ -209,11 +208,14 @@ def test_a_wrong_header_is_caught_and_both_hashes_named(tmp_path: Path, key: str
     header = json.loads(line)
     header[key] = "0" * 64 if key == "sha256" else header[key] + 1
     file.write_bytes(b"\n".join((magic, json.dumps(header).encode(), payload)))
-    message = f"{saved.sha256}, it says {'0' * 64}" if key == "sha256" else "corrupt"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as raised:
         load_bootstrap(file)
+    assert (raised.value.key, raised.value.path) == ("sha256", file)
+    if key == "sha256":
+        assert raised.value.value == saved.sha256
 
 
 def test_a_missing_manifest(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such bootstrap"):
+    with pytest.raises(DataError) as raised:
         load_bootstrap(tmp_path / "b")
+    assert raised.value.path == tmp_path / "b"

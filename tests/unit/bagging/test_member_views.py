@@ -53,8 +53,8 @@ def test_when_all_members_are_done(
     views: list[MemberView], seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time", lambda: NOW)
-    found = seconds_to_completion(views)
-    assert found == (None if seconds is None else pytest.approx(seconds))
+    completion = seconds_to_completion(views)
+    assert completion == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_a_restarted_controller_collects_each_event_once(tmp_path: Path) -> None:

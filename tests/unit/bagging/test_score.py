@@ -57,62 +57,68 @@ def test_time_to_target_is_when_the_members_mean_reached_it(plan: Plan) -> None:
 
 
 def test_target_not_reached_is_none(plan: Plan) -> None:
-    told = [e | ({"quality": 0.1} if e["event"] == "quality" else {}) for e in trial_events(plan)]
-    assert score_trial(plan, told, trial=1).time_to_target_seconds is None
+    recorded = [
+        e | ({"quality": 0.1} if e["event"] == "quality" else {}) for e in trial_events(plan)
+    ]
+    assert score_trial(plan, recorded, trial=1).time_to_target_seconds is None
 
 
 def test_a_repeated_epoch_counts_once_and_the_gap_is_idle(plan: Plan) -> None:
     """Member 0 was killed after its second epoch's event, before the checkpoint."""
-    told = [e for e in trial_events(plan) if not (e["event"] == "end" and e.get("member") == 0)]
-    told[-1:-1] = [
+    recorded = [e for e in trial_events(plan) if not (e["event"] == "end" and e.get("member") == 0)]
+    recorded[-1:-1] = [
         event("resumed", 200, 0, attempt=2, epoch=1, step=0),
         event("epoch", 209, 0, attempt=2, epoch=2, images=100, steps=4, loss=1.0),
         event("quality", 210, 0, attempt=2, epoch=2, quality=0.9, images=50),
         event("end", 210, 0, attempt=2, epoch=2),
     ]
-    score = score_trial(plan, told, trial=1)
+    score = score_trial(plan, recorded, trial=1)
     assert score.operations == 2 * (200 * 30 + 8 * 5)
     assert score.seconds == 110
     assert score.idle_seconds == 200 - 123
 
 
 def test_several_hosts_have_only_wall_clocks(plan: Plan) -> None:
-    told = [
+    recorded = [
         e | ({"host": "b", "monotonic": 7.0} if e.get("member") == 1 else {})
         for e in trial_events(plan)
     ]
-    score = score_trial(plan, told, trial=1)
+    score = score_trial(plan, recorded, trial=1)
     assert score.clock == "wall"
     assert score.seconds == 23
 
 
 def test_an_incomplete_ensemble_is_never_scored_as_complete(plan: Plan) -> None:
-    told = [e for e in trial_events(plan)[:-1] if e.get("member") != 1] + [aggregate(members=(0,))]
-    score = score_trial(plan, told, trial=1)
+    recorded = [e for e in trial_events(plan)[:-1] if e.get("member") != 1] + [
+        aggregate(members=(0,))
+    ]
+    score = score_trial(plan, recorded, trial=1)
     assert score.complete is False
     assert score.operations == 200 * 30 + 8 * 5
 
 
 @pytest.mark.parametrize("kind", ["first_batch", "end", "epoch", "operations", "aggregate"])
 def test_a_log_with_holes_is_no_score(plan: Plan, kind: str) -> None:
-    told = [e for e in trial_events(plan) if e["event"] != kind]
+    recorded = [e for e in trial_events(plan) if e["event"] != kind]
     with pytest.raises(JobError) as error:
-        score_trial(plan, told, trial=1)
+        score_trial(plan, recorded, trial=1)
     assert error.value.key == kind
 
 
 def test_an_epoch_lost_by_the_log_is_an_error_not_a_smaller_count(plan: Plan) -> None:
-    told = [e for e in trial_events(plan) if not (e["event"] == "epoch" and e["epoch"] == 1)]
+    recorded = [e for e in trial_events(plan) if not (e["event"] == "epoch" and e["epoch"] == 1)]
     with pytest.raises(JobError) as error:
-        score_trial(plan, told, trial=1)
+        score_trial(plan, recorded, trial=1)
     assert (error.value.key, error.value.value) == ("epoch", [2])
 
 
 def test_epochs_to_target_are_those_of_the_members_mean(plan: Plan) -> None:
     score = score_trial(plan, trial_events(plan), trial=1)
     assert score.epochs_to_target == 2
-    told = [e | ({"quality": 0.99} if e["event"] == "quality" else {}) for e in trial_events(plan)]
-    assert score_trial(plan, told, trial=1).epochs_to_target == 1
+    recorded = [
+        e | ({"quality": 0.99} if e["event"] == "quality" else {}) for e in trial_events(plan)
+    ]
+    assert score_trial(plan, recorded, trial=1).epochs_to_target == 1
 
 
 @pytest.mark.parametrize(
@@ -129,10 +135,10 @@ def test_epochs_to_target_are_those_of_the_members_mean(plan: Plan) -> None:
 def test_a_result_of_other_members_than_planned_is_no_score(
     plan: Plan, changes: dict[str, Any]
 ) -> None:
-    told = [
+    recorded = [
         e | {"result": e["result"] | changes} if e["event"] == "aggregate" else e
         for e in trial_events(plan)
     ]
     with pytest.raises(JobError) as error:
-        score_trial(plan, told, trial=1)
+        score_trial(plan, recorded, trial=1)
     assert error.value.key == "aggregate"

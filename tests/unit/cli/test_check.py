@@ -142,7 +142,7 @@ def test_a_file_that_is_no_submission_is_one_error(
         assert err.startswith(f"error: given: not a submission but {kind}. Expected: a file that")
 
 
-def test_a_tar_of_another_program_is_told_so(ai500: Run, clean: Path, tmp_path: Path) -> None:
+def test_a_tar_of_another_program_is_named_as_such(ai500: Run, clean: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.tar"
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         tar.add(clean, "run")
@@ -172,7 +172,7 @@ def test_a_folder_of_runs_names_some_of_them(ai500: Run, clean: Path, tmp_path: 
     assert "it is a file" in ai500("status", clean / "run.json")[2]
 
 
-def test_a_run_without_a_result_is_told_so(ai500: Run, clean: Path) -> None:
+def test_a_run_without_a_result_is_named_as_such(ai500: Run, clean: Path) -> None:
     (clean / "events.jsonl").write_text("")
     code, _, err = ai500("check", clean)
     assert code == 1

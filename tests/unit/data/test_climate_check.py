@@ -1,4 +1,4 @@
-"""What is wrong with climate files: named by the check, and refused before training."""
+"""Faults of climate files: named by the check, and refused before training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -20,6 +20,7 @@ from ai500.data.climate.check import check_years
 from ai500.data.climate.physics import QUANTITIES
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
+from ai500.data.store import Problem
 from ai500.workloads.climate.recipe import ClimateRecipe, generate_years
 from tests.support.climate_files import LAYOUTS, boxes_of, flip, frames_of, write_year
 
@@ -167,8 +168,9 @@ def test_check_names_what_is_wrong(fault: str, three: Path) -> None:
     result = CliRunner().invoke(app, ["check", str(three)])
     assert isinstance(result.exception, RuleError)
     assert result.exception.exit_code == 1
-    with pytest.raises(RuleError, match=message):
-        raise result.exception
+    problems = check_years(three).problems
+    assert (result.exception.path, result.exception.value) == (three, len(problems))
+    assert any(re.search(message, str(problem)) for problem in problems)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "gzip", "lzf"])
@@ -217,26 +219,40 @@ def test_generated_climate_is_possible(tmp_path: Path) -> None:
 def test_a_run_refuses_normalized_boxes_as_the_check_does(three: Path) -> None:
     write_year(three, 1980, boxes=normalized_boxes())
     (problem,) = check_years(three).problems
-    with pytest.raises(DataError, match="multiply y by 12 and x by 20") as raised:
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three).prepare()
-    assert raised.value.path == three
-    assert problem.text in str(raised.value)
+    assert (raised.value.path, raised.value.value) == (three, [problem])
 
 
 @pytest.mark.parametrize(
-    "fault",
-    ["missing year", "truncated", "no HDF5", "damaged contents", "wrong channels", "fewer boxes",
-     "other size"],
-)  # fmt: skip
-def test_training_refuses_the_same_with_a_clear_message(fault: str, three: Path) -> None:
+    ("fault", "file", "key", "value"),
+    [
+        ("missing year", "", "years", [1980]),
+        ("other size", "", "shape", [(12, 20), (8, 20)]),
+        ("truncated", "climo_1980.h5", "length", None),
+        ("no HDF5", "climo_1980.h5", "signature", None),
+        ("damaged contents", "climo_1980.h5", "table of contents", None),
+    ],
+)
+def test_training_refuses_the_same_with_a_clear_message(
+    fault: str, file: str, key: str, value: object, three: Path
+) -> None:
+    BAD[fault][0](three)
+    with pytest.raises(DataError) as raised:
+        ClimateStore.open(three)
+    assert raised.value.path == three / file
+    assert (raised.value.key, raised.value.value) == (key, value)
+
+
+@pytest.mark.parametrize("fault", ["wrong channels", "fewer boxes"])
+def test_training_refuses_another_schema(fault: str, three: Path) -> None:
     spoil, message = BAD[fault]
     spoil(three)
-    own = {
-        "missing year": "the year 1980 between 1979 and 1981 is missing",
-        "other size": "climo_1979.h5 has 12×20, climo_1980.h5 has 8×20",
-    }
-    with pytest.raises(DataError, match=own.get(fault, message)):
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three)
+    assert (raised.value.path, raised.value.key) == (three / "climo_1980.h5", "schema")
+    assert isinstance(raised.value.value, list)
+    assert re.search(message, raised.value.value[0])
 
 
 @pytest.mark.parametrize("year", [1980, 1981])
@@ -245,14 +261,16 @@ def test_a_pass_refuses_values_that_are_no_numbers(year: int, three: Path) -> No
     with_nan(three)
     (three / "climo_1980.h5").rename(three / f"climo_{year}.h5")
     write_year(three, 1980 if year == 1981 else 1981)
-    with pytest.raises(DataError, match=f"climo_{year}.h5: frame 4 has .* no numbers in PSL"):
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three).prepare()
+    assert raised.value.path == three / f"climo_{year}.h5"
+    assert (raised.value.key, raised.value.value) == ("PSL", 4)
 
 
 @pytest.mark.parametrize(
     ("box", "message"),
     [
-        ((1, 2, 5, 9, 4), r"frame 2: box 1 \(1, 2, 5, 9, 4\) has no class of 0 to 3"),
+        ((1, 2, 5, 9, 4), "has no class of 0 to 3"),
         ((1, 2, 5, 9, 1.5), "has no class of 0 to 3"),
         ((5, 2, 5, 9, 3), "is inverted or empty"),
         ((np.nan, 2, 5, 9, 3), "is inverted or empty"),
@@ -264,8 +282,12 @@ def test_a_pass_refuses_boxes_that_cannot_be_learned(
     box: tuple[float, ...], message: str, three: Path
 ) -> None:
     write_year(three, 1981, boxes=bad_boxes(2, 1, box))
-    with pytest.raises(DataError, match=rf"(?s)climo_1981.h5: .*{message}.*ai500 data check"):
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three).prepare()
+    (problem,) = cast("list[Problem]", raised.value.value)
+    assert (problem.file, problem.frame) == ("climo_1981.h5", 2)
+    values = ", ".join(f"{value:g}" for value in box)
+    assert problem.text == f"box 1 ({values}) {message}"
 
 
 @pytest.mark.parametrize("fault", ["outside", "padding", "fraction"])
@@ -282,8 +304,9 @@ def test_boxes_that_cannot_be_unpacked_are_named(three: Path) -> None:
     flip(three / "climo_1980.h5", place + 8)
     (problem,) = check_years(three).problems
     assert str(problem).startswith("climo_1980.h5: `boxes` cannot be read (")
-    with pytest.raises(DataError, match="`boxes` cannot be read"):
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three).prepare()
+    assert (raised.value.path, raised.value.key) == (three / "climo_1980.h5", "boxes")
 
 
 def test_a_damaged_year_hides_nothing_of_the_others(three: Path) -> None:
@@ -294,8 +317,9 @@ def test_a_damaged_year_hides_nothing_of_the_others(three: Path) -> None:
     damaged, other = map(str, check_years(three).problems)
     assert damaged.startswith("climo_1980.h5: its chunk index is corrupt (")
     assert other == "climo_1981.h5: frame 3: TMQ: 1 value is NaN or infinite"
-    with pytest.raises(DataError, match=r"climo_1980\.h5: its chunk index is corrupt"):
+    with pytest.raises(DataError) as raised:
         ClimateStore.open(three).splits["train"].rows(np.array([8]))
+    assert (raised.value.path, raised.value.key) == (three / "climo_1980.h5", "chunk index")
 
 
 def test_frames_without_boxes_are_no_problem(three: Path) -> None:

@@ -15,6 +15,7 @@ from ai500.core.errors import DataError
 from ai500.data.pack import Packed, pack
 from ai500.data.packed_store import PackedStore
 from ai500.data.readers import pixels
+from ai500.data.readers.image_tree import EXPECTED_TREE
 from ai500.data.readers.open_source import Options
 from tests.support import hostile_disk
 
@@ -158,8 +159,9 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         file = tmp_path / "source" / "ant" / f"{i}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"no")
-    with pytest.raises(DataError, match="no sample of split 'train' can be read"):
+    with pytest.raises(DataError) as raised:
         pack_folder(tmp_path / "source", tmp_path / "store", size=8)
+    assert (raised.value.key, raised.value.value) == ("train", 3)
 
 
 PACK = """
@@ -241,8 +243,9 @@ def test_a_source_that_changed_is_not_mixed_in(tmp_path: Path) -> None:
     source = plant(tmp_path / "source")
     hostile_disk.run(tmp_path, PACK + "pack(die_after(12), 1)")
     paint(source / "ant" / "zzz.png", value=1)
-    with pytest.raises(DataError, match="its source has changed"):
+    with pytest.raises(DataError) as raised:
         pack_folder(source, tmp_path / "store", size=8)
+    assert (raised.value.key, raised.value.path) == ("plan", tmp_path / "store")
 
 
 def test_a_full_disk_is_explained_and_the_rest_kept(tmp_path: Path) -> None:
@@ -311,15 +314,17 @@ except AI500Error as error:
 
 def test_trees_that_are_none(tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "store"
-    with pytest.raises(DataError, match="no such file or folder"):
+    with pytest.raises(DataError) as raised:
         pack_folder(source, out)
+    assert raised.value.path == source
     source.mkdir()
     (source / "stray.png").touch()
-    with pytest.raises(DataError, match="no class folder in it"):
+    with pytest.raises(DataError) as raised:
         pack_folder(source, out)
+    assert (raised.value.path, raised.value.remedy) == (source, EXPECTED_TREE)
     plant(source)
     (source / "empty").mkdir()
-    with pytest.raises(DataError, match="no image in this class") as raised:
+    with pytest.raises(DataError) as raised:
         pack_folder(source, out)
     assert raised.value.path == source / "empty"
     assert not out.exists()
@@ -328,7 +333,7 @@ def test_trees_that_are_none(tmp_path: Path) -> None:
 def test_a_validation_class_that_is_not_in_train(tmp_path: Path) -> None:
     plant(tmp_path / "source" / "train")
     paint(tmp_path / "source" / "val" / "dog" / "1.png", value=1)
-    with pytest.raises(DataError, match="no such class") as raised:
+    with pytest.raises(DataError) as raised:
         pack_folder(tmp_path / "source", tmp_path / "store")
     assert raised.value.path == tmp_path / "source" / "val" / "dog"
 
@@ -336,7 +341,7 @@ def test_a_validation_class_that_is_not_in_train(tmp_path: Path) -> None:
 def test_an_empty_validation_folder(tmp_path: Path) -> None:
     plant(tmp_path / "source" / "train")
     (tmp_path / "source" / "val").mkdir()
-    with pytest.raises(DataError, match="no image") as raised:
+    with pytest.raises(DataError) as raised:
         pack_folder(tmp_path / "source", tmp_path / "store")
     assert raised.value.path == tmp_path / "source" / "val"
 
@@ -346,7 +351,7 @@ def test_an_impossible_fraction(tmp_path: Path, fraction: float) -> None:
     plant(tmp_path / "source")
     with pytest.raises(DataError) as raised:
         pack_folder(tmp_path / "source", tmp_path / "store", validation_fraction=fraction)
-    assert (raised.value.key, raised.value.value) == ("validation_fraction", fraction)
+    assert (raised.value.key, raised.value.value) == ("--validation", fraction)
 
 
 @pytest.mark.parametrize("size", [0, -1, 5000])
@@ -360,6 +365,8 @@ def test_another_store_is_not_overwritten(tmp_path: Path) -> None:
     source = plant(tmp_path / "source")
     pack_folder(source, tmp_path / "store", size=8, workers=1)
     before = contents(tmp_path / "store")
-    with pytest.raises(DataError, match="holds another store"):
+    with pytest.raises(DataError) as raised:
         pack_folder(source, tmp_path / "store", size=9)
+    stored = PackedStore.open(tmp_path / "store")
+    assert (raised.value.key, raised.value.value) == ("sha256", stored.sha256)
     assert contents(tmp_path / "store") == before

@@ -258,7 +258,7 @@ def png(value: int) -> bytes:
 def test_parquet_shards_of_encoded_images(
     tmp_path: Path, in_order: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Hugging Face publishes image data sets; a damaged image is left out and listed."""
+    """The layout of Hugging Face's image data sets; a damaged image is left out and listed."""
     if in_order:
         monkeypatch.setattr(parquet, "MAX_GROUP_BYTES", 1)
     folder = tmp_path / "faces"

@@ -134,13 +134,15 @@ def test_any_store_is_staged_in_its_own_layout(waves: Path, tmp_path: Path) -> N
 
 def test_any_store_is_verified_by_its_digests(waves: Path, tmp_path: Path) -> None:
     store = WaveStore(waves, corrupt=True)
-    with pytest.raises(DataError, match="sample 2 is corrupt") as raised:
+    with pytest.raises(DataError) as raised:
         VerifiedSplit(store.splits["train"], store.digests("train")).rows(np.array([2]))
-    assert raised.value.path == Path("waves.bin")
-    with pytest.raises(DataError, match="is corrupt"):
+    assert (raised.value.path, raised.value.value) == (Path("waves.bin"), 2)
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=[np.ones(10, np.uint8)], folder=tmp_path / "node", workers=1)
+    assert (raised.value.path, raised.value.value) == (Path("waves.bin"), 0)
 
 
 def test_generated_samples_have_a_fixed_size() -> None:
-    with pytest.raises(InputError, match="fixed number and size"):
+    with pytest.raises(InputError) as raised:
         SMOKE.resized(5, height=None, width=None)
+    assert (raised.value.key, raised.value.value) == ("frames", 5)

@@ -1,4 +1,4 @@
-"""What `ai500 plan` refuses of scripts and classes of one's own, and what it plans."""
+"""`ai500 plan` with scripts and classes of the user's: plans and refusals."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from ai500 import config as configuration
-from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.core.errors import ConfigError, DataError, EnvironmentLacksError
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
+from ai500.workloads.protocol import load_workload
 
 CLASS = {
     "name": "mine",
@@ -77,6 +80,25 @@ def test_what_a_script_cannot_do_is_refused(changes: dict[str, Any], key: str) -
     assert caught.value.key == key
 
 
+def test_data_and_targets_are_looked_for_before_anything_trains(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        planned(**{"data.path": str(tmp_path / "none")})
+    assert caught.value.key == "data.path"
+    file = tmp_path / "targets.npy"
+    targets = {"custom_class.validation_targets": str(file)}
+    for contents in (None, b"", b"no array", np.arange(19), np.array(["a"] * 20)):
+        if isinstance(contents, bytes):
+            file.write_bytes(contents)
+        elif contents is not None:
+            np.save(file, contents)
+        with pytest.raises(DataError) as caught:
+            planned(**targets)
+        assert (caught.value.key, caught.value.value) == next(iter(targets.items()))
+    np.save(file, np.arange(20))
+    custom = planned(**targets).definition.custom
+    assert custom is not None and custom.validation_targets == str(file)
+
+
 @pytest.mark.parametrize("program", ["no-such-program", "./no/such/script.sh"])
 def test_a_missing_program_is_the_environments_fault(program: str) -> None:
     with pytest.raises(EnvironmentLacksError) as caught:
@@ -96,8 +118,10 @@ def test_operations_that_the_user_states(tmp_path: Path) -> None:
     assert plan.operations is not None and plan.operations == plan.framework.operations
     assert plan.operations.per_step(10) == 10 * 300 + 14
     file.write_text(json.dumps(count | {"unknown": {"aten.mystery": 2}}))
-    with pytest.raises(ConfigError, match=r"aten\.mystery"):
+    with pytest.raises(ConfigError) as raised:
         planned(**{"framework.operations": str(file)})
+    assert (raised.value.key, raised.value.path) == ("framework.operations", str(file))
+    assert "aten.mystery" in str(raised.value)
 
 
 REGISTERED = {
@@ -115,12 +139,28 @@ def registered(**changes: Any) -> Plan:
 def test_a_class_of_ones_own_changes_a_registered_one() -> None:
     plan, own_epochs = registered(), registered(**{"custom_class.epochs": 3})
     definition = plan.definition
-    assert plan.problem_class == definition.name == "tougher"
+    assert (plan.problem_class, definition.name) == ("tougher", "smoke")
     assert (definition.target_quality, definition.penalty_exponent) == (0.99, 7)
     assert definition.custom is not None and definition.custom.base == "smoke"
     assert plan.framework.kind == "pytorch"
     assert plan.operations is not None  # the model is smoke's
     assert own_epochs.hyperparameters.epochs == own_epochs.definition.reference.epochs == 3
+
+
+@pytest.mark.parametrize(
+    "workload",
+    ["image_classification", "extreme_weather", "language_model", "climate_segmentation",
+     "cosmology"],
+)  # fmt: skip
+def test_a_class_of_ones_own_trains_the_model_of_the_registered_one(workload: str) -> None:
+    plan, task = registered(workload=workload), load_workload(workload)
+    with torch.device("meta"):
+        models = [task.model(definition)
+                  for definition in (plan.definition, task.problem_classes["smoke"])]  # fmt: skip
+    own, smoke = ({name: value.shape for name, value in model.state_dict().items()}
+                  for model in models)  # fmt: skip
+    assert own == smoke
+    assert task.parallel_plan(plan.definition) == task.parallel_plan(task.problem_classes["smoke"])
 
 
 @pytest.mark.parametrize(

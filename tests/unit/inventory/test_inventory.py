@@ -27,6 +27,7 @@ from ai500.inventory.node import (
     record_before,
     recorded_nodes,
 )
+from ai500.inventory.nvidia import link_peaks
 from ai500.inventory.software import software
 from ai500.pipeline.scoring import write_report
 from ai500.records import run_folder
@@ -276,3 +277,15 @@ def test_a_run_without_descriptions_says_so(tmp_path: Path) -> None:
     refused = system_command(str(run.path))
     assert refused.returncode == 3
     assert "no description of a node yet" in refused.stderr
+
+
+def test_theoretical_peaks_of_links() -> None:
+    """PCIe 5.0 ×16 has 63.0 GB/s in each direction; 18 NVLinks of 26.6 GB/s have 478 GB/s."""
+    peaks = link_peaks(5, 16, nvlinks=18, nvlink_mbps=26_562)
+    assert peaks["PCIe"] == pytest.approx(63.0e9, rel=1e-3)
+    assert peaks["NVLink"] == pytest.approx(478.1e9, rel=1e-3)
+    assert link_peaks(3, 16, nvlinks=0, nvlink_mbps=None) == {
+        "PCIe": pytest.approx(15.75e9, rel=1e-3)
+    }
+    assert link_peaks(None, None, nvlinks=4, nvlink_mbps=None) == {}
+    assert link_peaks(9, 16, nvlinks=0, nvlink_mbps=None) == {}

@@ -74,7 +74,7 @@ def test_members_start_when_the_last_one_is_ready(trial: TrialFolder, connected:
     server.close()
 
 
-def test_nobody_waits_for_a_member_that_failed_or_comes_in_a_later_wave(
+def test_the_barrier_does_not_wait_for_members_that_failed_or_come_in_a_later_wave(
     trial: TrialFolder, connected: Connect
 ) -> None:
     server = BarrierServer(trial, name="a", expected=2, seconds=60)
@@ -104,7 +104,7 @@ def test_an_older_barrier_server_is_ignored(trial: TrialFolder) -> None:
 @pytest.mark.parametrize(
     "line", [b"\xff\n", b"[]\n", b"{}\n", b'{"token": "guess", "request": "wait"}\n']
 )
-def test_a_stranger_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
+def test_a_client_without_the_secret_gets_no_answer(trial: TrialFolder, line: bytes) -> None:
     server = BarrierServer(trial, name="a", expected=1, seconds=60)
     port = json.loads(trial.barrier.read_text())["port"]
     with socket.create_connection(("127.0.0.1", port), 5) as connection:

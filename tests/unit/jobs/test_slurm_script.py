@@ -110,6 +110,31 @@ def test_a_gang_holds_all_members_and_each_has_its_own_nodes() -> None:
     assert "--members 0,3 --at-once 2" in script
 
 
+def test_a_member_that_straddles_nodes_asks_for_slots_on_as_few_nodes_as_possible() -> None:
+    """Slurm divides six tasks; the step takes all of the job's CPUs and accelerators [D17]."""
+    script = array_script(request(straddling_slots=6, nodes_per_member=3))
+    check_bash(script)
+    head = options(script)
+    for option in (
+        "--nodes=1-3", "--use-min-nodes", "--ntasks=6", "--cpus-per-task=3", "--gpus-per-task=1",
+    ):  # fmt: skip
+        assert option in head
+    assert not any(option.startswith("--ntasks-per-node") for option in head)
+    assert script.index("AI500_TASKS_PER_NODE=$SLURM_TASKS_PER_NODE") < script.index("srun ")
+    steps = [line.split() for line in script.splitlines() if line.startswith("srun ")]
+    for step in steps:  # the member's, and the one that clears its copies
+        assert '--nodes="$SLURM_JOB_NUM_NODES"' in step
+        assert '--ntasks="$SLURM_JOB_NUM_NODES"' in step
+        assert not any(word.startswith("--gpus") for word in step)
+    assert "--cpu-bind=none" in steps[0]
+
+
+def test_a_pinned_gang_names_its_nodes() -> None:
+    assert not any("--nodelist" in option for option in options(gang_script(request())))
+    pinned = gang_script(request(pinned_nodes=("n3", "n1", "n2", "n7")))
+    assert "--nodelist=n3,n1,n2,n7" in options(pinned)
+
+
 def test_members_that_share_accelerators_may_overlap() -> None:
     assert "--exact" in gang_script(request())
     shared = gang_script(request(shares_accelerators=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -98,6 +99,30 @@ def test_cards_of_amd_and_intel_by_their_hwmon(tmp_path: Path) -> None:
         ("0000:c1:00.0", "memory_utilization"): 0.75,
         ("device", "energy_joules"): 42.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("revision", "read", "written"), [(4, 104, 168), (5, 144, 208), (6, 128, 192), (8, 136, 200)]
+)
+def test_xgmi_of_amd_is_read_from_known_tables(
+    tmp_path: Path, revision: int, read: int, written: int
+) -> None:
+    """Sums over the links, in KB; a link without a counter is all ones."""
+    table = bytearray(400)
+    table[:4] = struct.pack("<HBB", len(table), 1, revision)
+    struct.pack_into("<8Q", table, read, *range(1, 8), 2**64 - 1)
+    struct.pack_into("<8Q", table, written, *[10] * 8)
+    root = tree(tmp_path, card(1, "0x1002", {"power1_average": "1000000"}, {}))
+    file = root / "sys/class/drm/card1/device/gpu_metrics"
+    file.write_bytes(bytes(table))
+    metered = readings(drm.open_meter(root))
+    assert metered["device", "xgmi_received_bytes"] == 28_000
+    assert metered["device", "xgmi_sent_bytes"] == 80_000
+    for damaged in (b"", bytes(table[:120]), bytes([*table[:3], 3, *table[4:]])):
+        file.write_bytes(damaged)
+        left = [quantity for _, quantity in readings(drm.open_meter(root)) if "xgmi" in quantity]
+        assert left in ([], ["xgmi_received_bytes"])
+        assert not left or len(damaged) >= read + 64
 
 
 def test_cray_s_counters_have_units_behind_them(tmp_path: Path) -> None:

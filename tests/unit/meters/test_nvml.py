@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,18 @@ def nvmlDeviceGetPowerUsage(handle): return 700_000 + handle
 def nvmlDeviceGetMemoryInfo(handle): return types.SimpleNamespace(used=60, total=80)
 def nvmlDeviceGetTemperature(handle, sensor): return 55
 def nvmlDeviceGetClockInfo(handle, kind): return 1980
+
+NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 138, 139
+NVML_FI_DEV_PCIE_COUNT_TX_BYTES = 197  # an old binding without the field of received bytes
+
+def nvmlDeviceGetFieldValues(handle, fields):
+    values = []
+    for field, scope in fields:
+        supported = handle == 0 or field < 190
+        assert scope == (0 if field > 190 else 0xFFFFFFFF)
+        number = types.SimpleNamespace(ullVal=1000 * field + handle)
+        values.append(types.SimpleNamespace(nvmlReturn=0 if supported else 3, value=number))
+    return values
 
 def nvmlDeviceGetTotalEnergyConsumption(handle):
     if handle == 1:
@@ -80,6 +93,16 @@ def test_nvml_reads_what_each_accelerator_supports(tmp_path: Path) -> None:
     assert '"GPU-1aaa clock_hertz": 1980000000.0' in readings
     assert "GPU-1aaa energy" not in readings
     assert "GPU-1aaa utilization" not in readings
+
+
+def test_nvml_counts_the_bytes_of_links(tmp_path: Path) -> None:
+    """NVLink's fields are in KiB over all links, PCIe's in bytes; what is missing is not 0."""
+    readings = json.loads(nvml(tmp_path, STAND_IN).stdout.splitlines()[0])
+    assert readings["GPU-0aaa nvlink_sent_bytes"] == 138_000 * 1024
+    assert readings["GPU-1aaa nvlink_received_bytes"] == 139_001 * 1024
+    assert readings["GPU-0aaa pcie_sent_bytes"] == 197_000
+    assert "GPU-1aaa pcie_sent_bytes" not in readings  # not supported
+    assert not any("pcie_received" in name for name in readings)  # unknown to the binding
 
 
 @pytest.mark.parametrize("visible", ["1", "GPU-1"])

@@ -46,15 +46,15 @@ def energy_of(
 
 
 def joules(folder: Path, first: float, last: float, *, members: Sequence[int] = (0,)) -> float:
-    found = energy_of(folder, first, last, members=members)
-    assert isinstance(found, Energy), found
-    return found.joules
+    energy = energy_of(folder, first, last, members=members)
+    assert isinstance(energy, Energy), energy
+    return energy.joules
 
 
 def reason(folder: Path, first: float, last: float, *, members: Sequence[int] = (0,)) -> str:
-    found = energy_of(folder, first, last, members=members)
-    assert isinstance(found, NotMeasured), found
-    return found.reason
+    energy = energy_of(folder, first, last, members=members)
+    assert isinstance(energy, NotMeasured), energy
+    return energy.reason
 
 
 def test_a_counter_is_interpolated_at_the_ends_of_the_window(tmp_path: Path) -> None:
@@ -62,15 +62,15 @@ def test_a_counter_is_interpolated_at_the_ends_of_the_window(tmp_path: Path) -> 
         tmp_path, covers=ACCELERATORS, columns=COUNTER, times=seconds(0, 20),
         values=lambda t: [5000 + 300 * t],
     )  # fmt: skip
-    found = energy_of(tmp_path, 3.25, 13.75)
-    assert isinstance(found, Energy)
-    assert found.joules == pytest.approx(300 * 10.5)
-    assert found.watts == pytest.approx(300)
-    assert found.coverage == "accelerators"
+    energy = energy_of(tmp_path, 3.25, 13.75)
+    assert isinstance(energy, Energy)
+    assert energy.joules == pytest.approx(300 * 10.5)
+    assert energy.watts == pytest.approx(300)
+    assert energy.coverage == "accelerators"
 
 
 def test_watts_without_a_counter_are_integrated(tmp_path: Path) -> None:
-    """Of 500 + 100 sin t the integral is known."""
+    """The integral of 500 + 100 sin t is known."""
     write_log(
         tmp_path, covers=ACCELERATORS, columns=[("nvml", "GPU-0", "watts", None)],
         times=seconds(0, 20, 0.1), values=lambda t: [500 + 100 * math.sin(t)],
@@ -92,7 +92,7 @@ def test_a_counter_that_wraps_goes_on_and_one_that_was_reset_is_a_hole() -> None
 
 
 def test_a_pause_of_the_sampler_costs_a_counter_nothing(tmp_path: Path) -> None:
-    """Between two waves nobody samples, but the counter counts."""
+    """Between two waves no meter samples, but the counter counts."""
     times = [*seconds(0, 10), *seconds(60, 100)]
     write_log(tmp_path, covers=ACCELERATORS, columns=COUNTER, times=times,
               values=lambda t: [250 * t])  # fmt: skip
@@ -143,18 +143,18 @@ def test_two_nodes_whose_clocks_differ(tmp_path: Path) -> None:
         "wall": 3600.0, "offset_seconds": 3600.0, "uncertainty_seconds": 0.001, "reference": "r",
     }  # fmt: skip
     window = Window(5.0, 25.0, sample_times([clock], "wall"))
-    found = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1, 1: 1})
-    assert isinstance(found, Energy)
-    assert found.joules == pytest.approx(2 * (100 * 5 + 900 * 15))
+    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1, 1: 1})
+    assert isinstance(energy, Energy)
+    assert energy.joules == pytest.approx(2 * (100 * 5 + 900 * 15))
 
 
 def test_a_member_on_two_nodes_needs_meters_on_both(tmp_path: Path) -> None:
     write_log(tmp_path, covers=ACCELERATORS, columns=COUNTER, times=seconds(0, 10),
               values=lambda t: [10 * t])  # fmt: skip
     window = Window(0.0, 10.0, wall)
-    found = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 2})
-    assert isinstance(found, NotMeasured)
-    assert "trained on 2 node(s), meters were recorded on 1" in found.reason
+    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 2})
+    assert isinstance(energy, NotMeasured)
+    assert "trained on 2 node(s), meters were recorded on 1" in energy.reason
 
 
 def test_recorders_that_overlap_and_take_over_count_once(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ def test_the_widest_coverage_that_every_node_has_and_no_part_twice(tmp_path: Pat
             covers=dict(list(covers.items())[:known]), columns=columns[:known],
             times=seconds(0, 10), values=lambda t, known=known: [w * t for w in watts[:known]],
         )  # fmt: skip
-    found = energy_of(tmp_path / "b lacks ipmi", 0, 10, members=(0, 1))
-    assert isinstance(found, Energy)
-    assert found.coverage == "accelerators + processors + memory"
-    assert found.watts == pytest.approx(2 * 500)
+    energy = energy_of(tmp_path / "b lacks ipmi", 0, 10, members=(0, 1))
+    assert isinstance(energy, Energy)
+    assert energy.coverage == "accelerators + processors + memory"
+    assert energy.watts == pytest.approx(2 * 500)
     write_log(tmp_path / "one", covers=covers, columns=columns, times=seconds(0, 10),
               values=lambda t: [w * t for w in watts])  # fmt: skip
     whole = energy_of(tmp_path / "one", 0, 10)
@@ -222,7 +222,7 @@ def test_the_widest_coverage_that_every_node_has_and_no_part_twice(tmp_path: Pat
         '{"event": "meters", "member": "x"}',
     ],
 )
-def test_a_stranger_s_log_may_hold_anything(tmp_path: Path, line: str) -> None:
+def test_an_untrusted_log_may_hold_anything(tmp_path: Path, line: str) -> None:
     path = write_log(tmp_path, covers=ACCELERATORS, columns=COUNTER, times=seconds(0, 10),
                      values=lambda t: [10 * t])  # fmt: skip
     with path.open("a", encoding="utf-8") as file:
@@ -249,7 +249,7 @@ def test_curves_are_rates_and_shares_with_a_band_over_devices(tmp_path: Path) ->
 
 
 def test_curves_take_each_part_of_a_node_from_one_meter(tmp_path: Path) -> None:
-    """A processor's own graphics idle beside the card that trains; a node's power is told twice."""
+    """A processor's own graphics idle beside the training card; node power is reported twice."""
     columns = [("drm", "0000:00:02.0", "utilization", None), ("drm", "0000:00:02.0", "watts", None),
                ("nvml", "GPU-0", "utilization", None), ("nvml", "GPU-0", "watts", None),
                ("slurm", "node", "watts", None), ("ipmi", "node", "watts", None)]  # fmt: skip
@@ -276,9 +276,11 @@ def test_the_integral_of_a_gauge_ends_with_its_samples() -> None:
 def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[TrialScore, Score]:
     """A synthetic run whose trials in `metered` have a counter of 300 W: a trial, and the mean."""
     run = write_synthetic_run(path, Shape(trials=trials))
-    plan, told = run_folder.read(Plan, run.plan), list(events.read(run.events))
+    plan, recorded = run_folder.read(Plan, run.plan), list(events.read(run.events))
     for trial in metered:
-        began = min(e["wall"] for e in told if e["event"] == "first_batch" and e["trial"] == trial)
+        began = min(
+            e["wall"] for e in recorded if e["event"] == "first_batch" and e["trial"] == trial
+        )
         for member in range(plan.ensemble_size):
             write_log(
                 run.trial(trial).meters, host="host", member=member, covers=ACCELERATORS,
@@ -286,25 +288,25 @@ def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[Tri
                 values=lambda t: [300 * (t - BEGAN)],
             )  # fmt: skip
     scores = [
-        score_trial(plan, told, trial=one, meters=read_meters(run.trial(one).meters))
-        for one in range(1, trials + 1)
+        score_trial(plan, recorded, trial=number, meters=read_meters(run.trial(number).meters))
+        for number in range(1, trials + 1)
     ]
     return scores[0], mean_of_trials(scores, required_runs=plan.definition.required_runs)
 
 
 def test_the_score_has_speed_per_watt_with_what_the_meters_cover(tmp_path: Path) -> None:
-    one, run = metered_run(tmp_path / "run", trials=2, metered=(1, 2))
-    assert one.watts == pytest.approx(300)
-    assert one.energy_joules == pytest.approx(300 * one.seconds)
-    assert one.flops_per_watt == pytest.approx(one.flops / 300)
-    assert one.vflops_per_watt == pytest.approx(one.vflops / 300)
+    trial, run = metered_run(tmp_path / "run", trials=2, metered=(1, 2))
+    assert trial.watts == pytest.approx(300)
+    assert trial.energy_joules == pytest.approx(300 * trial.seconds)
+    assert trial.flops_per_watt == pytest.approx(trial.flops / 300)
+    assert trial.vflops_per_watt == pytest.approx(trial.vflops / 300)
     assert run.power_coverage == "accelerators"
     assert run.flops_per_watt == pytest.approx(run.flops / 300)
 
 
 def test_a_trial_without_energy_leaves_the_run_without(tmp_path: Path) -> None:
-    one, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
-    assert one.watts == pytest.approx(300)
+    trial, run = metered_run(tmp_path / "run", trials=2, metered=(1,))
+    assert trial.watts == pytest.approx(300)
     assert (run.energy_joules, run.flops_per_watt, run.power_coverage) == (None, None, None)
 
 
@@ -323,3 +325,18 @@ def test_the_terminal_names_the_coverage_or_says_not_measured(
         text = narrow.export_text()
         assert words in text
         assert max(map(len, text.splitlines())) <= 80
+
+
+def test_links_inside_a_node_have_curves_of_each_accelerator(tmp_path: Path) -> None:
+    """V3 §3.7: NVLink's and PCIe's counters over time, in bytes per second."""
+    columns = [("nvml", f"GPU-{n}", f"{link}_sent_bytes", None)
+               for n in range(2) for link in ("nvlink", "pcie")]  # fmt: skip
+    write_log(
+        tmp_path, covers={"nvml": ("accelerators",)}, columns=columns, times=seconds(0, 100),
+        values=lambda t: [2e9 * t, 1e8 * t, 4e9 * t, 1e8 * t],
+    )  # fmt: skip
+    curves = meter_curves(read_meters(tmp_path), Window(0.0, 100.0, wall))
+    assert curves["NVLink sent"].sources == 2
+    assert curves["NVLink sent"].mean == pytest.approx(3e9)
+    assert curves["NVLink sent"].points[5].high == pytest.approx(4e9)
+    assert curves["PCIe sent"].mean == pytest.approx(1e8)

@@ -26,8 +26,8 @@ PUBLISHED = {
 
 @pytest.mark.parametrize(("probability", "degrees"), PUBLISHED)
 def test_quantiles_are_the_published_ones(probability: float, degrees: int) -> None:
-    found = student_quantile(probability, degrees=degrees)
-    assert found == pytest.approx(PUBLISHED[probability, degrees], abs=6e-4)
+    quantile = student_quantile(probability, degrees=degrees)
+    assert quantile == pytest.approx(PUBLISHED[probability, degrees], abs=6e-4)
 
 
 @given(st.floats(-50, 50))
@@ -88,7 +88,7 @@ def test_sets_without_any_spread() -> None:
 
 
 def test_false_alarms_are_as_rare_as_stated() -> None:
-    """Of sets with one mean and unequal spreads, 5 % are called different at p < 0.05."""
+    """5 % of sets with one mean and unequal spreads are called different at p < 0.05."""
     import random
 
     draw = random.Random(20261115)

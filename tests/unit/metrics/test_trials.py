@@ -22,20 +22,20 @@ def plan() -> Plan:
 
 
 def test_the_run_is_the_mean_of_its_trials_with_them_in_it(plan: Plan) -> None:
-    one = score_trial(plan, trial_events(plan), trial=1)
-    two = dataclasses.replace(one, trial=2, flops=3 * one.flops, time_to_target_seconds=None)
-    run = mean_of_trials([one, two], required_runs=3)
-    assert run.flops == pytest.approx(2 * one.flops)
-    assert run.trials == (one, two)
+    scored = score_trial(plan, trial_events(plan), trial=1)
+    two = dataclasses.replace(scored, trial=2, flops=3 * scored.flops, time_to_target_seconds=None)
+    run = mean_of_trials([scored, two], required_runs=3)
+    assert run.flops == pytest.approx(2 * scored.flops)
+    assert run.trials == (scored, two)
     assert run.kept_trials == (1, 2)
     assert run.time_to_target_seconds is None  # one of them never got there
 
 
 def trials_of(plan: Plan, vflops: list[float], **changes: Any) -> list[TrialScore]:
     """Complete trials that differ in VFLOPS, and in their time by ten times the trial's number."""
-    one = score_trial(plan, trial_events(plan), trial=1)
+    scored = score_trial(plan, trial_events(plan), trial=1)
     return [
-        dataclasses.replace(one, trial=number, vflops=value, seconds=10.0 * number, **changes)
+        dataclasses.replace(scored, trial=number, vflops=value, seconds=10.0 * number, **changes)
         for number, value in enumerate(vflops, 1)
     ]
 
@@ -47,7 +47,7 @@ def test_the_highest_and_the_lowest_by_vflops_are_dropped(plan: Plan) -> None:
     assert run.kept_trials == (1, 4)
     assert run.vflops == 4.0
     assert run.seconds == 25.0
-    assert [one.trial for one in run.trials] == [1, 2, 3, 4]
+    assert [trial.trial for trial in run.trials] == [1, 2, 3, 4]
 
 
 def test_fewer_than_the_least_runs_are_the_plain_mean_of_all(plan: Plan) -> None:
@@ -58,7 +58,7 @@ def test_fewer_than_the_least_runs_are_the_plain_mean_of_all(plan: Plan) -> None
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_of_one_or_two_trials_none_is_dropped(plan: Plan, count: int) -> None:
-    """A class of somebody else's may ask for as few."""
+    """A class of another package may ask for as few."""
     run = mean_of_trials(trials_of(plan, [2.0, 4.0][:count]), required_runs=1)
     assert len(run.kept_trials) == count
     assert run.vflops == 1.0 + count
@@ -113,10 +113,10 @@ def test_watts_of_different_parts_have_no_mean(
 ) -> None:
     trials = [
         dataclasses.replace(
-            one, power_coverage=part, watts=20.0, energy_joules=1.0, vflops_per_watt=1.0,
+            trial, power_coverage=part, watts=20.0, energy_joules=1.0, vflops_per_watt=1.0,
             flops_per_watt=1.0,
         )
-        for one, part in zip(trials_of(plan, [2.0, 3.0, 4.0]), coverage, strict=True)
+        for trial, part in zip(trials_of(plan, [2.0, 3.0, 4.0]), coverage, strict=True)
     ]  # fmt: skip
     run = mean_of_trials(trials, required_runs=4)
     assert run.watts == watts
@@ -125,6 +125,6 @@ def test_watts_of_different_parts_have_no_mean(
 
 
 def test_a_mean_of_trials_on_other_clocks_says_the_less_certain_one(plan: Plan) -> None:
-    one, two = trials_of(plan, [2.0, 3.0])
-    run = mean_of_trials([one, dataclasses.replace(two, clock="wall")], required_runs=3)
+    first, two = trials_of(plan, [2.0, 3.0])
+    run = mean_of_trials([first, dataclasses.replace(two, clock="wall")], required_runs=3)
     assert run.clock == "wall"

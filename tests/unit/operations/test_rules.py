@@ -130,8 +130,10 @@ def test_with_loss_appends_over_the_output() -> None:
     [("aipref", "did you mean 'aiperf'"), ("V3", "'v3'"), ("", "known: aiperf, matmul, v3")],
 )
 def test_unknown_convention_names_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(InputError, match=hint):
+    with pytest.raises(InputError) as raised:
         convention_named(name)
+    assert (raised.value.key, raised.value.value) == ("convention", name)
+    assert hint in raised.value.remedy
 
 
 def documented_weights() -> list[tuple[str, int]]:

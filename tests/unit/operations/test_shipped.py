@@ -26,6 +26,7 @@ def test_every_class_ships_in_every_convention() -> None:
             counts = shipped_operations(workload, problem_class, convention)
             assert counts is not None
             assert counts.convention == convention
+            assert counts.uncounted == {}, "a built-in class has no operator without a rule"
             forward = counts.forward_per_image
             # Two gradients per product, which only the first layer of images lacks.
             assert 0 < forward < counts.backward_per_image <= 2 * forward

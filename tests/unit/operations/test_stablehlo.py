@@ -67,8 +67,20 @@ def test_block_of_a_transformer_by_hand():
         "softmax": (13 * scores, 0),
         "matmul": (2 * 2 * scores * channels, 2 * 2 * 2 * scores * channels),
         "dense": (2 * tokens * products, 2 * 2 * tokens * products + 2 * products),
+        "bias": (0, 2 * heads * channels),
     }
-    assert trace.parameters == products + 11 * width + 3 * width
+    assert trace.parameters == products + 11 * width + 4 * width
+
+
+def test_every_way_to_write_a_normalization_is_one():
+    count = counted(trace_stablehlo(text("normalizations"), parameters=[0, 1]))
+    elements = BATCH * 4 * 4 * 8
+    assert kinds(count) == {
+        "batch_norm": (3 * 7 * elements, 0),  # in one pass and two, and in inference
+        "group_norm": (7 * elements, 0),
+        "layer_norm": (7 * elements, 0),
+        "rms_norm": (7 * elements, 0),
+    }
 
 
 def test_convolutions_by_hand():
@@ -94,6 +106,11 @@ def test_a_step_of_jax_computes_the_derived_gradients(name):
     frozen = trace_stablehlo(text(name), parameters=[])
     gradients = counted(forward, "matmul").backward
     assert step_difference(frozen, step) == gradients // 2 > 0
+
+
+def test_a_recomputed_forward_pass_is_a_difference_and_not_counted():
+    forward, step = trace_stablehlo(text("layers")), trace_stablehlo(text("recomputed_step"))
+    assert step_difference(forward, step) == 3 * BATCH * 8 * 8
 
 
 def test_loops():
@@ -131,7 +148,11 @@ module @m {
   func.func public @main(%arg0: tensor<4x4xf32>) -> tensor<4x4xf32> {
     %0 = stablehlo.cholesky %arg0, lower = true : tensor<4x4xf32>
     %1 = stablehlo.custom_call @lapack_sgeqrf(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
-    return %1 : tensor<4x4xf32>
+    %2 = sdy.manual_computation(%1) manual_axes={"x"} (%arg1: tensor<4x4xf32>) {
+      %3 = stablehlo.tanh %arg1 : tensor<4x4xf32>
+      sdy.return %3 : tensor<4x4xf32>
+    } : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    return %2 : tensor<4x4xf32>
   }
 }
 """
@@ -139,6 +160,7 @@ module @m {
     assert count.unknown == {
         "stablehlo.cholesky": 1,
         "stablehlo.custom_call @lapack_sgeqrf": 1,
+        "sdy.manual_computation": 1,
     }
 
 
@@ -167,6 +189,21 @@ def test_text_that_is_no_module(wrong):
         trace_stablehlo(wrong)
     assert caught.value.key == "model"
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["block", "block_generic", "loops", "spectral", "convolutions"])
+def test_damaged_text_is_refused_or_counted_but_nothing_else_happens(name):
+    """Without one of its lines; and a text that ends early is always refused."""
+    lines = text(name).splitlines()
+    for number in range(len(lines)):
+        try:
+            trace_stablehlo("\n".join([*lines[:number], *lines[number + 1 :]]))
+        except InputError as error:
+            assert error.key == "model"
+    for number in range(2, len(lines) - 1, 7):
+        cut = "\n".join(lines[:number])
+        with pytest.raises(InputError):
+            trace_stablehlo(cut)
 
 
 def test_an_argument_that_main_does_not_have():

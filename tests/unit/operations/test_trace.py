@@ -205,7 +205,7 @@ class Numpy(nn.Module):
 
 
 def test_models_that_leave_torch_are_refused_by_layer() -> None:
-    with pytest.raises(InputError, match=r"layer 0 \(Numpy\)") as error:
+    with pytest.raises(InputError) as error:
         count(nn.Sequential(Numpy()), (2, 4))
     assert error.value.key == "0"
 
@@ -219,7 +219,7 @@ def test_lazy_parameters_are_refused_by_name() -> None:
 
 def test_wrong_shape_names_the_layer() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(7, 2))
-    with pytest.raises(InputError, match=r"layer 2 \(Linear\)") as error:
+    with pytest.raises(InputError) as error:
         count(model, (1, 3, 8, 8))
     assert (error.value.key, error.value.value) == ("2", "1×3×8×8")
 

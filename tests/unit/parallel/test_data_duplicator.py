@@ -96,8 +96,9 @@ def test_a_sample_that_is_not_here(store: PackedStore, tmp_path: Path) -> None:
     absent = int(np.flatnonzero(MEMBERS[0] == 0)[5])
     present = int(np.flatnonzero(MEMBERS[0])[0])
     for wrong in (absent, -1, COUNTS["train"]):
-        with pytest.raises(DataError, match=f"sample {wrong} of split 'train' is not on this node"):
+        with pytest.raises(DataError) as raised:
             staged.splits["train"].rows(np.array([present, wrong]))
+        assert (raised.value.key, raised.value.value) == ("train", wrong)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -150,8 +151,9 @@ def test_a_kill_in_the_middle_loses_nothing(store: PackedStore, tmp_path: Path) 
     undisturbed = duplicate(store, counts=MEMBERS, folder=tmp_path / "other")
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000))")
     (half,) = (p for p in (tmp_path / "node").iterdir() if p.is_dir())
-    with pytest.raises(DataError, match="no finished copy"):
+    with pytest.raises(DataError) as raised:
         Staged.open(half)
+    assert raised.value.path == half
     # A row that was copied and then damaged is copied again; right ones are not touched.
     flip(half / "train.images.npy", 128 + 100)
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
@@ -168,39 +170,42 @@ def test_after_a_kill_the_store_is_read_only_for_what_is_missing(
     first = int(np.flatnonzero(MEMBERS[0] | MEMBERS[1])[0])
     flip(store.path / "train.images.npy", 128 + 192 * first)
     duplicate(store, counts=MEMBERS, folder=tmp_path / "node").verify()
-    with pytest.raises(DataError, match=f"sample {first} is corrupt"):
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=MEMBERS, folder=tmp_path / "other")
+    assert (raised.value.path, raised.value.value) == (store.path / "train.images.npy", first)
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_corrupt_sample_of_the_store_is_named(store: PackedStore, tmp_path: Path) -> None:
     sample = int(np.flatnonzero(MEMBERS[0])[1000])
-    expected = f"{store.splits['train'].digests[sample]:016x}"
     flip(store.path / "train.images.npy", 128 + sample * 192 + 5)
-    message = rf"store/train\.images\.npy: sample {sample} is corrupt.*[0-9a-f]{{16}}.*{expected}"
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
+    assert (raised.value.path, raised.value.value) == (store.path / "train.images.npy", sample)
     flip(store.path / "train.images.npy", 128 + sample * 192 + 5)
     duplicate(store, counts=MEMBERS, folder=tmp_path / "node").verify()
 
 
 def test_a_corrupt_label_of_the_store_is_named(store: PackedStore, tmp_path: Path) -> None:
     flip(store.path / "validation.labels.npy", 128 + 8 * 33)
-    with pytest.raises(DataError, match=r"validation.*sample 33 is corrupt"):
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
+    assert raised.value.value == 33
 
 
 def test_a_store_cut_off_meanwhile_is_named(store: PackedStore, tmp_path: Path) -> None:
     os.truncate(store.path / "train.images.npy", 500_000)
-    with pytest.raises(DataError, match=r"train\.images\.npy: ends before row"):
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
+    assert (raised.value.key, raised.value.path) == ("row", store.path / "train.images.npy")
 
 
 def test_a_corrupt_copy_is_found_by_verify(store: PackedStore, tmp_path: Path) -> None:
     staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
     flip(staged.path / "train.images.npy", 128 + 192 * 44)
-    with pytest.raises(DataError, match=r"node/.*train\.images\.npy: sample 44 is corrupt"):
+    with pytest.raises(DataError) as raised:
         staged.verify()
+    assert raised.value.path == staged.path / "train.images.npy"
 
 
 @pytest.mark.parametrize("damage", ["cut", "long", "gone", "mark"])
@@ -223,10 +228,12 @@ def test_a_damaged_finished_copy_is_made_again(
 
 
 def test_bootstraps_of_another_store(store: PackedStore, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="5000 training samples, a bootstrap of 3"):
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=[np.ones(3, dtype=np.uint8)], folder=tmp_path)
-    with pytest.raises(DataError, match="no member draws"):
+    assert (raised.value.key, raised.value.value) == ("samples", 3)
+    with pytest.raises(DataError) as raised:
         duplicate(store, counts=[], folder=tmp_path)
+    assert (raised.value.key, raised.value.path) == ("bootstraps", store.path)
 
 
 def test_a_full_disk_is_explained_and_the_rest_kept(store: PackedStore, tmp_path: Path) -> None:

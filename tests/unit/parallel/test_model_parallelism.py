@@ -89,8 +89,10 @@ def test_refused_with_the_key_and_its_value(
 
 
 def test_a_mode_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'pipeline'"):
+    with pytest.raises(ConfigError) as raised:
         planned(4, mode="pipelined")
+    assert (raised.value.key, raised.value.value) == ("parallel.mode", "pipelined")
+    assert "'pipeline'" in str(raised.value)
 
 
 def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
@@ -99,14 +101,16 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
 
 def test_sharded_has_its_own_communication() -> None:
     overrides = {"parallel.sharded": True, "communication.precision": "fp16"}
-    with pytest.raises(ConfigError, match="its own reduce-scatter"):
+    with pytest.raises(ConfigError) as raised:
         inside_member(load(overrides=overrides), degree=2, plan=None, batch_size=8)
+    assert (raised.value.key, raised.value.value) == ("parallel.sharded", True)
 
 
 def test_a_workload_without_a_plan_has_data_parallelism_only() -> None:
     config = load(overrides={"parallel.mode": "tensor"})
-    with pytest.raises(ConfigError, match="has no parallel plan"):
+    with pytest.raises(ConfigError) as raised:
         inside_member(config, degree=2, plan=None, batch_size=8)
+    assert (raised.value.key, raised.value.value) == ("parallel.mode", "tensor")
     sharded = load(overrides={"parallel.sharded": True})
     assert inside_member(sharded, degree=2, plan=None, batch_size=8).sharded
 
@@ -143,8 +147,9 @@ def test_the_detector_is_split_and_cut() -> None:
     assert shape(inside_member(cut, degree=4, plan=plan, batch_size=8)) == (2, 2, 1)
     assert plan is not None
     rowless = dataclasses.replace(plan, stages=())
-    with pytest.raises(ConfigError, match="has no stages"):
+    with pytest.raises(ConfigError) as raised:
         inside_member(cut, degree=4, plan=rowless, batch_size=8)
+    assert raised.value.key == "parallel.mode"
 
 
 def test_the_detectors_units_carry_what_its_pyramid_needs() -> None:

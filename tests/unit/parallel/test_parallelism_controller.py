@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.core.errors import ConfigError
-from ai500.parallel.parallelism_controller import Degrees, divisors, map_members, solve
+from ai500.parallel.parallelism_controller import (
+    Degrees,
+    divisors,
+    map_members,
+    solve,
+    straddling_slots,
+)
 from ai500.records import Node, Slot
 
 
@@ -72,7 +78,7 @@ def test_several_members_share_an_accelerator() -> None:
     [
         (3, 8, 64, ["3", "needs 24 accelerators", "has 64", "Eq. 5", "ensemble.size = 8"]),
         (None, 128, 64, ["No ensemble.size would work", "1, 2, 4, 8, 16, 32 or 64"]),
-        (None, 7, 64, ["does not fit 64", "Set parallel.degree to 1, 2, 4, 8, 16, 32 or 64"]),
+        (None, 7, 64, ["not divide the 64", "Set parallel.degree to 1, 2, 4, 8, 16, 32 or 64"]),
         (3, None, 64, ["3 does not divide", "1, 2, 4, 8, 16, 32 or 64", "more than 64"]),
     ],
 )
@@ -86,12 +92,15 @@ def test_a_broken_equation_says_what_would_work(
 
 
 def test_sizes_that_are_offered_work_also_with_shared_accelerators() -> None:
-    with pytest.raises(ConfigError, match=r"Set ensemble.size to 2 or 4 or more than 4"):
+    with pytest.raises(ConfigError) as raised:
         solved(3, None, scale=2, per_node=2, k=2)
+    assert (raised.value.key, raised.value.value) == ("ensemble.size", 3)
+    assert "2 or 4 or more than 4" in raised.value.remedy
     for size in (2, 4, 5):
         assert solved(size, None, scale=2, per_node=2, k=2).ensemble_size == size
-    with pytest.raises(ConfigError, match=r"ensemble.size = 1 does not divide"):
+    with pytest.raises(ConfigError) as raised:
         solved(1, None, scale=2, per_node=2, k=2)
+    assert (raised.value.key, raised.value.value) == ("ensemble.size", 1)
 
 
 def test_mapping_fills_nodes_in_order_and_spans_them() -> None:
@@ -108,6 +117,44 @@ def test_mapping_of_shared_accelerators_fills_each_before_sharing() -> None:
     assert {mapped.wave for mapped in mapping} == {0}
 
 
+def shares(
+    size: int, degree: int, *, count: int, per_node: int
+) -> list[dict[str, tuple[int, ...]]]:
+    degrees = solved(size, degree, scale=count * per_node, per_node=per_node)
+    mapping = map_members(degrees, nodes(count, per_node))
+    return [{share.node: share.slots for share in mapped.shares} for mapped in mapping]
+
+
+def test_a_member_may_straddle_nodes() -> None:
+    """V3 Table 2: any M and P_degree that satisfy Eq. 5; each has a whole node [D17]."""
+    assert shares(2, 6, count=3, per_node=4) == [
+        {"n0": (0, 1, 2, 3), "n1": (0, 1)},
+        {"n1": (2, 3), "n2": (0, 1, 2, 3)},
+    ]
+
+
+def test_members_stay_inside_a_node_as_long_as_one_holds_them() -> None:
+    assert shares(4, 3, count=3, per_node=4) == [
+        {"n0": (0, 1, 2)},
+        {"n1": (0, 1, 2)},
+        {"n2": (0, 1, 2)},
+        {"n0": (3,), "n1": (3,), "n2": (3,)},
+    ]
+
+
+def test_every_member_gets_its_whole_nodes() -> None:
+    """P = 9 on nodes of 4: two whole nodes each, and one slot of a shared node."""
+    for mapped in shares(4, 9, count=9, per_node=4):
+        assert sorted(map(len, mapped.values())) == [1, 4, 4]
+
+
+def test_the_slots_of_members_that_straddle() -> None:
+    degrees = solved(2, 6, scale=12, per_node=4)
+    assert straddling_slots(map_members(degrees, nodes(3, 4))) == 6
+    degrees = solved(6, 2, scale=12, per_node=4)
+    assert straddling_slots(map_members(degrees, nodes(3, 4))) is None
+
+
 @given(
     nodes_count=st.integers(1, 12),
     per_node=st.sampled_from([1, 2, 3, 4, 6, 8]),
@@ -120,8 +167,7 @@ def test_a_mapping_never_overbooks_and_never_idles(
 ) -> None:
     """Within a wave a slot has at most k members; a full wave has exactly k on each."""
     scale = nodes_count * per_node
-    fitting = [d for d in divisors(scale) if per_node % d == 0 or d % per_node == 0]
-    degree = data.draw(st.sampled_from(fitting))
+    degree = data.draw(st.sampled_from(divisors(scale)))
     size = k * scale // degree + extra
     degrees = solved(size, degree, scale=scale, per_node=per_node, k=k)
     mapping = map_members(degrees, nodes(nodes_count, per_node))
@@ -137,3 +183,9 @@ def test_a_mapping_never_overbooks_and_never_idles(
         assert sum(len(share.slots) for share in mapped.shares) == degree
     assert max(load.values()) <= k
     assert [count for (wave, _, _), count in load.items() if wave == 0] == [k] * scale
+    whole = degree // per_node
+    for mapped in mapping if degree % per_node == 0 else ():
+        assert [len(share.slots) for share in mapped.shares] == [per_node] * whole
+    for mapped in mapping if per_node % degree == 0 else ():
+        (share,) = mapped.shares
+        assert share.slots == tuple(range(share.slots[0], share.slots[0] + degree))

@@ -41,7 +41,7 @@ def test_one_process_where_steps_can_be_captured(
 
 
 def test_one_process_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no fixed shapes") as raised:
+    with pytest.raises(ConfigError) as raised:
         decide(
             "process", WEATHER, members_per_accelerator=2, parallel_degree=1, device="cuda",
             precision="fp32",

@@ -7,7 +7,14 @@ import pytest
 from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.inventory import machine as system
-from ai500.parallel.topology import Grid, by_node, near_square, single_line
+from ai500.parallel.topology import (
+    Grid,
+    by_node,
+    near_square,
+    node_of_rank,
+    ranks_on_nodes,
+    single_line,
+)
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
 
@@ -45,14 +52,42 @@ def test_grids(nodes: int, ranks: int, hierarchical: Grid, torus: Grid) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 11, 13, 127])
 def test_a_prime_number_of_ranks_is_no_torus(size: int) -> None:
-    with pytest.raises(ConfigError, match=f"at least 2 × 2 ranks; {size} "):
+    with pytest.raises(ConfigError) as raised:
         near_square([0] * size)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "torus_2d")
 
 
 @pytest.mark.parametrize("nodes", [[0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1, 1]])
 def test_nodes_that_are_not_filled_alike_have_no_hierarchy(nodes: list[int]) -> None:
-    with pytest.raises(ConfigError, match="equally many consecutive ranks"):
+    with pytest.raises(ConfigError) as raised:
         by_node(nodes)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "hierarchical")
+
+
+@pytest.mark.parametrize("nodes", [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1]])
+def test_nodes_that_are_not_filled_alike_have_no_torus(nodes: list[int]) -> None:
+    with pytest.raises(ConfigError, match="equally many consecutive ranks") as refused:
+        near_square(nodes)
+    assert (refused.value.key, refused.value.value) == ("communication.mode", "torus_2d")
+
+
+def test_plan_maps_members_that_straddle_nodes_and_refuses_grids_for_them() -> None:
+    straddling = {"parallel__degree": 6, "ensemble__size": 2, "system__nodes": 3}
+    plan = planned(**straddling)
+    assert [[len(share.slots) for share in mapped.shares] for mapped in plan.mapping] == [
+        [4, 2], [2, 4],
+    ]  # fmt: skip
+    for mode in ("hierarchical", "torus_2d"):
+        with pytest.raises(ConfigError) as refused:
+            planned(communication__mode=mode, **straddling)
+        assert (refused.value.key, refused.value.value) == ("communication.mode", mode)
+
+
+def test_slurms_division_of_the_ranks() -> None:
+    assert ranks_on_nodes({}) == ()
+    assert ranks_on_nodes({"AI500_TASKS_PER_NODE": "4,2"}) == (4, 2)
+    assert ranks_on_nodes({"AI500_TASKS_PER_NODE": "4,2(x2),1"}) == (4, 2, 2, 1)
+    assert node_of_rank((4, 2)) == [0, 0, 0, 0, 1, 1]
 
 
 def test_plan_carries_the_choice() -> None:
@@ -67,8 +102,9 @@ def test_one_replica_may_choose_anything() -> None:
 
 
 def test_plan_refuses_a_torus_of_two() -> None:
-    with pytest.raises(ConfigError, match=r"at least 2 × 2 ranks; 2 .*set communication.mode"):
+    with pytest.raises(ConfigError) as raised:
         planned(communication__mode="torus_2d", parallel__degree=2)
+    assert (raised.value.key, raised.value.value) == ("communication.mode", "torus_2d")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.cli.plan import show_plan
 from ai500.config import load
 from ai500.core.errors import ConfigError
 from ai500.inventory import machine
@@ -51,7 +52,14 @@ def test_what_names_no_function_is_refused(name: str) -> None:
     [
         ({"parallel__mode": "tensor", "parallel__degree": 2}, "parallel.mode"),
         ({"parallel__sharded": True, "parallel__degree": 2}, "parallel.sharded"),
-        ({"framework__kind": "script", "framework__command": ["sh", "x"]}, "free_level.model"),
+        (
+            {
+                "framework__kind": "script",
+                "framework__command": ["sh", "x"],
+                "custom_class__name": "mine",
+            },
+            "free_level.model",
+        ),
         ({"workload": "automl"}, "free_level.model"),
     ],
 )
@@ -59,3 +67,14 @@ def test_what_does_not_fit_with_a_model_of_ones_own(settings: dict[str, object],
     with pytest.raises(ConfigError) as caught:
         planned(free_level__model="mine:net", system__accelerators_per_node=2, **settings)
     assert caught.value.key == key
+
+
+def test_plan_shows_what_keeps_a_run_from_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(planned(free_level__model="mine:net", run__seed=7))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "model mine:net: free level only" in shown
+    assert "your own seed 7: no entry of the list" in shown
+    show_plan(planned())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "seeds of edition 2026-11" in shown
+    assert "free level" not in shown

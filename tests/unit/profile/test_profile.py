@@ -10,7 +10,7 @@ import pytest
 from ai500.core import schema
 from ai500.core.errors import RunFolderError
 from ai500.parallel import spans
-from ai500.profile import communication, counters
+from ai500.profile import communication, counters, operation_counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category, category_of_operators
 from ai500.profile.intervals import common, length, union
@@ -348,3 +348,60 @@ def test_counters_that_can_not_be_read_have_a_reason() -> None:
     assert "==" not in str(counters.refusal("==ERROR== Unknown metric"))
     assert "cpu" in str(counters.missing_requirement(device="cpu", scheduler="local"))
     assert "slurm" in str(counters.missing_requirement(device="cuda", scheduler="slurm"))
+
+
+CUDA_METRICS = {
+    "fadd": 1000, "fmul": 500, "ffma": 2000, "hadd": 0, "hmul": 0, "hfma": 10, "dadd": 0,
+    "dmul": 0, "dfma": 0,
+}  # fmt: skip
+LISTED = "\n".join(
+    [
+        *(f"smsp__sass_thread_inst_executed_op_{name}_pred_on   # of …" for name in CUDA_METRICS),
+        "sm__ops_path_tensor_src_bf16_dst_fp32   # of math ops executed in Tensor path",
+        "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off   its part",
+        "sm__ops_path_tensor_src_fp16   both destinations",
+        "sm__ops_path_tensor_src_fp16_dst_fp32   one of two destinations",
+    ]
+)
+
+
+def ncu_page(rows: dict[str, list[str]]) -> str:
+    """Write a raw page of ncu with metrics and values of two kernels and a copy."""
+    names = ("gemm", "relu", "Memset")
+    head = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", *rows))
+    lines = [",".join(f'"{value}"' for value in (number, name, *(v[number] for v in rows.values())))
+             for number, name in enumerate(names)]  # fmt: skip
+    return "\n".join(["==PROF== Connected", head, ",".join('""' for _ in (1, 2, *rows)), *lines])
+
+
+def test_operations_by_hardware_counters_are_compared_with_the_analytical_count() -> None:
+    weights = operation_counters.metrics_of(LISTED)
+    tensor = [name for name in weights if "tensor" in name]
+    # Neither a part of another metric nor a type without all of its destinations.
+    assert tensor == [
+        "sm__ops_path_tensor_src_fp16.sum",
+        "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+    ]
+    rows = {
+        f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum": [f"{value:,}", "0", "n/a"]
+        for name, value in CUDA_METRICS.items()
+    } | {tensor[0]: ["0", "0", "n/a"], tensor[1]: ["4,000,000", "0", "n/a"]}
+    total = operation_counters.total_operations(ncu_page(rows), weights)
+    assert total == 1000 + 500 + 2 * 2000 + 2 * 10 + 4_000_000
+    counted = operation_counters.compare(
+        total, images=2, operations_per_step={"convolution": 7_000_000, "dense": 1_000_000},
+        images_per_step=4,
+    )  # fmt: skip
+    assert (counted.counted_per_image, counted.analytical_per_image) == (2_002_760, 2_000_000)
+    assert counted.ratio == pytest.approx(1.00138)
+    incomplete = rows | {tensor[1]: ["4,000,000", "n/a", "n/a"]}
+    assert operation_counters.total_operations(ncu_page(incomplete), weights) is None
+    assert operation_counters.total_operations("==PROF== nothing", weights) is None
+
+
+def test_operations_are_not_counted_where_a_part_of_the_metrics_is_missing() -> None:
+    without_tensor = "\n".join(line for line in LISTED.splitlines() if "tensor" not in line)
+    without_cuda = "\n".join(line for line in LISTED.splitlines() if "ffma" not in line)
+    assert operation_counters.metrics_of(without_tensor) == {}
+    assert operation_counters.metrics_of(without_cuda) == {}
+    assert operation_counters.metrics_of("") == {}

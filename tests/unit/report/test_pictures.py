@@ -12,11 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from ai500.bagging.aggregate import illustrate
 from ai500.data.climate.schema import CHANNELS
 from ai500.data.climate.store import ClimateStore
 from ai500.pipeline.scoring import write_report
-from ai500.records import Plan, run_folder
+from ai500.records import run_folder
 from ai500.records.illustrations import Illustrations
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.climate import illustrations as drawing
@@ -24,7 +23,7 @@ from ai500.workloads.climate.illustrations import KINDS
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 from ai500.workloads.detection.pictures import apply_threshold, choose_frames, picture_boxes
 from tests.support.html_words import HOSTILE, Words
-from tests.support.synthetic_detections import climate_store, write_illustrated_run
+from tests.support.synthetic_detections import climate_store, draw_pictures, write_illustrated_run
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
 Floats = NDArray[np.float64]
@@ -180,16 +179,14 @@ def test_drawing_again_changes_nothing_and_leaves_nothing(
     folder = run.trial(1).pictures
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / "frame-99999.png").write_bytes(b"of an earlier drawing")
-    plan = run_folder.read(Plan, run.plan)
-    illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
+    draw_pictures(run, store.splits["validation"], size=4)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_what_can_not_be_drawn_is_noted_and_no_more(store: ClimateStore, tmp_path: Path) -> None:
     run = write_illustrated_run(tmp_path / "run", store, Shape())
     run.trial(1).member(2).validation.write_bytes(b"not an array")
-    plan = run_folder.read(Plan, run.plan)
-    illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
+    draw_pictures(run, store.splits["validation"], size=4)
     assert not list(run.trial(1).pictures.glob("*.png"))
     assert "Nothing could be drawn" in page_of(run).text
 
@@ -198,8 +195,7 @@ def test_a_workload_without_pictures_leaves_no_folder(tmp_path: Path, store: Cli
     run = write_synthetic_run(tmp_path / "run", Shape())
     for member in range(4):
         np.save(run.trial(1).member(member).validation, np.zeros((10, 4), np.float32))
-    plan = run_folder.read(Plan, run.plan)
-    illustrate(run.trial(1), plan=plan, samples=store.splits["validation"])
+    draw_pictures(run, store.splits["validation"], size=4)
     assert not run.trial(1).pictures.exists()
     assert "Detections of the ensemble" not in page_of(run).text  # nor in runs of older versions
 

@@ -118,8 +118,8 @@ def test_every_trial_is_listed(tmp_path: Path) -> None:
     for trial in run_folder.read(Score, run.score).trials:
         dropped = "" if trial.trial == 2 else ", dropped"
         assert f"{trial.trial}{dropped} {human_si(trial.vflops)}FLOPS" in page.text
-    assert "Every figure here is the mean of 1 trial of them." in page.text
-    assert "Means of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
+    assert "Every figure here is that of trial 2." in page.text
+    assert "Figures of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
     assert "VFLOPS of every trial" in page.text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -10,11 +11,15 @@ import pytest
 
 from ai500.core import schema
 from ai500.core.errors import InputError
+from ai500.inventory.node import describe
 from ai500.pipeline.scoring import write_report
+from ai500.records import Cluster
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.page import Page, prose, render
+from ai500.report.run_data import read_run_data
+from ai500.report.run_sections import mapping_table
 from ai500.report.section import (
     Block,
     Card,
@@ -139,3 +144,23 @@ def test_markup_is_no_chart() -> None:
 )
 def test_words_in_backticks_are_code(text: str, html: str) -> None:
     assert prose(text) == html
+
+
+def test_on_a_cluster_the_members_ran_where_the_nodes_recorded(tmp_path: Path) -> None:
+    """The plan maps members to nodes; Slurm chooses, and the nodes record themselves."""
+    run = write_synthetic_run(tmp_path / "run", Shape(members=3, slots=4))
+    systems = run.trial(1).path / "systems"
+    described = json.dumps(schema.encode(describe()))
+    systems.mkdir(exist_ok=True)
+    for file in systems.iterdir():
+        file.unlink()
+    for name in ("gpu-07-000", "gpu-09-000", "gpu-09-001"):
+        (systems / f"{name}.json").write_text(described)
+    data = read_run_data(run)
+    assert data.hosts == {0: ["gpu-07", "gpu-09"], 1: ["gpu-09"]}
+    assert "gpu" not in str(mapping_table(data).rows)
+    cluster = Cluster("c", "p", ("a", "b"), {}, 4, 4, 1, None, False, "24.05")
+    data = dataclasses.replace(data, plan=dataclasses.replace(data.plan, cluster=cluster))
+    assert mapping_table(data).rows == [
+        ("gpu-07, gpu-09", "0"), ("gpu-09", "1"), ("not recorded", "2"),
+    ]  # fmt: skip

@@ -52,8 +52,13 @@ def count_traffic(run: RunFolder, *, members: int) -> None:
         file = run.trial(1).member(member).record
         record = run_folder.read(TrainRecord, file)
         sent = {"inside_node": SENT * record.steps, "between_nodes": SENT * record.steps}
-        told = {"mode": "all_reduce", "precision": "fp32", "bytes": "counted", "traffic": sent}
-        parallel = record.effective["parallel"] | {"communication": told}
+        communication = {
+            "mode": "all_reduce",
+            "precision": "fp32",
+            "bytes": "counted",
+            "traffic": sent,
+        }
+        parallel = record.effective["parallel"] | {"communication": communication}
         run_folder.write(file, replace(record, effective=record.effective | {"parallel": parallel}))
 
 
@@ -62,8 +67,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return two_nodes_of_two(tmp_path_factory.mktemp("two") / "run")
 
 
-def told(placement: RunPlacement) -> dict[str, str]:
-    return {one.change: one.text for one in placement.placed[0].advice}
+def advice_of(placement: RunPlacement) -> dict[str, str]:
+    return {advice.change: advice.text for advice in placement.placed[0].advice}
 
 
 def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFolder) -> None:
@@ -94,15 +99,15 @@ def test_a_member_over_two_nodes_is_bound_by_the_links_between_them(run: RunFold
 def test_what_would_help_over_two_nodes(run: RunFolder) -> None:
     placement = place_run(run, roofline())
     # By node: 4 ranks × 2 × 1/2 of the whole inside; of its half between. 3 → 4 and 3 → 2.
-    assert told(placement)["hierarchical all-reduce"] == (
+    assert advice_of(placement)["hierarchical all-reduce"] == (
         "hierarchical all-reduce: COI ×1.5, communication still bounds, at most 1.50×"
     )
     # 4 TFLOPS over 2.08 TFLOPS.
-    assert told(placement)["FP16 compression"] == (
+    assert advice_of(placement)["FP16 compression"] == (
         "FP16 compression: COI ×2, bound moves to computation, at most 1.92×"
     )
     (member,) = placement.placed
-    advice = next(one for one in member.advice if one.change == "hierarchical all-reduce")
+    advice = next(change for change in member.advice if change.change == "hierarchical all-reduce")
     assert advice.setting == 'communication.mode = "hierarchical"'
     assert advice.gain_at_roof == pytest.approx(1.5)
     assert advice.gain_limit == pytest.approx(1.5 * member.attainable_flops / member.flops)
@@ -113,7 +118,7 @@ def test_more_traffic_inside_nodes_takes_back_what_hierarchy_gains(run: RunFolde
     slow = replace(INSIDE, seconds=1 / 1.2)
     placement = place_run(run, roofline(slow, BETWEEN))
     assert placement.placed[0].limit == "links between nodes"
-    text = told(placement)["hierarchical all-reduce"]
+    text = advice_of(placement)["hierarchical all-reduce"]
     assert text.endswith("nothing to gain: communication bounds")
 
 
@@ -126,12 +131,12 @@ def test_an_ensemble_has_the_roofs_of_all_its_nodes(tmp_path: Path) -> None:
     assert ensemble.limit == "links between nodes"
 
 
-def test_links_between_nodes_that_nobody_measured_are_no_roof(run: RunFolder) -> None:
+def test_links_between_nodes_that_were_not_measured_are_no_roof(run: RunFolder) -> None:
     placement = place_run(run, roofline(INSIDE))
     (member,) = placement.placed
     assert (member.bound, member.limit) == ("not known", "not known")
-    assert any("links between nodes carry traffic" in one for one in placement.warnings)
-    assert "hierarchical all-reduce" not in told(placement)
+    assert any("links between nodes carry traffic" in warning for warning in placement.warnings)
+    assert "hierarchical all-reduce" not in advice_of(placement)
 
 
 def test_nodes_with_unequal_shares_of_a_member_are_placed(tmp_path: Path) -> None:
@@ -142,5 +147,5 @@ def test_nodes_with_unequal_shares_of_a_member_are_placed(tmp_path: Path) -> Non
     assert nodes_of_ranks(run_folder.read(Plan, run.plan)) == [0, 0, 1]
     placement = place_run(run, roofline())
     assert placement.placed[0].limit == "links between nodes"
-    assert "FP16 compression" in told(placement)
-    assert "hierarchical all-reduce" not in told(placement)
+    assert "FP16 compression" in advice_of(placement)
+    assert "hierarchical all-reduce" not in advice_of(placement)

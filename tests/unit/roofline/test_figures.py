@@ -23,8 +23,8 @@ def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
     """Kernels ran on one of four accelerators whose links were measured."""
     record = synthetic_roofline()
     assert (record.units, units_of_node(record)) == (1, 4)
-    slopes = {one.name: one.bytes_per_second for one in record_slopes(record)}
-    roofs = {one.name: one.flops for one in record_roofs(record, share=units_of_node(record))}
+    slopes = {slope.name: slope.bytes_per_second for slope in record_slopes(record)}
+    roofs = {roof.name: roof.flops for roof in record_roofs(record, share=units_of_node(record))}
     assert slopes["memory"] == pytest.approx(4 * 5e12)
     # 50 TFLOPS of each, 150 GB/s from each: where they meet, four are as one.
     assert roofs["GEMM FP32"] / slopes["links inside"] == pytest.approx(50e12 / 150e9)
@@ -57,8 +57,8 @@ def test_no_labels_of_a_roofline_overlap(
         [Slope(f"links {number}", rate) for number, rate in enumerate(slopes)],
         [Mark(f"point {number}", coi, flops) for number, (coi, flops) in enumerate(marks)],
     )
-    for one, other in itertools.combinations(drawn.labels, 2):
-        assert not one.box.meets(other.box), (one.text, other.text)
+    for upper, other in itertools.combinations(drawn.labels, 2):
+        assert not upper.box.meets(other.box), (upper.text, other.text)
     assert len(drawn.labels) == len(roofs) + len(slopes) + len(marks)
     for label in drawn.labels:
         assert label.box.left >= drawn.frame.left

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from ai500.cli.submit import broken_rules
 from ai500.core import plugins
 from ai500.core.errors import ConfigError, InputError
 from ai500.metrics.equations import penalty_coefficient
+from ai500.pipeline import scoring
 from ai500.pipeline.scoring import score_from_events
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
@@ -20,7 +22,7 @@ from ai500.submission import archive, packing, replication
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import Verification, recompute
-from tests.support.submitted import contents, packed, small_run
+from tests.support.submitted import contents, packed, small_run, submittable_run
 from tests.support.synthetic_run import CLASS, Shape, write_synthetic_run
 
 
@@ -343,6 +345,7 @@ def test_a_rerun_uses_no_paths_and_programs_of_the_submission(
 ) -> None:
     evil = files["config.toml"] + (
         b'[data]\npath = "/etc"\n[slurm]\nsetup = ["rm -rf ~"]\npython = "/tmp/evil"\n'
+        b'[free_level]\nmodel = "evil:model"\n'
         b'[container]\nruntime = ["/tmp/evil"]\n[train]\nbatch_size = 16\n[run]\nseed = 7\n'
     )
     forged = {name: content for name, content in files.items() if name != MANIFEST}
@@ -361,6 +364,7 @@ def test_a_rerun_uses_no_paths_and_programs_of_the_submission(
         assert caught.value.key == "train"
     assert config.data.path == "/mine"
     assert (config.slurm.setup, config.slurm.python, config.container.runtime) == ((), None, ())
+    assert config.free_level.model is None
     planned = json.loads(files["plan.json"])["hyperparameters"]
     assert config.train.batch_size == planned["batch_size"] != 16
     assert config.train.epochs == planned["epochs"] == 2
@@ -379,3 +383,28 @@ def test_differences_of_systems(run: RunFolder, tmp_path: Path) -> None:
         "cpu: Synthetic CPU there, Another CPU here",
         "torch: not known there, 2.0 here",
     ]
+
+
+def test_a_rerun_has_a_seed_of_its_own_and_breaks_no_rule_by_it(tmp_path: Path) -> None:
+    rerun = submittable_run(tmp_path / "rerun", seed=4_000_000_000)
+    _, judgement = scoring.judge_run(rerun, level="hardware")
+    assert {finding.rule for finding in judgement.violations} == {"seed of the edition"}
+    assert list(broken_rules(rerun, "hardware")) == []
+
+
+def test_code_of_a_submitters_own_is_named_by_who_repeats_the_run(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    """The name in a submission is never imported."""
+    own = {"model": "theirs:net", "optimizer": None, "loss": None, "folder": "/theirs"}
+    theirs = {name: content for name, content in files.items() if name != MANIFEST}
+    theirs["plan.json"] = edited(files["plan.json"], "own_code", by=own)
+    packing.seal(theirs, key=None)
+    archive.pack(tmp_path / "s.ai500", theirs)
+    with open_submission(tmp_path / "s.ai500") as submission:
+        with pytest.raises(ConfigError) as caught:
+            rerun_config(submission, local=None, runs=None, overrides={})
+        assert caught.value.key == "free_level.model"
+        reviewed = {"free_level.model": "reviewed:net"}
+        config = rerun_config(submission, local=None, runs=None, overrides=reviewed)
+    assert config.free_level.model == "reviewed:net"

@@ -104,8 +104,9 @@ def test_an_error_of_reading_is_raised_after_what_was_read(split: PackedSplit) -
     arriving = prefetch(requests(batches), samples=split, device=CPU)
     next(arriving)
     next(arriving)
-    with pytest.raises(DataError, match=f"samples 0 to {COUNT} asked for"):
+    with pytest.raises(DataError) as raised:
         next(arriving)
+    assert raised.value.value == COUNT
     assert readers() == []
 
 

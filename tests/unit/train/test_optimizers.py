@@ -107,7 +107,7 @@ def test_a_stopped_optimizer_goes_on_bit_by_bit(name: str) -> None:
             assert np.array_equal(weight, true)
 
 
-@pytest.mark.parametrize("name", plugins.names("optimizer"))
+@pytest.mark.parametrize("name", sorted({*plugins.names("optimizer")} - {"sgd_no_vector_decay"}))
 def test_weight_decay_is_on_every_parameter(name: str) -> None:
     """V2 §5.4: a weight moves without a gradient, batch norm's γ and a bias as well."""
     weights = [nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3))]
@@ -160,6 +160,25 @@ def test_a_parameter_without_a_gradient_stays() -> None:
         optimizer.step()
         assert torch.equal(unused, torch.ones(2))
         assert unused not in optimizer.state
+
+
+def test_vectors_without_decay_are_a_group_of_their_own() -> None:
+    """V2 §5.4: batch norm's γ and β (and biases) keep no weight decay; matrices do."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4), torch.nn.Linear(4, 2)
+    )
+    hyper = HYPER
+    optimizer = optimizers.sgd_no_vector_decay(model.parameters(), hyper)
+    decayed, undecayed = optimizer.param_groups
+    assert (decayed["weight_decay"], undecayed["weight_decay"]) == (hyper.weight_decay, 0.0)
+    assert hyper.weight_decay > 0
+    assert {id(p) for p in decayed["params"]} == {id(model[0].weight), id(model[2].weight)}
+    assert {id(p) for p in undecayed["params"]} == {
+        id(model[1].weight), id(model[1].bias), id(model[2].bias),
+    }  # fmt: skip
+    assert decayed["momentum"] == undecayed["momentum"] == hyper.momentum
+    plain = optimizers.sgd(model.parameters(), hyper)
+    assert optimizers.settings_sha256(optimizer) != optimizers.settings_sha256(plain)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "lars", "lamb"])

@@ -36,8 +36,9 @@ def test_a_cpu_has_no_tensor_cores(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_plan(load(overrides={"train.precision": name}), MACHINE)
     assert (refused.value.key, refused.value.value) == ("train.precision", name)
-    with pytest.raises(EnvironmentLacksError, match="tensor cores") as error:
+    with pytest.raises(EnvironmentLacksError) as error:
         precision.make(name, device=CPU)
+    assert (error.value.key, error.value.value) == ("train.precision", name)
     assert error.value.exit_code == 3
 
 
@@ -77,8 +78,9 @@ def test_the_plan_knows_accelerators_by_name(name: str, accelerator: str, allowe
     if allowed:
         assert plan()
     else:
-        with pytest.raises(ConfigError, match="has no such arithmetic"):
+        with pytest.raises(ConfigError) as raised:
             plan()
+        assert (raised.value.key, raised.value.value) == ("train.precision", name)
 
 
 def test_a_login_node_s_accelerator_is_not_the_cluster_s() -> None:
@@ -100,10 +102,14 @@ def test_another_machine_is_not_judged_by_this_one() -> None:
 
 
 def test_an_unknown_name_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
+    with pytest.raises(ConfigError) as raised:
         load(overrides={"train.precision": "mixed-bf61"})
-    with pytest.raises(ConfigError, match="did you mean 'mixed-bf16'"):
+    assert (raised.value.key, raised.value.value) == ("train.precision", "mixed-bf61")
+    assert "'mixed-bf16'" in str(raised.value)
+    with pytest.raises(ConfigError) as raised:
         load(overrides={"train.precision": "bf16"})
+    assert (raised.value.key, raised.value.value) == ("train.precision", "bf16")
+    assert "'mixed-bf16'" in str(raised.value)
 
 
 def test_only_tf32_lets_torch_round_to_tf32() -> None:
@@ -199,7 +205,7 @@ from ai500.workloads.models.resnet import small_resnet
 torch.set_num_threads(1)
 draw = torch.Generator().manual_seed(0)
 images, labels = torch.randn(16, 3, 12, 12, generator=draw), torch.arange(16) % 4
-told = {}
+results = {}
 for name in ("mixed-bf16", "mixed-fp16", "fp16", "fp32"):  # reduced ones before oneDNN runs
     numerics = precision.make(name, device=torch.device("cpu"))
     torch.manual_seed(1)
@@ -218,8 +224,8 @@ for name in ("mixed-bf16", "mixed-fp16", "fp16", "fp32"):  # reduced ones before
         logits = model(images)
         inside = [str(t.dtype) for t in (image, logits, mse_loss(logits, logits))]
     state = {n: str(v.dtype) for n, v in model.state_dict().items()}
-    told[name] = {"losses": losses, "state": state, "inside": inside}
-print(json.dumps(told))
+    results[name] = {"losses": losses, "state": state, "inside": inside}
+print(json.dumps(results))
 """
 
 

@@ -20,6 +20,7 @@ from ai500.workloads.climate.segmented import NORMALIZATION, SOURCES, SegmentedC
 from ai500.workloads.climate.segmented_tensors import weighted_cross_entropy
 from ai500.workloads.climate_segmentation import CLASSES, DESIGNS, FREQUENCIES, WEIGHTS, WORKLOAD
 from ai500.workloads.intersection_over_union import class_ious, mean_iou, predicted_classes
+from ai500.workloads.member_predictions import ArrayPredictions
 from ai500.workloads.models.deepcam import PRIOR, DeepCAM
 from ai500.workloads.models.deepcam_plan import LARGE, SMALL, deepcam_plan
 
@@ -133,7 +134,7 @@ def test_predictions_are_bytes_that_average_by_vote() -> None:
     assert row.ravel().tolist() == [51, 76]
     members = np.array([[[10, 200]], [[20, 100]], [[90, 0]]], np.uint8)
     voters = np.array([[True], [True], [False]])
-    combined = WORKLOAD.combine(members, voters=voters)
+    combined = WORKLOAD.combine(ArrayPredictions(members, voters))
     assert combined.dtype == np.uint8
     assert combined.tolist() == [[15, 150]]
 
@@ -238,7 +239,10 @@ def test_pictures_show_masks_and_their_iou() -> None:
     arrays = source.draw("validation", 0, 6)
     perfect = np.stack([arrays["masks"] == 1, arrays["masks"] == 2], axis=1).astype(np.uint8) * 255
     blind = np.zeros_like(perfect)
-    drawn = illustrations({0: perfect, 1: perfect, 2: blind}, samples=Frozen(arrays, source.fields))  # type: ignore[arg-type]
+    predictions = {0: perfect, 1: perfect, 2: blind}
+    ensemble = WORKLOAD.combine(ArrayPredictions(list(predictions.values())))
+    samples: Any = Frozen(arrays, source.fields)
+    drawn = illustrations(predictions, ensemble=ensemble, samples=samples)
     record = drawn.illustrations
     assert [row[1] for row in record.rows] == ["1.0000", "1.0000", "1.0000"]
     assert [row[2] for row in record.rows[1:]] == ["0.6667", "0.6667"]

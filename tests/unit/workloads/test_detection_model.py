@@ -202,9 +202,9 @@ def test_the_full_model_beside_v2_table_6() -> None:
 
 
 def test_flops_prints_both() -> None:
-    told = CliRunner().invoke(app, ["flops", "faster-rcnn", "--convention", "matmul"]).stdout
-    assert "1.07 T per sample" in told
-    assert "by a profiler: 691 G per sample" in told
+    printed = CliRunner().invoke(app, ["flops", "faster-rcnn", "--convention", "matmul"]).stdout
+    assert "1.07 T per sample" in printed
+    assert "by a profiler: 691 G per sample" in printed
 
 
 def test_it_learns() -> None:

@@ -19,6 +19,7 @@ from ai500.workloads.detection.mean_average_precision import (
     mean_average_precision,
     precision_recall,
 )
+from ai500.workloads.member_predictions import ArrayPredictions
 
 Floats = NDArray[np.float64]
 ONE, TWO, FAR = (0, 0, 10, 10), (20, 20, 40, 60), (90, 90, 99, 99)
@@ -86,8 +87,9 @@ def test_classes_without_events_do_not_count() -> None:
 
 
 def test_no_event_at_all_is_an_error() -> None:
-    with pytest.raises(DataError, match="None of the 2 labelled samples has a box"):
+    with pytest.raises(DataError) as raised:
         mean_average_precision(_detections([], []), _labels([], []), classes=4)
+    assert (raised.value.key, raised.value.value) == ("labels", 2)
 
 
 def _coco_precision(detections: Floats, labels: Floats, *, classes: int) -> Floats:
@@ -163,10 +165,6 @@ def test_it_is_what_pycocotools_computes() -> None:
     assert compared > 2000
 
 
-def _all_vote(members: Floats) -> NDArray[np.bool_]:
-    return np.ones(members.shape[:2], dtype=np.bool_)
-
-
 def test_fusion_by_hand() -> None:
     """Two of three see it, at scores 0.8 and 0.4: coordinates 2 to 1, score 0.6 · 2/3."""
     members = np.stack(
@@ -176,7 +174,7 @@ def test_fusion_by_hand() -> None:
             _detections([((0, 0, 10, 10), 0.9, 0)]),
         ]
     )
-    together = weighted_boxes_fusion(members, voters=_all_vote(members))
+    together = weighted_boxes_fusion(ArrayPredictions(members))
     expected = _detections(
         [((0, 0, 10, 11), 0.6 * 2 / 3, 1), ((0, 0, 10, 10), 0.9 / 3, 0), (FAR, 0.1, 2)]
     )
@@ -187,13 +185,13 @@ def test_one_voter_is_taken_at_its_word() -> None:
     members = np.stack([_detections([(ONE, 0.8, 1), (TWO, 0.5, 0)]), _detections([(FAR, 0.9, 3)])])
     voters = np.array([[True], [False]])
     np.testing.assert_allclose(
-        weighted_boxes_fusion(members, voters=voters), members[0], atol=1e-12
+        weighted_boxes_fusion(ArrayPredictions(members, voters)), members[0], atol=1e-12
     )
 
 
-def test_nobody_votes_and_nothing_seen_are_empty() -> None:
+def test_no_votes_and_no_detections_are_empty() -> None:
     members = np.stack([_detections([(ONE, 0.8, 1)], [])])
-    together = weighted_boxes_fusion(members, voters=np.array([[False, True]]))
+    together = weighted_boxes_fusion(ArrayPredictions(members, np.array([[False, True]])))
     assert (together == -1).all()
 
 
@@ -203,12 +201,12 @@ def test_the_order_of_members_is_no_matter() -> None:
     # Float32 as stored, and scores with many ties: where an order could show.
     members = np.stack(frames).reshape(4, 40, 10, 6).astype(np.float32)
     voters = draw.random((4, 40)) < 0.8
-    together = weighted_boxes_fusion(members, voters=voters)
+    together = weighted_boxes_fusion(ArrayPredictions(members, voters))
     assert together.dtype == np.float32
     for _ in range(10):
         order = draw.permutation(4)
         np.testing.assert_array_equal(
-            weighted_boxes_fusion(members[order], voters=voters[order]), together
+            weighted_boxes_fusion(ArrayPredictions(members[order], voters[order])), together
         )
 
 
@@ -229,6 +227,6 @@ def test_fusion_beats_each_of_its_members() -> None:
             member[frame, 3] = (*invented, draw.uniform(0.1, 0.9), draw.integers(2))
     alone = [mean_average_precision(member, labels, classes=2) for member in members]
     together = mean_average_precision(
-        weighted_boxes_fusion(members, voters=_all_vote(members)), labels, classes=2
+        weighted_boxes_fusion(ArrayPredictions(members)), labels, classes=2
     )
     assert together > max(alone) + 0.1

@@ -12,7 +12,7 @@ from ai500.workloads.image_inputs import centre_crop, flipped, random_resized_cr
 
 
 def test_evaluation_sees_the_whole_of_a_much_larger_image() -> None:
-    """Its class is told by the frame alone: 224 of every 256 pixels must reach the model."""
+    """Its class shows in the frame alone: 224 of every 256 pixels must reach the model."""
     images = torch.zeros(1, 96, 96, 3, dtype=torch.uint8)
     images[:, 8:88, 8:88] = 255
     smoke = dataclasses.replace(CLASSES["smoke"], fields=image_fields(96, 96, classes=12))

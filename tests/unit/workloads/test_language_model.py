@@ -6,6 +6,7 @@ import ast
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from ai500.parallel.model_parallelism import inside_member
 from ai500.workloads import language_model
 from ai500.workloads.language_model import CLASSES, WORKLOAD
 from ai500.workloads.learnable_text import SMOKE
+from ai500.workloads.member_predictions import ArrayPredictions
 from ai500.workloads.models import transformer
 from ai500.workloads.models.compiled import use_compiler
 from ai500.workloads.models.transformer import Transformer
@@ -88,9 +90,9 @@ def test_a_score_does_not_depend_on_later_tokens() -> None:
     text = tokens()
     changed = text.clone()
     changed[:, 9] = (changed[:, 9] + 1) % SHAPE.vocabulary
-    scores, others = model()(text), model()(changed)
-    torch.testing.assert_close(scores[:, :8], others[:, :8], rtol=0, atol=1e-6)
-    assert (scores[:, 8:] - others[:, 8:]).abs().max() > 1e-3
+    scores, changed_scores = model()(text), model()(changed)
+    torch.testing.assert_close(scores[:, :8], changed_scores[:, :8], rtol=0, atol=1e-6)
+    assert (scores[:, 8:] - changed_scores[:, 8:]).abs().max() > 1e-3
 
 
 def test_an_untrained_model_knows_nothing() -> None:
@@ -175,7 +177,9 @@ def test_an_impossible_token_costs_bits_but_not_everything() -> None:
 def test_probabilities_are_averaged_over_the_voters() -> None:
     members = np.array([[[0.5, 0.1]], [[0.25, 0.3]], [[0.9, 0.9]]], np.float32)
     voters = np.array([[True], [True], [False]])
-    np.testing.assert_allclose(WORKLOAD.combine(members, voters=voters), [[0.375, 0.2]], rtol=1e-6)
+    np.testing.assert_allclose(
+        WORKLOAD.combine(ArrayPredictions(members, voters)), [[0.375, 0.2]], rtol=1e-6
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -185,7 +189,7 @@ def test_an_ensemble_is_never_worse_than_its_members_mean(members: int, seed: in
     draw = np.random.default_rng(seed)
     predictions = draw.uniform(1e-6, 1, (members, 4, 8)).astype(np.float32)
     targets = {"bytes": np.full(4, 8)}
-    ensemble = WORKLOAD.combine(predictions, voters=np.ones((members, 4), np.bool_))
+    ensemble = WORKLOAD.combine(ArrayPredictions(predictions))
     alone = [WORKLOAD.quality(rows, targets) for rows in predictions]
     assert WORKLOAD.quality(ensemble, targets) <= np.mean(alone) + 1e-9
 
@@ -217,7 +221,9 @@ class Texts:
 def test_the_report_shows_texts_members_and_the_optimum(texts: int) -> None:
     draw = np.random.default_rng(3)
     predictions = {member: draw.uniform(0.1, 1, (texts, 128)) for member in (0, 2)}
-    drawn = illustrations(WORKLOAD, predictions, samples=Texts(texts))  # type: ignore[arg-type]
+    ensemble = WORKLOAD.combine(ArrayPredictions(list(predictions.values())))
+    samples: Any = Texts(texts)
+    drawn = illustrations(WORKLOAD, predictions, ensemble=ensemble, samples=samples)
     record = drawn.illustrations
     assert {picture.file for picture in record.pictures} | {"bits.png"} == set(drawn.images)
     assert all(image.startswith(b"\x89PNG") for image in drawn.images.values())

@@ -145,11 +145,18 @@ def test_outlines_are_distinct_and_keep_their_label_when_mirrored():
 
 @pytest.mark.parametrize(
     ("split", "first", "last"),
-    [("test", 0, 1), ("train", -1, 1), ("train", 3, 2), ("validation", 0, SMOKE.validation + 1)],
+    [("train", -1, 1), ("train", 3, 2), ("validation", 0, SMOKE.validation + 1)],
 )
-def test_what_the_set_does_not_have_is_refused(split, first, last):
-    with pytest.raises(DataError, match=split):
+def test_samples_that_do_not_exist_are_refused(split, first, last):
+    with pytest.raises(DataError) as raised:
         SMOKE.draw(split, first, last)
+    assert (raised.value.key, raised.value.value) == (split, (first, last))
+
+
+def test_a_split_that_does_not_exist_is_refused():
+    with pytest.raises(DataError) as raised:
+        SMOKE.draw("test", 0, 1)
+    assert (raised.value.key, raised.value.value) == ("split", "test")
 
 
 @pytest.mark.parametrize("block", [1, 5, 1000])

@@ -104,7 +104,7 @@ def test_the_probabilities_of_all_texts_add_up_to_one() -> None:
 
 
 def test_the_bits_of_a_text_are_those_of_its_words() -> None:
-    """By hand: two whole words and the beginning of a third, in each topic."""
+    """Computed by hand: two whole words and the beginning of a third, in each topic."""
     first, second = TINY.lexicon[1], TINY.lexicon[2]
     text = first + second + b"."
     chances = TINY.transitions / UNIT

@@ -258,6 +258,8 @@ def _require_finite(slab: Frames, year: Year, *, frame: int, channel: int) -> No
                     f"frame {frame + row} has values that are no numbers in "
                     f"{CHANNELS[channel + number]}.",
                     f"Correct the file; `ai500 data check {year.path.parent}` lists all.",
+                    key=CHANNELS[channel + number],
+                    value=frame + row,
                 )
 
 

@@ -140,11 +140,11 @@ class Tally:
                 self._low[cells] = np.minimum(self._low[cells], value)
                 self._high[cells] = np.maximum(self._high[cells], value)
 
-    def duplicates(self, others: Sequence[Tally]) -> Iterator[Problem]:
+    def duplicates(self, earlier: Sequence[Tally]) -> Iterator[Problem]:
         """Yield the frames of this year that an earlier frame, of this year or another, equals."""
         known = {
             key: f"frame {frame} of {tally.year.path.name}"
-            for tally in others
+            for tally in earlier
             for frame, key in tally._keys()
         }
         for frame, key in self._keys():

@@ -81,6 +81,8 @@ def year_files(folder: Path) -> dict[int, Path]:
                 folder,
                 f"two files for the year {year}: {files[year].name} and {path.name}.",
                 "Keep one.",
+                key="year",
+                value=year,
             )
         files[year] = path
     return dict(sorted(files.items()))

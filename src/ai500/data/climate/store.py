@@ -318,6 +318,8 @@ def _compare(year: Year, first: int, digests: list[str], expected: Sequence[str]
                 f"frame {first + row} is corrupt: it and its boxes have digest "
                 f"{digest}, {indexing.INDEX} says {recorded}.",
                 "Make or copy the file again.",
+                key="frame",
+                value=first + row,
             )
 
 
@@ -329,6 +331,8 @@ def _require_same_files(folder: Path, index: Index, years: Sequence[Year]) -> No
             f"{'; '.join(differences)}. The folder is not the generated data of its index.",
             "Put back missing files and move away unknown ones, or delete "
             f"{indexing.INDEX} if the files are your own.",
+            key=indexing.INDEX,
+            value=[name for name, _ in index.other_files(years)],
         )
 
 
@@ -338,7 +342,12 @@ def _require_alike(folder: Path, years: Sequence[Year]) -> None:
         sizes.setdefault((year.height, year.width), year.path.name)
     if len(sizes) > 1:
         examples = ", ".join(f"{name} has {high}×{wide}" for (high, wide), name in sizes.items())
-        raise data_error(folder, f"frames of one data set have one size: {examples}.")
+        raise data_error(
+            folder,
+            f"frames of one data set have one size: {examples}.",
+            key="shape",
+            value=list(sizes),
+        )
     missing = missing_years([year.year for year in years])
     if missing:
         raise data_error(
@@ -347,6 +356,8 @@ def _require_alike(folder: Path, years: Sequence[Year]) -> None:
             f"{', '.join(map(str, missing))} between {years[0].year} and {years[-1].year} "
             f"{'are' if len(missing) > 1 else 'is'} missing.",
             "Add the files, or move those on one side of the gap to another folder.",
+            key="years",
+            value=missing,
         )
 
 

@@ -91,7 +91,7 @@ class Year:
                 return np.asarray(file["boxes"][:], dtype=np.float32)
             except OSError as error:
                 raise data_error(
-                    self.path, f"`boxes` cannot be read ({error}).", COPY_AGAIN
+                    self.path, f"`boxes` cannot be read ({error}).", COPY_AGAIN, key="boxes"
                 ) from error
 
     def jobs(self, places: Places, out: Frames, channels: range = EVERY_CHANNEL) -> Iterator[Job]:
@@ -146,7 +146,7 @@ class Year:
         """Look up the chunks whose first frame is in `firsts`, in their order on disk."""
         sizes = (channels, range(self.height), range(self.width))
         steps = [size[::step] for size, step in zip(sizes, layout.shape[1:], strict=True)]
-        with opened(self.path) as file, _intact(self.path, "its chunk index"):
+        with opened(self.path) as file, _intact(self.path, "chunk index"):
             lookup = file["images"].id.get_chunk_info_by_coord
             chunks = []
             for corner in (corner for first in firsts for corner in product([first], *steps)):
@@ -165,6 +165,8 @@ class Year:
                 self.path,
                 f"frame {chunk.corner[0]} is corrupt: its chunk cannot be unpacked ({error}).",
                 COPY_AGAIN,
+                key="frame",
+                value=chunk.corner[0],
             ) from error
 
     def _read_chunk(
@@ -228,12 +230,12 @@ def opened(path: Path) -> Any:
     except OSError as error:
         text = str(error).lower()
         if "truncated" in text:
-            why = "is truncated: its end is missing"
+            key, why = "length", "is truncated: its end is missing"
         elif "signature" in text:
-            why = "is no HDF5 file"
+            key, why = "signature", "is no HDF5 file"
         else:
-            why = f"cannot be opened ({error})"
-        raise data_error(path, f"{why}.", "Copy or download it again.") from error
+            key, why = None, f"cannot be opened ({error})"
+        raise data_error(path, f"{why}.", "Copy or download it again.", key=key) from error
 
 
 @contextmanager
@@ -242,15 +244,16 @@ def _intact(path: Path, part: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, OSError, KeyError, ValueError, TypeError) as error:
-        raise data_error(path, f"{part} is corrupt ({error}).", COPY_AGAIN) from error
+        raise data_error(path, f"its {part} is corrupt ({error}).", COPY_AGAIN, key=part) from error
 
 
 def open_year(path: Path) -> Year:
     """Open a year's file; raise a DataError where its arrays do not have the schema."""
-    with opened(path) as file, _intact(path, "its table of contents"):
+    with opened(path) as file, _intact(path, "table of contents"):
         problems = list(_schema_problems(file))
         if problems:
-            raise DataError("\n".join(f"{path}: {problem}" for problem in problems), path=path)
+            message = "\n".join(f"{path}: {problem}" for problem in problems)
+            raise DataError(message, key="schema", value=problems, path=path)
         images = file["images"]
         count, _, height, width = images.shape
         stat = path.stat()
@@ -368,6 +371,8 @@ def require_usable_boxes(folder: Path, boxes: Mapping[Year, Boxes]) -> None:
         raise DataError(
             f"{folder}: boxes that can't be trained on:\n  {examples}\n"
             + (f"… and {more} more." if more > 0 else ""),
+            key="boxes",
+            value=problems,
             path=folder,
             remedy=f"Correct the files; `ai500 data check {folder}` lists all.",
         )

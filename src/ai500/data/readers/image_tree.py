@@ -73,7 +73,7 @@ def read_folder(
             validation,
             classes=classes,
             source=source,
-            given=validation_list,
+            label_list=validation_list,
             ignored=ignored,
         )
     else:
@@ -98,7 +98,7 @@ def read_archive(
         beside = _validation(archive.parent, archive.parent, published=True)
         if archive.name == TRAIN_ARCHIVE and beside is not None:
             held = flat_validation(
-                beside, classes=classes, source=archive.parent, given=validation_list,
+                beside, classes=classes, source=archive.parent, label_list=validation_list,
                 ignored=ignored,
             )  # fmt: skip
             lists = {TRAIN: train, VALIDATION: held}

@@ -86,7 +86,7 @@ def flat_validation(
     *,
     classes: Sequence[str],
     source: Path,
-    given: Path | None,
+    label_list: Path | None,
     ignored: Ignored,
 ) -> ImageList:
     """List validation images that are in no class folder, with the classes of a list."""
@@ -99,12 +99,12 @@ def flat_validation(
     for name, where in files:
         if is_image(name):
             places[name] = where
-        elif given is None or name != given.name:
+        elif label_list is None or name != label_list.name:
             ignored.add(f"{place.name}/{name}")
     if not places:
         raise data_error(place, "no image in it.", KNOWN_LISTS)
     folders = dict.fromkeys((source, place if place.is_dir() else source))
-    file = given or next(
+    file = label_list or next(
         (folder / name for folder in folders for name in LISTS if (folder / name).is_file()),
         None,
     )

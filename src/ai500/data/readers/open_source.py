@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,6 +84,8 @@ class Options:
     inputs: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     ragged: frozenset[str] = field(default_factory=frozenset)
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Least and largest valid value of fields that have limits."""
 
     @property
     def choice(self) -> Choice:
@@ -93,8 +95,24 @@ class Options:
 
 def open_source(source: str | Path, options: Options, *, out: Path) -> Reader | Stream:
     """Open a source; `out` is the store's folder, which is no part of it."""
+    opened = _open(source, options, out=out)
+    names = {field.name for field in opened.fields}
+    for option, fields in (("--ragged", options.ragged), ("--limits", options.limits)):
+        for name in sorted(set(fields) - names):
+            raise DataError(
+                f"{source}: {option} names the field {name!r}; there are "
+                f"{', '.join(sorted(names))}.",
+                key=option,
+                value=name,
+                remedy="Name one of them.",
+            )
+    return opened
+
+
+def _open(source: str | Path, options: Options, *, out: Path) -> Reader | Stream:
     text, path = str(source), Path(source)
     if not path.exists() and is_factory(text):
+        _refuse_list(source, options)
         return python_source(
             text,
             choice=options.choice,
@@ -157,6 +175,7 @@ def _tables(
     *,
     class_names: tuple[str, ...] = (),
 ) -> Reader | Stream:
+    _refuse_list(tables[0][1].path, options)
     return table_source(
         name,
         tables,
@@ -165,6 +184,17 @@ def _tables(
         seed=options.seed,
         class_names=class_names,
     )
+
+
+def _refuse_list(source: str | Path, options: Options) -> None:
+    """Refuse the list of ImageNet's validation images for a source that is no image files."""
+    if options.validation_list is not None:
+        raise DataError(
+            f"{source} comes with --validation-list, which is for files of images.",
+            key="--validation-list",
+            value=str(options.validation_list),
+            remedy="Leave --validation-list out.",
+        )
 
 
 def _open_folder(folder: Path, options: Options, *, out: Path) -> Reader | Stream:

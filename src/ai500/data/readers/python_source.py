@@ -176,7 +176,12 @@ class Shaper:
         for field in self.fields:
             key = self.keys[field.name]
             if key not in values:
-                raise self._error(field, number, f"has no {key!r}, only {listed(list(values))}")
+                raise DataError(
+                    f"{self.spec}: sample {number} has no {key!r}, only {listed(list(values))}.",
+                    key=field.name,
+                    value=number,
+                    remedy="Give every sample the same keys.",
+                )
             if is_image(values[key]):
                 try:
                     arrays[field.name] = _pixels(values[key], field, f"{self.spec} {number}")

@@ -18,8 +18,8 @@ def require_fraction(fraction: float) -> None:
     """Raise `DataError` unless a fraction of the samples can validate."""
     if not 0 < fraction < 1:
         raise DataError(
-            f"validation_fraction = {fraction}: must lie between 0 and 1.",
-            key="validation_fraction",
+            f"--validation {fraction}: the fraction must lie between 0 and 1.",
+            key="--validation",
             value=fraction,
         )
 
@@ -48,9 +48,9 @@ def held_out(
         number = max(1, round(fraction * len(by_digest)))
         chosen[by_digest[: min(number, len(by_digest) - 1)]] = True
     if not chosen.any():
-        reason = "there is one sample" if len(groups) < 2 else "each class has one sample"
+        reason = "each class has one sample" if len(groups) > 1 else "two are needed"
         raise DataError(
-            f"cannot hold out validation samples: {reason} ({len(labels)} in all).",
+            f"cannot hold out validation samples of {len(labels)}: {reason}.",
             value=len(labels),
             remedy="Add samples, or a validation split of your own.",
         )

@@ -346,7 +346,8 @@ class TableStream(TableSource):
                     if place in broken:
                         yield Unreadable(f"{section.table.path.name}: row {row}", broken[place])
                     else:
-                        yield {name: values[place] for name, values in arrays.items()}
+                        # A copy: a view would keep its whole block in memory.
+                        yield {name: np.array(values[place]) for name, values in arrays.items()}
 
 
 def _row_bytes(sources: Sequence[FieldSource]) -> int:
@@ -555,12 +556,12 @@ def _labels(sections: Sequence[Section], fields: Sequence[Field]) -> NDArray[np.
 
 
 def _class_names(
-    labels: Sequence[NDArray[np.int64]], given: tuple[str, ...], *, path: Path
+    labels: Sequence[NDArray[np.int64]], declared: tuple[str, ...], *, path: Path
 ) -> tuple[str, ...]:
     if not labels:
         return ()
     values = np.unique(np.concatenate(labels))
-    number = len(given) or len(values)
+    number = len(declared) or len(values)
     if int(values[0]) < 0 or int(values[-1]) >= number:
         raise data_error(
             path,
@@ -569,4 +570,4 @@ def _class_names(
             "Renumber them: numpy.unique(labels, return_inverse=True).",
             value=int(values[-1]),
         )
-    return given or tuple(str(label) for label in range(number))
+    return declared or tuple(str(label) for label in range(number))

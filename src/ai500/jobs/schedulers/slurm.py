@@ -27,6 +27,7 @@ from ai500.jobs.schedulers import (
 from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
+from ai500.parallel.parallelism_controller import straddling_slots
 from ai500.records import Cluster, Plan, run_folder
 from ai500.records.run_folder import TrialFolder
 
@@ -218,7 +219,7 @@ class SlurmScheduler:
     def _request(self, jobs: Sequence[JobSpec], number: str) -> Request:
         plan, slurm, launcher = self._context.plan, self._slurm, self._context.launcher
         nodes = _gang_nodes(jobs) if slurm.start == "gang" else {}
-        share = jobs[0].shares[0]
+        share, straddling = jobs[0].shares[0], straddling_slots(plan.mapping)
         python, module = jobs[0].command[0], "ai500.jobs.node_agent"
         trial = str(self._context.trial)
         waves = {job.member: plan.mapping[job.member].wave for job in jobs}
@@ -227,7 +228,7 @@ class SlurmScheduler:
             name=self._name(number),
             trial=self._context.trial,
             parts=[Part(job.member, job.attempt, nodes.get(job.shares[0].node, 0)) for job in jobs],
-            nodes_per_member=len(jobs[0].shares),
+            nodes_per_member=len(plan.nodes) if straddling else len(jobs[0].shares),
             gang_nodes=len(nodes),
             slots_per_node=len(share.slots),
             job_slots_per_node=_slots_per_node(jobs) if nodes else len(share.slots),
@@ -249,6 +250,8 @@ class SlurmScheduler:
             exits=self._folder / f"{number}.exits",
             cancelled=self._cancelled,
             slurm=slurm,
+            straddling_slots=straddling,
+            pinned_nodes=tuple(nodes) if slurm.pin else (),
         )
 
     def _exits(self, gangs: set[str]) -> dict[str, int]:

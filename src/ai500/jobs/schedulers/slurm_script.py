@@ -27,6 +27,14 @@ address_of() {
 """
 
 
+STRADDLING = """\
+# Slurm divided the member's slots among the nodes.
+export AI500_TASKS_PER_NODE=$SLURM_TASKS_PER_NODE
+unset SLURM_GPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TASKS_PER_NODE
+"""
+ALL_NODES = '"$SLURM_JOB_NUM_NODES"'
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One member of a submission."""
@@ -70,15 +78,26 @@ class Request:
     cancelled: Path
     """Flag file: while it exists, no job is requeued."""
     slurm: SlurmConfig
+    straddling_slots: int | None = None
+    """Slots of a member that fills its nodes unequally: Slurm divides them among the nodes, and
+    the script exports how; None: each node has `slots_per_node`."""
+    pinned_nodes: Sequence[str] = ()
+    """Nodes that a gang has to run on; empty: those that Slurm chooses."""
 
 
 def array_script(request: Request) -> str:
     """Write a script with one task per member; it runs on the member's first node."""
     tasks = f"0-{len(request.parts) - 1}" + (f"%{request.at_once}" if request.at_once else "")
-    several = request.nodes_per_member > 1
+    several, nodes = request.nodes_per_member > 1, str(request.nodes_per_member)
+    if request.straddling_slots:
+        # As few nodes as possible; what is free may be in parts.
+        requested = [f"--nodes=1-{nodes}", "--use-min-nodes"]
+        nodes = ALL_NODES
+    else:
+        requested = [f"--nodes={nodes}"]
     return "\n".join(
         [
-            *_head(request, [f"--array={tasks}", f"--nodes={request.nodes_per_member}"]),
+            *_head(request, [f"--array={tasks}", *requested]),
             f"members=({_numbers(part.member for part in request.parts)})",
             f"attempts=({_numbers(part.attempt for part in request.parts)})",
             "export AI500_MEMBER=${members[SLURM_ARRAY_TASK_ID]}",
@@ -90,9 +109,10 @@ def array_script(request: Request) -> str:
             *_set_up(request),
             *([ADDRESS_OF, 'AI500_HEAD=$(address_of "$SLURMD_NODENAME")', "export AI500_HEAD"]
               if several else []),
+            *([STRADDLING] if request.straddling_slots else []),
             _member_step(request, []),
             "code=$?",
-            *_clear(request, request.nodes_per_member),
+            *_clear(request, nodes),
             *_requeue(request, '"$code"'),
             'exit "$code"',
             "",
@@ -109,9 +129,11 @@ def gang_script(request: Request) -> str:
     # srun does not queue steps that overlap; with --exact a step waits until its CPUs are free.
     room = ["--overlap"] if request.shares_accelerators else ["--exact"]
     place = ['--relative="$3"', *room]
+    names = ",".join(request.pinned_nodes)
+    pinned = [f"--nodelist={names}"] if names else []
     return "\n".join(
         [
-            *_head(request, [f"--nodes={request.gang_nodes}"]),
+            *_head(request, [f"--nodes={request.gang_nodes}", *pinned]),
             f"exits={shlex.quote(str(request.exits))}",
             'exec >>"${exits%.exits}.log" 2>&1',
             'echo "job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), on '
@@ -121,7 +143,7 @@ def gang_script(request: Request) -> str:
             ADDRESS_OF,
             'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
             'export AI500_BARRIER="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
-            _small_step(request, 1, ["--relative=0"], server)
+            _small_step(request, "1", ["--relative=0"], server)
             + ' --name "$AI500_BARRIER" >"${exits%.exits}.barrier.log" 2>&1 &',
             "barrier=$!",
             "# start MEMBER ATTEMPT FIRST_NODE",
@@ -142,7 +164,7 @@ def gang_script(request: Request) -> str:
             *(f"start {p.member} {p.attempt} {p.first_node}" for p in request.parts),
             'wait "${members[@]}"',
             'kill "$barrier" 2>/dev/null; wait "$barrier"',
-            *_clear(request, request.gang_nodes),
+            *_clear(request, str(request.gang_nodes)),
             f"stopped=$(grep -c ' {CHECKPOINTED_EXIT_CODE}$' \"$exits\")",
             *_requeue(request, f'"$((stopped > 0 ? {CHECKPOINTED_EXIT_CODE} : 0))"'),
             "! grep -qv ' 0$' \"$exits\"",
@@ -167,12 +189,22 @@ def site_options(slurm: SlurmConfig) -> list[str]:
 
 def _head(request: Request, options: list[str]) -> list[str]:
     slurm = request.slurm
+    if request.straddling_slots:
+        resources = [
+            f"--ntasks={request.straddling_slots}",
+            f"--cpus-per-task={request.cpus_per_slot}",
+            *_gpus(request, "--gpus-per-task", 1),
+        ]
+    else:
+        resources = [
+            "--ntasks-per-node=1",
+            f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
+            *_gpus(request, "--gpus-per-node", request.job_slots_per_node),
+        ]
     options = [
         f"--job-name={request.name}",
         *options,
-        "--ntasks-per-node=1",
-        f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
-        *_gpus(request, "--gpus-per-node", request.job_slots_per_node),
+        *resources,
         *site_options(slurm),
         "--requeue",
         f"--signal=TERM@{slurm.checkpoint_signal_seconds}",
@@ -204,22 +236,27 @@ def _gpus(request: Request, flag: str, count: int) -> list[str]:
 
 def _member_step(request: Request, place: Sequence[str]) -> str:
     """Write the step of one member: the node agent, on each of its nodes."""
+    if request.straddling_slots:
+        # Without --exact the step has all CPUs and accelerators of the job on each node.
+        whole = [f"--cpus-per-task={request.cpus_per_slot}", "--cpu-bind=none"]
+        return _srun(request, ALL_NODES, [*whole, *place], request.command)
     slots = request.slots_per_node
     gpus = request.job_slots_per_node if request.shares_accelerators else slots
     resources = [
         f"--cpus-per-task={slots * request.cpus_per_slot}",
         *_gpus(request, "--gpus-per-task", gpus),
     ]
-    return _srun(request, request.nodes_per_member, [*resources, *place], request.command)
+    nodes = str(request.nodes_per_member)
+    return _srun(request, nodes, [*resources, *place], request.command)
 
 
-def _small_step(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
+def _small_step(request: Request, nodes: str, place: Sequence[str], command: Sequence[str]) -> str:
     """Write a step that takes no CPUs and no accelerators from the members."""
     nothing = ["--overlap", "--cpus-per-task=1", *(["--gres=none"] if request.accelerators else [])]
     return _srun(request, nodes, [*nothing, *place], command)
 
 
-def _srun(request: Request, nodes: int, place: Sequence[str], command: Sequence[str]) -> str:
+def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[str]) -> str:
     """Write a step of one task per node; all steps of the job share its memory."""
     slurm = request.slurm
     flags = [
@@ -234,11 +271,11 @@ def _srun(request: Request, nodes: int, place: Sequence[str], command: Sequence[
         *request.srun_flags,
         *slurm.srun,
     ]
-    quoted = [flag if flag.startswith("--relative=") else shlex.quote(flag) for flag in flags]
+    quoted = [flag if '="$' in flag else shlex.quote(flag) for flag in flags]
     return f"srun {' '.join(quoted)} \\\n    {shlex.join(command)}"
 
 
-def _clear(request: Request, nodes: int) -> list[str]:
+def _clear(request: Request, nodes: str) -> list[str]:
     if not request.stages:
         return []
     return [_small_step(request, nodes, [], request.clear)]

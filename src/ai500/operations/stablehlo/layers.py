@@ -7,6 +7,7 @@ their parts, so that they count as the same layers of other frameworks do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import isqrt
 from typing import NamedTuple
 
 from ai500.operations.graph import Shape
@@ -79,18 +80,22 @@ def is_zero(value: Value) -> bool:
 
 
 def is_bias(instruction: Instruction) -> bool:
-    """Return True for a parameter of one dimension added to a convolution or a product."""
+    """Return True for a parameter per feature added to a convolution or a product."""
     if instruction.operator != "add":
         return False
-    return any(
-        made_by(data, *_PRODUCTS) is not None and _is_row(row)
-        for data, row in _both_ways(instruction)
-    )
+    for data, other in _both_ways(instruction):
+        product, bias = made_by(data, *_PRODUCTS), origin(other)
+        if product is not None and bias.owner is not None:
+            return bias.elements in (max(bias.shape, default=0), _features(product))
+    return False
 
 
-def _is_row(value: Value) -> bool:
-    start = origin(value)
-    return start.owner is not None and start.elements == max(start.shape, default=0)
+def _features(product: Instruction) -> int:
+    """Return the columns of a product with a weight; they may be several dimensions (heads)."""
+    left, right = product.operands[:2]
+    weight = right if right.owner is not None else left
+    contracted = isqrt(left.elements * right.elements // max(1, product.result.elements))
+    return weight.elements // max(1, contracted)
 
 
 def _both_ways(instruction: Instruction) -> Iterator[tuple[Value, Value]]:

@@ -18,7 +18,7 @@ from ai500.operations.stablehlo.text import REMEDY, Function, Region, Statement,
 VIEWS = {
     *("reshape", "transpose", "broadcast_in_dim", "broadcast", "convert", "reverse", "slice"),
     *("dynamic_slice", "dynamic_reshape", "reduce_precision", "copy", "sharding_constraint"),
-    *("optimization_barrier", "bitcast_convert"),
+    *("optimization_barrier", "bitcast_convert", "propagation_barrier"),
 }
 _CALLS = {"call", "composite"}
 _RETURNS = {"return"}
@@ -161,8 +161,10 @@ class _Flattener:
                 instruction = self._instruction(statement, operator, scope, repeats, location)
                 executed.append(instruction)
                 results = instruction.results
-            scope.update(zip(statement.results, results, strict=False))
-        return ()
+            scope.update(zip(statement.results, results, strict=True))
+        raise InputError(
+            f"{self._source}: a function or a loop does not return.", key="model", remedy=REMEDY
+        )
 
     def _operands(self, statement: Statement, scope: Scope) -> tuple[Value, ...]:
         try:

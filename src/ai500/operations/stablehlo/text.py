@@ -64,6 +64,8 @@ class Function:
 
 _TYPE = r"(?:tensor<((?:[\d?]+x)*)(complex<\w+>|!quant\.\w+|\w+)|!\w+\.(token))"
 _VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
+#: A use of a value; a name before a type defines an argument of a region.
+_OPERAND = re.compile(rf"{_VALUE.pattern}(?![\w.$#-]|: (?:tensor|!))")
 _ARGUMENT = re.compile(rf"(%[\w.$-]+): {_TYPE}")
 _STATEMENT = re.compile(r'(?:(%[^=]*?) = )?"?([a-z_]\w*(?:\.[\w.]+)?)"?(.*)', re.DOTALL)
 _LOCATION = re.compile(r" ?\bloc\((#loc\d*|unknown|\"(?:[^\"\\]|\\.)*\".*)\)$")
@@ -96,6 +98,8 @@ def parse(text: str, *, source: str = "StableHLO text") -> dict[str, Function]:
         raise InputError(
             f"{source} contains {kind} text, not a StableHLO module.", key="model", remedy=REMEDY
         )
+    if stack:
+        raise InputError(f"{source} ends inside a function.", key="model", remedy=REMEDY)
     return functions
 
 
@@ -178,8 +182,8 @@ def _close(rest: str, location: str, stack: list[tuple[Region, Statement | None]
     if rest.endswith("{"):  # `} do {`, `}, {`
         owner.regions.append(Region())
         stack.append((owner.regions[-1], owner))
-    elif rest.startswith(")"):  # generic form: attributes and types follow the regions
-        owner.text += rest
+    elif rest.startswith((")", ":")):  # attributes and types follow the regions
+        owner.text += f" {rest}"
         owner.types = _result_types(owner.name, rest, len(owner.results), at=owner.name)
 
 
@@ -189,7 +193,7 @@ def _statement(line: str, location: str, at: str) -> Statement:
         raise InputError(f"{at}: not StableHLO: {line[:60]!r}.", key="model", remedy=REMEDY)
     names, name, rest = match.groups()
     results = tuple(_result_names(names or ""))
-    operands = tuple(_VALUE.findall(rest)) if "constant" not in name else ()
+    operands = tuple(_OPERAND.findall(rest)) if "constant" not in name else ()
     types = () if line.endswith("{") else _result_types(name, rest, len(results), at=at)
     return Statement(name, results, operands, types, rest, location)
 
@@ -209,10 +213,10 @@ def _result_types(name: str, text: str, results: int, *, at: str) -> tuple[Tenso
         return ()
     signature = text.rpartition(" : ")[2]
     _, arrow, after = signature.rpartition("->")
-    found = re.findall(_TYPE, after if arrow else signature)
-    if not found:
+    type_texts = re.findall(_TYPE, after if arrow else signature)
+    if not type_texts:
         raise InputError(f"{at}: {name} has no type.", key="model", remedy=REMEDY)
-    types = tuple(_tensor_type(groups, at) for groups in found)
+    types = tuple(_tensor_type(groups, at) for groups in type_texts)
     if arrow or name.rpartition(".")[2] in _LISTS_RESULT_TYPES:
         return types
     return (types[-1],) * results

@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection
 from math import prod
 
+from ai500.core.errors import InputError
 from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes, Trace
 from ai500.operations.stablehlo.kinds import KINDS
 from ai500.operations.stablehlo.layers import Layer, is_bias, is_zero, recognize
 from ai500.operations.stablehlo.program import Instruction, Program, Value, flatten
-from ai500.operations.stablehlo.text import parse
+from ai500.operations.stablehlo.text import REMEDY, parse
 
 _PRODUCTS = ("dot_general", "dot")
 #: Kinds whose parameters AIPerf's Table II updates.
@@ -34,8 +35,22 @@ def trace_stablehlo(
     `parameters` are the numbers of main's arguments that are trained (JAX flattens `f(params,
     data)` in this order); by default every floating-point argument but the last, the data.
     `batch` is by default the first size of the last argument. The text may also contain a whole
-    training step: see `step_macc`.
+    training step: see `training_step.step_difference`.
     """
+    try:
+        return _traced(text, parameters=parameters, batch=batch, source=source)
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{source} is damaged: operands, types or regions of an operation are missing "
+            f"({error!r}).",
+            key="model",
+            remedy=REMEDY,
+        ) from error
+
+
+def _traced(
+    text: str, *, parameters: Collection[int] | None, batch: int | None, source: str
+) -> Trace:
     program = flatten(parse(text, source=source), parameters=parameters, source=source)
     trained = [argument for argument in program.arguments if argument.needs_gradient]
     data = program.arguments[-1] if program.arguments else None
@@ -46,6 +61,7 @@ def trace_stablehlo(
         parameters=sum(argument.elements for argument in trained),
         batch=batch,
         outputs=tuple(result.shape for result in program.results),
+        inputs=(data.shape,) if data is not None else (),
     )
 
 
@@ -62,14 +78,14 @@ class _Tracer:
 
     def ops(self) -> list[Op]:
         """Return the operators in order of execution."""
-        found: list[Op] = []
+        operators: list[Op] = []
         for instruction in self._program.instructions:
             layer = self._layers.get(instruction)
             if layer is not None:
-                found.append(self._layer_op(layer))
+                operators.append(self._layer_op(layer))
             elif instruction not in self._parts and (op := self._op(instruction)) is not None:
-                found.append(op)
-        return found
+                operators.append(op)
+        return operators
 
     def _layer_op(self, layer: Layer) -> Op:
         shapes = Shapes((layer.input_shape,), (layer.last.result.shape,))
@@ -289,5 +305,5 @@ def _dimension_pairs(instruction: Instruction) -> tuple[tuple[int, ...], tuple[i
 
 
 def _bytes(value: Value) -> int:
-    bits = int(found[0]) if (found := _BITS.search(value.dtype)) else 0
+    bits = int(width[0]) if (width := _BITS.search(value.dtype)) else 0
     return value.elements * bits * (2 if value.is_complex else 1) // 8

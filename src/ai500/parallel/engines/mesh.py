@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ai500.core.errors import AI500Error
+from ai500.parallel.topology import ranks_on_nodes
 from ai500.records import Parallelism
 
 AXES = ("data", "pipeline", "tensor")
@@ -46,9 +47,10 @@ class Mesh:
     """Torch's device mesh; None for a member of one process."""
 
     @property
-    def ranks_per_node(self) -> int:
-        """Number of the member's ranks on this node."""
-        return int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
+    def ranks_per_node(self) -> int | tuple[int, ...]:
+        """Number of the member's ranks on each of its nodes; of a member that straddles nodes
+        [D17] a number for each."""
+        return ranks_on_nodes(os.environ) or int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
 
 
 def make_mesh(parallel: Parallelism, *, device: torch.device) -> Mesh:

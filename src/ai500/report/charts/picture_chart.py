@@ -19,6 +19,8 @@ LETTER = 0.76 * svg.LARGEST_TEXT
 STYLES = 4
 """Line styles of classes in the style sheet; further classes repeat them."""
 LEFT, RIGHT, TOP = 50.0, svg.WIDTH - 6.0, 6.0
+NO_LABELS = 2.0
+"""Left edge of a picture that has no labels beside it, in pixels."""
 SAMPLE = 40.0
 """Length of a line in the legend, in pixels."""
 TALLEST = 2.0
@@ -43,17 +45,18 @@ class PictureChart:
     def svg(self, title: str) -> str:
         """Draw the picture."""
         picture = self.picture
-        bottom = TOP + (RIGHT - LEFT) * min(TALLEST, picture.height / picture.width)
-        frame = Frame(x=Scale(0, 1, LEFT, RIGHT), y=Scale(1, 0, bottom, TOP))
-        parts = [_embedded(self.image, (LEFT, TOP, RIGHT, bottom))]
+        left = LEFT if picture.y_ticks else NO_LABELS
+        bottom = TOP + (RIGHT - left) * min(TALLEST, picture.height / picture.width)
+        frame = Frame(x=Scale(0, 1, left, RIGHT), y=Scale(1, 0, bottom, TOP))
+        parts = [_embedded(self.image, (left, TOP, RIGHT, bottom))]
         parts += [*_ticks(picture, frame), *_boxes(picture.boxes, frame)]
-        scale = bottom + 24  # top of the colour scale; a picture without boxes has no legend
-        if self.kinds:
+        scale = bottom + (34 if picture.x_ticks else 12)  # top of the colour scale
+        if self.kinds:  # only pictures with boxes have a legend
             parts += _legend(self.kinds[:STYLES], top=bottom + 46)
             scale = bottom + 86
         if self.shading is not None:
-            parts.append(_embedded(self.shading, (LEFT, scale, LEFT + 130, scale + 12)))
-            parts.append(svg.text((LEFT + 142, scale + 11), picture.shading.text, "tick"))
+            parts.append(_embedded(self.shading, (left, scale, left + 130, scale + 12)))
+            parts.append(svg.text((left + 142, scale + 11), picture.shading.text, "tick"))
         return svg.document(parts, height=scale + 22, title=title)
 
 

@@ -7,7 +7,7 @@ South Pole, as CAM5 writes its files; a map has north at its top.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,21 @@ def illustrations(
 ) -> Drawn:
     """Draw each member's and the ensemble's validation detections [S, D, 6]."""
     labels = samples.rows(np.arange(samples.count), names=["boxes"])["boxes"]
-    members = {member: apply_threshold(rows, labels) for member, rows in predictions.items()}
     combined = apply_threshold(ensemble, labels)
-    charts, rows = precision_recall_charts(
-        list(predictions.values()), ensemble, labels, kinds=KINDS
-    )
+    charts, rows = precision_recall_charts(predictions.values(), ensemble, labels, kinds=KINDS)
+    members: dict[int, Thresholded] = {}
+    thresholds: list[float] = []
+
+    def thresholded() -> Iterator[Thresholded]:
+        for member, detections in predictions.items():
+            kept = apply_threshold(detections, labels)
+            thresholds.append(kept.threshold)
+            if len(members) < MAX_MEMBERS:
+                members[member] = kept
+            yield kept
+
     pictures, images = [], {}
-    for choice in choose_frames(list(members.values()), combined, labels):
+    for choice in choose_frames(thresholded(), combined, labels):
         frames = samples.rows(np.array([choice.frame]), names=["images"])["images"]
         png, width, height = map_png(frames[0])
         boxes = picture_boxes(
@@ -93,7 +101,7 @@ def illustrations(
         images[SHADING.file] = shading_strip()
     record = Illustrations(
         title="Detections of the ensemble",
-        introduction=_introduction(list(members.values()), combined, frames=samples.count),
+        introduction=_introduction(thresholds, combined, frames=samples.count),
         kinds=KINDS,
         pictures=tuple(pictures),
         charts=charts,
@@ -105,20 +113,19 @@ def illustrations(
 
 
 def _introduction(
-    members: Sequence[Thresholded], ensemble: Thresholded, *, frames: int
+    thresholds: Sequence[float], ensemble: Thresholded, *, frames: int
 ) -> tuple[str, ...]:
     names = ", ".join(f"{kind.short} {kind.name}" for kind in KINDS)
-    thresholds = [member.threshold for member in members]
     lowest, highest = min(thresholds), max(thresholds)
     bounds = f"{lowest:.2f}" if lowest == highest else f"{lowest:.2f} to {highest:.2f}"
-    drawn = f" Of {len(members):,} members, the first {MAX_MEMBERS} are drawn."
+    drawn = f" Of {len(thresholds):,} members, the first {MAX_MEMBERS} are drawn."
     return (
         f"Frames are numbered from 0 in the validation set of {frames:,}; they were chosen for the "
         "property in their titles and are not typical. Shades show the column of water vapour "
         "(TMQ), lines are isobars at sea level (PSL), 8 hPa apart; north is at the top.",
         f"Boxes are drawn above the score threshold with the best F1 over all frames: "
         f"{ensemble.threshold:.2f} for the ensemble, {bounds} for the members."
-        f"{drawn if len(members) > MAX_MEMBERS else ''} A box is correct if its IoU with a "
+        f"{drawn if len(thresholds) > MAX_MEMBERS else ''} A box is correct if its IoU with a "
         f"true box of its class is at least 0.5. {names}.",
     )
 

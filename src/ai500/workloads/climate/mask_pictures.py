@@ -11,7 +11,6 @@ from PIL import Image
 
 from ai500.data.store import Samples
 from ai500.records.illustrations import Drawn, Illustrations, Picture
-from ai500.workloads.averaging import average
 from ai500.workloads.climate.illustrations import (
     LATITUDES,
     LONGITUDES,
@@ -31,12 +30,13 @@ COLOURS = np.array([[255, 255, 255], [255, 120, 0], [255, 0, 200]], np.uint8)
 """Outlines of true masks, of predicted cyclones and of predicted rivers."""
 
 
-def illustrations(predictions: Mapping[int, NDArray[Any]], *, samples: Samples) -> Drawn:
+def illustrations(
+    predictions: Mapping[int, NDArray[Any]], *, ensemble: NDArray[Any], samples: Samples
+) -> Drawn:
     """Draw the frames whose events the ensemble segments best and worst."""
     numbers = np.arange(min(samples.count, CONSIDERED))
     masks = samples.rows(numbers, names=["masks"])["masks"]
-    members = np.stack([rows[: len(numbers)] for rows in predictions.values()])
-    ensemble = average(members, voters=np.ones(members.shape[:2], dtype=np.bool_))
+    ensemble = ensemble[: len(numbers)]
     images, pictures = {}, []
     for title, number in _best_and_worst(ensemble, masks).items():
         frame = samples.rows(np.array([number]), names=["images"])["images"][0]
@@ -60,7 +60,9 @@ def illustrations(predictions: Mapping[int, NDArray[Any]], *, samples: Samples) 
         )
     if pictures:
         images[SHADING.file] = shading_strip()
-    of_members = np.mean([class_ious(member, masks) for member in members], axis=0)
+    of_members = np.mean(
+        [class_ious(rows[: len(numbers)], masks) for rows in predictions.values()], axis=0
+    )
     ious = zip(PIXEL_CLASSES, class_ious(ensemble, masks), of_members, strict=True)
     record = Illustrations(
         title="Segmentation by the ensemble",

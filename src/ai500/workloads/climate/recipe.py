@@ -85,6 +85,7 @@ class ClimateRecipe:
             raise DataError(
                 f"frames of {self.height}×{self.width} are too small for weather; the least is "
                 f"{LEAST_HEIGHT}×{LEAST_WIDTH}, full size is {HEIGHT}×{WIDTH}.",
+                key="shape",
                 value=(self.height, self.width),
             )
 
@@ -194,6 +195,8 @@ def generate_years(
         raise DataError(
             f"{recipe.train} training and {recipe.validation} validation frames asked for; each "
             "split needs one.",
+            key="frames",
+            value=(recipe.train, recipe.validation),
             remedy="Ask for more frames.",
         )
     if path.exists() and not path.is_dir():
@@ -213,6 +216,8 @@ def generate_years(
             f"{store.index.origin or 'unknown'}; expected {recipe!r}"
             f"{f', SHA-256 {expected_sha256}' if expected_sha256 else ''}.",
             "Choose another folder.",
+            key="sha256",
+            value=store.sha256,
         )
     return store
 
@@ -238,6 +243,7 @@ def _write(
             path,
             f"the frames written here had SHA-256 {index.sha256}, the class must have "
             f"{expected}. They were deleted.",
+            key="sha256",
             value=index.sha256,
             remedy="This machine computes differently: report it.",
         )
@@ -256,6 +262,7 @@ def _begin(path: Path, recipe: ClimateRecipe, plans: list[YearPlan]) -> None:
                 path,
                 "holds other, unfinished climate data.",
                 "Delete the folder, or choose another.",
+                key="plan",
             )
         return
     if any(file.name != LOCK and file.name[0] != "." for file in path.iterdir()):

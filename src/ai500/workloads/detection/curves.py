@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -18,26 +18,33 @@ AXES = ("recall", "precision")
 
 
 def precision_recall_charts(
-    members: Sequence[NDArray[np.floating]],
+    members: Iterable[NDArray[np.floating]],
     ensemble: NDArray[np.floating],
     labels: NDArray[np.floating],
     *,
     kinds: Sequence[Kind],
 ) -> tuple[tuple[Chart, ...], tuple[tuple[str, ...], ...]]:
     """Return a chart per class, and the rows of the table, the mean over the classes last."""
-    by_member = [precision_recall(boxes, labels, classes=len(kinds)) for boxes in members]
+    by_class: list[list[float]] = [[] for _ in kinds]
+    drawn: list[list[Curve]] = [[] for _ in kinds]
+    for boxes in members:
+        for number, curve in enumerate(precision_recall(boxes, labels, classes=len(kinds))):
+            if curve is not None:
+                by_class[number].append(curve.average_precision)
+                drawn[number] += [curve] if len(drawn[number]) < MAX_CURVES else []
     of_ensemble = precision_recall(ensemble, labels, classes=len(kinds))
     charts, areas = [], []
     for number, kind in enumerate(kinds):
-        member_curves = [curve for curves in by_member if (curve := curves[number]) is not None]
         ensemble_curve = of_ensemble[number]
         if ensemble_curve is None:
             reason = f"no validation frame has a true box of the class {kind.name}"
             charts.append(Chart(_title(kind), f"Not measured: {reason}.", *AXES))
             continue
-        mean = fmean(curve.average_precision for curve in member_curves)
+        mean = fmean(by_class[number])
         areas.append((f"{kind.name} ({kind.short})", mean, ensemble_curve.average_precision))
-        charts.append(_chart(kind, member_curves, ensemble_curve, mean=mean))
+        members_of_class = len(by_class[number])
+        chart = _chart(kind, drawn[number], ensemble_curve, members=members_of_class, mean=mean)
+        charts.append(chart)
     if areas:
         _, means, ensembles = zip(*areas, strict=True)
         areas.append(("all classes' mean (mAP)", fmean(means), fmean(ensembles)))
@@ -45,10 +52,11 @@ def precision_recall_charts(
     return tuple(charts), rows
 
 
-def _chart(kind: Kind, members: Sequence[Curve], ensemble: Curve, *, mean: float) -> Chart:
-    drawn = members[:MAX_CURVES]
-    thin_lines = f"{len(members):,} members" if len(members) > 1 else "member"
-    if len(drawn) < len(members):
+def _chart(
+    kind: Kind, drawn: Sequence[Curve], ensemble: Curve, *, members: int, mean: float
+) -> Chart:
+    thin_lines = f"{members:,} members" if members > 1 else "member"
+    if len(drawn) < members:
         thin_lines = f"first {len(drawn)} of {thin_lines}"
     events = f"{ensemble.events:,} true box{'es' if ensemble.events > 1 else ''}"
     return Chart(

@@ -10,33 +10,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.workloads.detection.mean_average_precision import box_overlaps
+from ai500.workloads.member_predictions import MemberPredictions, sample_blocks
 
 Floats = NDArray[np.float64]
 # IoU above which a box joins a fused one: the paper's optimum.
 OVERLAP = 0.55
+BLOCK_VALUES = 1 << 22
+"""Numbers of all members' boxes that are fused at a time: 32 MiB in FP64."""
 
 
 def weighted_boxes_fusion(
-    members: NDArray[np.floating], *, voters: NDArray[np.bool_], overlap: float = OVERLAP
+    members: MemberPredictions, *, overlap: float = OVERLAP
 ) -> NDArray[np.floating]:
-    """Fuse detections [M, S, D, 6] of the voters [M, S] into [S, D, 6], best first."""
-    _, samples, rows, fields = members.shape
-    result = np.full((samples, rows, fields), -1.0)
-    for sample in range(samples):
-        voting = voters[:, sample]
-        boxes = members[voting, sample].reshape(-1, fields).astype(np.float64)
-        boxes = boxes[boxes[:, 4] > 0]
-        boxes_by_class = [
-            boxes[boxes[:, 5] == class_number] for class_number in np.unique(boxes[:, 5])
-        ]
-        parts = [
-            fuse_class(class_boxes, voters=int(voting.sum()), overlap=overlap)
-            for class_boxes in boxes_by_class
-        ]
-        best = _sorted_boxes(np.concatenate(parts))[:rows] if parts else boxes
-        result[sample, : len(best)] = best
-    fused_boxes: NDArray[np.floating] = result.astype(members.dtype)
-    return fused_boxes
+    """Fuse the voters' detections [S, D, 6] into [S, D, 6], best first.
+
+    A sample's boxes are sorted over all members, so a block holds those of every member: blocks
+    are as small as the ensemble is large.
+    """
+    samples, rows, fields = members.shape
+    result = np.full((samples, rows, fields), -1.0, members.dtype)
+    for block in sample_blocks(members, values=BLOCK_VALUES // max(1, len(members))):
+        boxes, voters = _boxes_by_sample(members, block)
+        for index, sample in enumerate(range(block.start, block.stop)):
+            best = _fuse_sample(boxes[index], voters=int(voters[index]), overlap=overlap)[:rows]
+            result[sample, : len(best)] = best
+    return result
+
+
+def _boxes_by_sample(
+    members: MemberPredictions, block: slice
+) -> tuple[list[Floats], NDArray[np.int64]]:
+    """Return the boxes [B, 6] of all voters, and the number of voters, for each sample."""
+    size = block.stop - block.start
+    voters = np.zeros(size, dtype=np.int64)
+    found, samples = [], []
+    for voting, rows in members.block(block):
+        voters[voting] += 1
+        valid = rows[..., 4] > 0
+        found.append(rows[valid].astype(np.float64))
+        samples.append(np.arange(size)[voting][np.nonzero(valid)[0]])
+    boxes, of_sample = np.concatenate(found), np.concatenate(samples)
+    order = np.argsort(of_sample, kind="stable")
+    bounds = np.searchsorted(of_sample[order], np.arange(1, size))
+    return np.split(boxes[order], bounds), voters
+
+
+def _fuse_sample(boxes: Floats, *, voters: int, overlap: float) -> Floats:
+    """Fuse the boxes of one sample, class by class, and sort them best first."""
+    parts = [
+        fuse_class(boxes[boxes[:, 5] == class_number], voters=voters, overlap=overlap)
+        for class_number in np.unique(boxes[:, 5])
+    ]
+    return _sorted_boxes(np.concatenate(parts)) if parts else boxes
 
 
 def fuse_class(boxes: Floats, *, voters: int, overlap: float) -> Floats:

@@ -47,6 +47,8 @@ def mean_average_precision(
     if not occurring:
         raise DataError(
             f"None of the {len(labels)} labelled samples has a box: mAP is undefined.",
+            key="labels",
+            value=len(labels),
             remedy="Check the labels (rows of −1 are padding).",
         )
     return float(np.mean(occurring))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,7 @@ def apply_threshold(detections: Detections, labels: Detections) -> Thresholded:
 
 
 def choose_frames(
-    members: Sequence[Thresholded], ensemble: Thresholded, labels: Detections
+    members: Iterable[Thresholded], ensemble: Thresholded, labels: Detections
 ) -> tuple[ChosenFrame, ...]:
     """Choose up to three frames: most events, most disagreement among members, most errors."""
     events = np.sum(labels[..., 4] >= 0, axis=1)

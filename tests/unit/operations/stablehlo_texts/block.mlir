@@ -1,12 +1,12 @@
 module @jit_block attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
-  func.func public @main(%arg0: tensor<11x16xf32>, %arg1: tensor<16x11xf32>, %arg2: tensor<16x16xf32>, %arg3: tensor<16x48xf32>, %arg4: tensor<16xf32>, %arg5: tensor<16xf32>, %arg6: tensor<16xf32>, %arg7: tensor<2x6xi32>) -> (tensor<2x6x11xf32> {jax.result_info = "result"}) {
+  func.func public @main(%arg0: tensor<11x16xf32>, %arg1: tensor<16x11xf32>, %arg2: tensor<16x2x8xf32>, %arg3: tensor<2x8xf32>, %arg4: tensor<16x48xf32>, %arg5: tensor<16xf32>, %arg6: tensor<16xf32>, %arg7: tensor<16xf32>, %arg8: tensor<2x6xi32>) -> (tensor<2x6x11xf32> {jax.result_info = "result"}) {
     %c = stablehlo.constant dense<0> : tensor<i32>
     %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i32>) -> tensor<2x6xi32>
-    %1 = stablehlo.compare LT, %arg7, %0, SIGNED : (tensor<2x6xi32>, tensor<2x6xi32>) -> tensor<2x6xi1>
+    %1 = stablehlo.compare LT, %arg8, %0, SIGNED : (tensor<2x6xi32>, tensor<2x6xi32>) -> tensor<2x6xi1>
     %c_0 = stablehlo.constant dense<11> : tensor<i32>
     %2 = stablehlo.broadcast_in_dim %c_0, dims = [] : (tensor<i32>) -> tensor<2x6xi32>
-    %3 = stablehlo.add %arg7, %2 : tensor<2x6xi32>
-    %4 = stablehlo.select %1, %3, %arg7 : tensor<2x6xi1>, tensor<2x6xi32>
+    %3 = stablehlo.add %arg8, %2 : tensor<2x6xi32>
+    %4 = stablehlo.select %1, %3, %arg8 : tensor<2x6xi1>, tensor<2x6xi32>
     %5 = stablehlo.broadcast_in_dim %4, dims = [0, 1] : (tensor<2x6xi32>) -> tensor<2x6x1xi32>
     %6 = "stablehlo.gather"(%arg0, %5) <{dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 16>}> : (tensor<11x16xf32>, tensor<2x6x1xi32>) -> tensor<2x6x16xf32>
     %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
@@ -25,13 +25,13 @@ module @jit_block attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas =
     %16 = stablehlo.sqrt %15 : tensor<2x6x1xf32>
     %17 = stablehlo.broadcast_in_dim %16, dims = [0, 1, 2] : (tensor<2x6x1xf32>) -> tensor<2x6x16xf32>
     %18 = stablehlo.divide %12, %17 : tensor<2x6x16xf32>
-    %19 = stablehlo.broadcast_in_dim %arg5, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
+    %19 = stablehlo.broadcast_in_dim %arg6, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
     %20 = stablehlo.broadcast_in_dim %19, dims = [0, 1, 2] : (tensor<1x1x16xf32>) -> tensor<2x6x16xf32>
     %21 = stablehlo.multiply %18, %20 : tensor<2x6x16xf32>
-    %22 = stablehlo.broadcast_in_dim %arg6, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
+    %22 = stablehlo.broadcast_in_dim %arg7, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
     %23 = stablehlo.broadcast_in_dim %22, dims = [0, 1, 2] : (tensor<1x1x16xf32>) -> tensor<2x6x16xf32>
     %24 = stablehlo.add %21, %23 : tensor<2x6x16xf32>
-    %25 = stablehlo.dot_general %24, %arg3, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x48xf32>) -> tensor<2x6x48xf32>
+    %25 = stablehlo.dot_general %24, %arg4, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x48xf32>) -> tensor<2x6x48xf32>
     %26 = stablehlo.reshape %25 : (tensor<2x6x48xf32>) -> tensor<2x6x3x2x8xf32>
     %27 = stablehlo.slice %26 [0:2, 0:6, 0:1, 0:2, 0:8] : (tensor<2x6x3x2x8xf32>) -> tensor<2x6x1x2x8xf32>
     %28 = stablehlo.reshape %27 : (tensor<2x6x1x2x8xf32>) -> tensor<2x6x2x8xf32>
@@ -60,26 +60,30 @@ module @jit_block attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas =
     %47 = stablehlo.dot_general %32, %46, batching_dims = [0, 2] x [0, 1], contracting_dims = [1] x [3], precision = [DEFAULT, DEFAULT] : (tensor<2x6x2x8xf32>, tensor<2x2x6x6xf32>) -> tensor<2x2x8x6xf32>
     %48 = stablehlo.transpose %47, dims = [0, 3, 1, 2] : (tensor<2x2x8x6xf32>) -> tensor<2x6x2x8xf32>
     %49 = stablehlo.reshape %48 : (tensor<2x6x2x8xf32>) -> tensor<2x6x16xf32>
-    %50 = stablehlo.dot_general %49, %arg2, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x16xf32>) -> tensor<2x6x16xf32>
-    %51 = stablehlo.add %6, %50 : tensor<2x6x16xf32>
-    %52 = stablehlo.multiply %51, %51 : tensor<2x6x16xf32>
+    %50 = stablehlo.dot_general %49, %arg2, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x2x8xf32>) -> tensor<2x6x2x8xf32>
+    %51 = stablehlo.broadcast_in_dim %arg3, dims = [2, 3] : (tensor<2x8xf32>) -> tensor<1x1x2x8xf32>
+    %52 = stablehlo.broadcast_in_dim %51, dims = [0, 1, 2, 3] : (tensor<1x1x2x8xf32>) -> tensor<2x6x2x8xf32>
+    %53 = stablehlo.add %50, %52 : tensor<2x6x2x8xf32>
+    %54 = stablehlo.reshape %53 : (tensor<2x6x2x8xf32>) -> tensor<2x6x16xf32>
+    %55 = stablehlo.add %6, %54 : tensor<2x6x16xf32>
+    %56 = stablehlo.multiply %55, %55 : tensor<2x6x16xf32>
     %cst_8 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-    %53 = stablehlo.reduce(%52 init: %cst_8) applies stablehlo.add across dimensions = [2] : (tensor<2x6x16xf32>, tensor<f32>) -> tensor<2x6xf32>
-    %54 = stablehlo.broadcast_in_dim %53, dims = [0, 1] : (tensor<2x6xf32>) -> tensor<2x6x1xf32>
+    %57 = stablehlo.reduce(%56 init: %cst_8) applies stablehlo.add across dimensions = [2] : (tensor<2x6x16xf32>, tensor<f32>) -> tensor<2x6xf32>
+    %58 = stablehlo.broadcast_in_dim %57, dims = [0, 1] : (tensor<2x6xf32>) -> tensor<2x6x1xf32>
     %cst_9 = stablehlo.constant dense<1.600000e+01> : tensor<f32>
-    %55 = stablehlo.broadcast_in_dim %cst_9, dims = [] : (tensor<f32>) -> tensor<2x6x1xf32>
-    %56 = stablehlo.divide %54, %55 : tensor<2x6x1xf32>
+    %59 = stablehlo.broadcast_in_dim %cst_9, dims = [] : (tensor<f32>) -> tensor<2x6x1xf32>
+    %60 = stablehlo.divide %58, %59 : tensor<2x6x1xf32>
     %cst_10 = stablehlo.constant dense<9.99999974E-6> : tensor<f32>
-    %57 = stablehlo.broadcast_in_dim %cst_10, dims = [] : (tensor<f32>) -> tensor<2x6x1xf32>
-    %58 = stablehlo.add %56, %57 : tensor<2x6x1xf32>
-    %59 = stablehlo.rsqrt %58 : tensor<2x6x1xf32>
-    %60 = stablehlo.broadcast_in_dim %59, dims = [0, 1, 2] : (tensor<2x6x1xf32>) -> tensor<2x6x16xf32>
-    %61 = stablehlo.multiply %51, %60 : tensor<2x6x16xf32>
-    %62 = stablehlo.broadcast_in_dim %arg4, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
-    %63 = stablehlo.broadcast_in_dim %62, dims = [0, 1, 2] : (tensor<1x1x16xf32>) -> tensor<2x6x16xf32>
-    %64 = stablehlo.multiply %61, %63 : tensor<2x6x16xf32>
-    %65 = stablehlo.dot_general %64, %arg1, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x11xf32>) -> tensor<2x6x11xf32>
-    return %65 : tensor<2x6x11xf32>
+    %61 = stablehlo.broadcast_in_dim %cst_10, dims = [] : (tensor<f32>) -> tensor<2x6x1xf32>
+    %62 = stablehlo.add %60, %61 : tensor<2x6x1xf32>
+    %63 = stablehlo.rsqrt %62 : tensor<2x6x1xf32>
+    %64 = stablehlo.broadcast_in_dim %63, dims = [0, 1, 2] : (tensor<2x6x1xf32>) -> tensor<2x6x16xf32>
+    %65 = stablehlo.multiply %55, %64 : tensor<2x6x16xf32>
+    %66 = stablehlo.broadcast_in_dim %arg5, dims = [2] : (tensor<16xf32>) -> tensor<1x1x16xf32>
+    %67 = stablehlo.broadcast_in_dim %66, dims = [0, 1, 2] : (tensor<1x1x16xf32>) -> tensor<2x6x16xf32>
+    %68 = stablehlo.multiply %65, %67 : tensor<2x6x16xf32>
+    %69 = stablehlo.dot_general %68, %arg1, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x6x16xf32>, tensor<16x11xf32>) -> tensor<2x6x11xf32>
+    return %69 : tensor<2x6x11xf32>
   }
   func.func private @_var(%arg0: tensor<2x6x16xf32>, %arg1: tensor<i32>) -> tensor<2x6x1xf32> {
     %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
