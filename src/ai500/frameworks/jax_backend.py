@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State
+from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State, cpu_name
 from ai500.frameworks.jax_setup import jax, jnp
 from ai500.operations import Trace
 from ai500.operations.graph import channels_first
@@ -374,7 +374,7 @@ class JaxBackend:
                 "precision": "fp32" if self._several else None,
             },
             optimizer_class=f"{sgd.__module__}.{sgd.__qualname__}",
-            device_name=self._device.device_kind,
+            device_name=self._device.device_kind if on_gpu else cpu_name(),
             versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
         )
 
