@@ -177,12 +177,6 @@ def one_incomplete(evidence: Evidence) -> Evidence:
     return replace(evidence, score=replace(evidence.score, trials=trials))
 
 
-def trained_by_jax(evidence: Evidence) -> Evidence:
-    """Train by another framework, with the optimizer that ai500 has for it."""
-    recorded("optimizer_class", value="ai500.frameworks.jax_backend.sgd")(evidence)
-    return recorded("framework", "name", value="jax")(evidence)
-
-
 @dataclass(frozen=True)
 class Violation:
     """Change that breaks a rule, and the rule's first finding on it."""
@@ -344,7 +338,7 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
-    "same framework": Violation(trained_by_jax, "jax", "pytorch"),
+    "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
     "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
     "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
     "chosen communication": Violation(
