@@ -353,7 +353,7 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
-    "same framework": Violation(recorded("framework", "name", value="jax"), "jax", "pytorch"),
+    "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
     "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
     "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
     "chosen communication": Violation(
