@@ -139,7 +139,8 @@ def _record_exit(
     )
     with contextlib.suppress(AI500Error):  # a full disk must not hide the worker's exit code
         for folder in folders:
-            run_folder.write(folder.exit(place.index), end)
+            if folder.path.exists():  # a deleted run folder is not made again
+                run_folder.write(folder.exit(place.index), end)
 
 
 def _log_shared_process(folders: Sequence[MemberFolder], *, first: MemberFolder) -> None:
