@@ -129,9 +129,10 @@ def _optimized(base: PointResult) -> list[PointResult]:
         for index, name in enumerate(PRECISIONS)
     ]
     compression = [
-        varied(base, "compression", "fp16 gradients", speed=1.2),
-        varied(base, "both", "mixed-bf16, fp16 gradients", speed=2.2),
-    ]
+        varied(base, "compression", "fp16 gradients", speed=1.2, communication_precision="fp16"),
+        varied(base, "both", "mixed-bf16, fp16 gradients", speed=2.2, precision="mixed-bf16",
+               communication_precision="fp16"),
+    ]  # fmt: skip
     policies = [
         varied(base, f"large-batch{name}", f"batch 512, {name}", quality=0.8 - 0.05 * index,
                learning_rate=2.4 / (1 + index // 2), warmup_epochs=0.0 if index % 2 else 2.0)

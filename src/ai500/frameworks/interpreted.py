@@ -92,7 +92,7 @@ class Interpreted:
             host, port = address.host, address.port
         ranks = place.local_ranks(task)
         words = (
-            *worker, f"--ranks={ranks}", f"--first={place.index * ranks}",
+            *worker, f"--ranks={ranks}", f"--first={place.first_rank(task)}",
             f"--world-size={task.parallel_degree}", f"--address={host}:{port or free_port()}",
         )  # fmt: skip
         return WorkerCommand(words, starts_ranks=True)

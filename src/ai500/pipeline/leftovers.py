@@ -25,7 +25,7 @@ from ai500.records.run_folder import RunFolder, is_running
 TEMPORARY = re.compile(r"\..+\.(\d+)\.(?:[0-9a-f]{8}\.)?tmp")
 """Name of a temporary file of `core/atomic.py`, with the process that wrote it."""
 MIN_AGE_SECONDS = 600.0
-"""Age of a temporary file that nobody writes any more: its process may be on another host."""
+"""Age from which a temporary file is a leftover: its process may run on another host."""
 TORCH_FOLDERS = ("torchelastic_*", "torchinductor_*", "ai500-torchrun-*")
 """Folders that PyTorch makes in a node's temporary folder."""
 
@@ -129,7 +129,8 @@ def _used_paths() -> set[str]:
     used: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            used.update(os.fsdecode((process / "cmdline").read_bytes()).split("\0"))
+            words = os.fsdecode((process / "cmdline").read_bytes()).split("\0")
+            used.update(words, (word.partition("=")[2] for word in words))  # --log-dir=FOLDER
             used.update(
                 line.partition("/")[1] + line.partition("/")[2]
                 for line in (process / "maps").read_text(errors="replace").splitlines()

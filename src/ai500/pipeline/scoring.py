@@ -45,7 +45,7 @@ def score_by_convention(run: RunFolder, convention: str) -> Score:
     plan = run_folder.read(Plan, run.plan)
     if program_of(plan).name != "ensemble":
         raise _not_counted(run, convention, "a search counts each model as AIPerf does")
-    recorded = list(events.read(run.events))
+    recorded = _recorded(run)
     for event in recorded:
         if event["event"] == "operations" and event.get("convention") != convention:
             event.update(schema.encode(_counted(run, plan, event, convention)))
@@ -112,6 +112,12 @@ def run_evidence(run: RunFolder) -> Evidence:
 def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     """Compute the run's score from its events; write nothing."""
     plan = run_folder.read(Plan, run.plan)
+    recorded = _recorded(run)
+    return plan, recorded, _score(run, plan, recorded)
+
+
+def _recorded(run: RunFolder) -> list[Event]:
+    """Read the run's events; raise JobError before its first trial has a result."""
     recorded = list(events.read_checked(run.events))
     if not any(event["event"] == "aggregate" for event in recorded):
         raise JobError(
@@ -119,7 +125,7 @@ def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
             path=run.path,
             remedy=f"Run `ai500 resume {run.path}`.",
         )
-    return plan, recorded, _score(run, plan, recorded)
+    return recorded
 
 
 def _score(run: RunFolder, plan: Plan, recorded: list[Event]) -> Score:

@@ -142,7 +142,8 @@ def view(result: StudyResult) -> View:
     if baseline is not None and UNDECAYED in points:
         sections.append(undecayed_section(baseline, points[UNDECAYED], workload=result.workload))
     if len(by_name) > len(points):
-        figures += scale_figures(result)
+        plain = [point for name, point in by_name.items() if name not in (*POLICY, UNDECAYED)]
+        figures += scale_figures(plain, workload=result.workload)
     if policies:
         lines.append(_policy_sentence(policies))
         figures += [rate_figure(policies), policy_figure(policies, workload=result.workload)]

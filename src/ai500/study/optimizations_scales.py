@@ -12,7 +12,7 @@ from ai500.metrics.quality import improvement
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.published import V2_EFFICIENCY, V2_PRECISION_LOSS, V2_TABLE_8
-from ai500.study.records import PointResult, StudyResult
+from ai500.study.records import PointResult
 from ai500.workloads.protocol import load_workload
 
 Line = tuple[str, str]
@@ -23,15 +23,11 @@ GPUS_PER_NODE = 8  # of the papers' nodes
 
 
 def lines_over_scales(points: Sequence[PointResult]) -> dict[Line, list[PointResult]]:
-    """Return the points of each precision and compression, by ascending scale.
-
-    Points that change anything else (policies, batch norm's decay) share no line: of several
-    points of one line and scale the first counts, which is the plain one.
-    """
+    """Return the points of each precision and compression, by ascending scale."""
     lines: dict[Line, dict[int, PointResult]] = {}
     for point in points:
         line = lines.setdefault((point.precision, point.communication_precision), {})
-        line.setdefault(point.score.system_scale, point)
+        line[point.score.system_scale] = point
     return {
         line: [by_scale[scale] for scale in sorted(by_scale)]
         for line, by_scale in lines.items()
@@ -45,13 +41,16 @@ def line_name(line: Line) -> str:
     return precision if gradients == "fp32" else f"{precision}, {gradients} sent"
 
 
-def scale_figures(result: StudyResult) -> list[Figure]:
-    """Plot FLOPS over scale, and the quality that each line loses against FP32 (V2 Fig. 4)."""
-    lines = lines_over_scales(result.points)
+def scale_figures(points: Sequence[PointResult], *, workload: str) -> list[Figure]:
+    """Plot FLOPS over scale, and the quality that each line loses against FP32 (V2 Fig. 4).
+
+    `points` vary precision, compression and scale, and nothing else.
+    """
+    lines = lines_over_scales(points)
     return [
         flops_figure(lines),
-        efficiency_figure(lines, workload=result.workload),
-        *loss_figures(lines, workload=result.workload),
+        efficiency_figure(lines, workload=workload),
+        *loss_figures(lines, workload=workload),
     ]
 
 

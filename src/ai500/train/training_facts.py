@@ -127,11 +127,11 @@ def _hyperparameters(
     used["epochs"] = epochs
     used["batch_size"] = batch_size
     for name, key in FROM_OPTIMIZER.items():
-        values = [schema.encode(group[key]) for group in groups if key in group]
-        if values:
+        having = [group for group in groups if key in group]
+        if having:
             # Where groups differ this is the largest group's value; the rules check each group.
-            largest = max(range(len(values)), key=lambda at: groups[at]["elements"])
-            used[name] = values[largest]
+            largest = max(having, key=lambda group: group["elements"])
+            used[name] = schema.encode(largest[key])
     return used
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import venv
 from pathlib import Path
@@ -14,11 +15,13 @@ from ai500 import config as configuration
 from ai500.core.errors import ConfigError, DataError, EnvironmentLacksError
 from ai500.frameworks import array_checkpoint
 from ai500.frameworks.jax import JAX
+from ai500.frameworks.protocol import NodePlace
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
 from ai500.records.run_folder import MemberFolder
 from ai500.train.position import Position
+from tests.support.small_search import task as small_task
 
 
 def planned(python: Path, **changes: Any) -> Plan:
@@ -155,3 +158,18 @@ def test_this_interpreter_is_the_default() -> None:
             machine.describe(),
         )
     assert caught.value.value == sys.executable
+
+
+def test_ranks_of_a_member_that_straddles_nodes_are_numbered_node_by_node(tmp_path: Path) -> None:
+    task = dataclasses.replace(small_task(tmp_path / "trial"), parallel_degree=8)
+    folder = MemberFolder(tmp_path)
+    starts = []
+    for index in range(3):
+        place = NodePlace(index=index, count=3, node=f"n{index}", job="1", ranks=(4, 2, 2))
+        words = JAX.command(task, folder=folder, place=place).words
+        starts.append([word for word in words if word.startswith(("--ranks", "--first"))])
+    assert starts == [
+        ["--ranks=4", "--first=0"],
+        ["--ranks=2", "--first=4"],
+        ["--ranks=2", "--first=6"],
+    ]

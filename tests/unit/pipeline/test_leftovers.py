@@ -98,6 +98,17 @@ def test_scratch_that_a_process_uses_stays(scratch: Path) -> None:
     assert found == {unused.parent, *torch_folders}
 
 
+def test_the_folder_of_a_running_torchrun_stays(scratch: Path) -> None:
+    used, unused = scratch / "ai500-torchrun-1", scratch / "ai500-torchrun-2"
+    used.mkdir()
+    unused.mkdir()
+    words = [sys.executable, "-c", "input()", f"--log-dir={used}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        left = [each.path for each in leftovers_of_scratch()]
+        process.communicate(b"\n")
+    assert left == [unused]
+
+
 def test_the_command_lists_first(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     left = touch(run.path / f".plan.json.{dead_process()}.0123abcd.tmp")
     for options, removed in (([], False), (["--yes"], True)):

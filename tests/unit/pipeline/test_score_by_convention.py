@@ -77,3 +77,11 @@ def test_an_unknown_convention_is_named(run: RunFolder) -> None:
     with pytest.raises(InputError) as refused:
         app(["score", str(run.path), "--convention", "aiperv"], standalone_mode=False)
     assert (refused.value.key, refused.value.value) == ("convention", "aiperv")
+
+
+def test_a_run_without_a_finished_trial_has_no_score_in_any_convention(run: RunFolder) -> None:
+    lines = run.events.read_text().splitlines(keepends=True)
+    run.events.write_text("".join(line for line in lines if '"aggregate"' not in line))
+    with pytest.raises(JobError) as caught:
+        score_by_convention(run, "aiperf")
+    assert f"ai500 resume {run.path}" in caught.value.remedy

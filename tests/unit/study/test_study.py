@@ -185,10 +185,11 @@ def test_optimizations_over_scales_have_a_line_each(base: PointResult) -> None:
                precision="mixed-bf16"),
     ]  # fmt: skip
     scaled = replace(result, points=(*result.points, *at_four))
-    lines = lines_over_scales(scaled.points)
+    plain = [point for point in scaled.points if not point.name.startswith(("large", "no-"))]
+    lines = lines_over_scales(plain)
     assert set(lines) == {("fp32", "fp32"), ("mixed-bf16", "fp32")}
     assert [point.name for point in lines["fp32", "fp32"]] == ["fp32", "fp32-4"]
-    speed, efficient, loss = scale_figures(scaled)
+    speed, efficient, loss = scale_figures(plain, workload=scaled.workload)
     shares = [value.y for value in efficiency_over_scales(lines["fp32", "fp32"])]
     assert shares == pytest.approx([1.0, 3.9 / 4])  # V2 §7.4
     assert "V2: fp32" in str(efficient.svg)
@@ -200,6 +201,14 @@ def test_optimizations_over_scales_have_a_line_each(base: PointResult) -> None:
     assert "FLOPS over scale" in titles
     alone = [figure.title for figure in STUDIES["optimizations"].view(result).figures]
     assert "FLOPS over scale" not in alone
+    # Without the baseline no other point of FP32, such as a policy's, takes its place in the line.
+    failed = replace(scaled, points=tuple(p for p in scaled.points if p.name != "fp32"))
+    (flops,) = [
+        figure
+        for figure in STUDIES["optimizations"].view(failed).figures
+        if figure.title == "FLOPS over scale"
+    ]
+    assert [line.name for line in flops.chart.series] == ["mixed-bf16"]  # type: ignore[union-attr]
 
 
 def test_table_8_stands_beside_our_own_gain(base: PointResult) -> None:
