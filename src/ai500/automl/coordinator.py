@@ -77,7 +77,7 @@ class Coordinator:
         self._candidates = Candidates(task, self.history, self._store)
         self._search = task.search
         self._buffer = ArchitectureBuffer(folder / "buffer", size=self._search.buffer_size)
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="save")
         self._searchers = ThreadPoolExecutor(
             self._search.search_threads, thread_name_prefix="search"
         )

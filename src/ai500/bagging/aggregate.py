@@ -82,7 +82,7 @@ def member_qualities(
 ) -> list[float]:
     """Verify the validation predictions of each member and compute their quality.
 
-    A worker of PyTorch computed the quality that it recorded from these predictions: the two must
+    A worker of ai500 computed the quality that it recorded from these predictions: the two must
     agree. A script may measure its own way.
     """
     samples = len(next(iter(targets.values())))

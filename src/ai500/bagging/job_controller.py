@@ -96,7 +96,7 @@ class JobController:
                 raise RunFolderError(
                     f"{self._run.path} was deleted while its members trained.",
                     path=self._run.path,
-                    remedy="Its members were cancelled. Start a new run.",
+                    remedy="Start a new run; end its jobs that a cluster still runs by scancel.",
                 )
             self._poll()
             show([self.views[member] for member in sorted(self.views)])
@@ -257,7 +257,7 @@ class JobController:
 
     def _cause(self, member: int, job: JobRecord, status: JobStatus) -> ExitCause | None:
         """Return why a job failed, by the scheduler and by the agents of its nodes."""
-        files = sorted(self._trial.member(member).path.glob("exit-*.json"))
+        files = self._trial.member(member).exits()
         exits = [run_folder.read(WorkerExit, file) for file in files]
         current = [end for end in exits if end.attempt == job.attempt]
         return exit_cause(status.exit_code, status.reason, current)

@@ -20,10 +20,8 @@ from ai500.data.bootstrap import Counts
 from ai500.data.packed_store import file_sha256
 from ai500.records import TrainRecord
 from ai500.records.run_folder import MemberFolder
-from ai500.workloads.member_predictions import Voters
+from ai500.workloads.member_predictions import Voters, all_finite
 
-BLOCK_VALUES = 1 << 22
-"""Values that are checked for NaN at a time."""
 QUALITY_TOLERANCE = 1e-9
 """Relative difference of a quality computed twice: nodes may differ in vector instructions."""
 
@@ -102,15 +100,6 @@ class FinishedMember:
         except (OSError, ValueError, EOFError) as error:
             raise self.error(path, f"can't be read: {error}.") from error
         return array
-
-
-def all_finite(array: NDArray[Any]) -> bool:
-    """Return True if no number is NaN or infinite, in constant memory."""
-    if array.dtype.kind != "f":
-        return True
-    step = max(1, BLOCK_VALUES // max(1, math.prod(array.shape[1:])))
-    blocks = (array[first : first + step] for first in range(0, len(array), step))
-    return all(bool(np.isfinite(block).all()) for block in blocks)
 
 
 @dataclass(frozen=True)

@@ -34,20 +34,34 @@ def clean(
     Example: ai500 clean runs/first --yes
     """
     if (path is None) != scratch:
-        raise InputError("name a run folder, or --scratch.", key="RUN", value=path)
-    found = (
+        raise InputError(
+            "a run folder or --scratch is cleaned, and one of them at a time.",
+            key="RUN",
+            value=path,
+            remedy="Name a run folder, or --scratch.",
+        )
+    listed = (
         leftovers.leftovers_of_scratch()
         if path is None
         else leftovers.leftovers_of_run(RunFolder.open(path))
     )
     if yes:
-        leftovers.remove(found)
+        leftovers.remove(listed)
     if as_json:
-        files = [{"path": str(each.path), "bytes": each.bytes, "kind": each.kind} for each in found]
+        files = [
+            {"path": str(leftover.path), "bytes": leftover.bytes, "kind": leftover.kind}
+            for leftover in listed
+        ]
         print_json({"removed": yes, "leftovers": files})
         return
-    total = human_bytes(sum(each.bytes for each in found))
-    title = f"{'Removed' if yes else 'Leftovers'}: {len(found)}, {total}"
-    rows(title, [(each.kind, f"{each.path} ({human_bytes(each.bytes)})") for each in found])
-    if found and not yes:
+    total = human_bytes(sum(leftover.bytes for leftover in listed))
+    title = f"{'Removed' if yes else 'Leftovers'}: {len(listed)}, {total}"
+    rows(
+        title,
+        [
+            (leftover.kind, f"{leftover.path} ({human_bytes(leftover.bytes)})")
+            for leftover in listed
+        ],
+    )
+    if listed and not yes:
         console.print("to remove them: the same command with --yes")

@@ -150,7 +150,9 @@ class _Traced:
 def _refuse(options: dict[str, Any], reason: str) -> None:
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"{name} has no effect: {reason}.", key=name, value=value)
+            raise InputError(
+                f"{name} has no effect: {reason}.", key=name, value=value, remedy="Leave it out."
+            )
 
 
 def _trace_text(path: Path, *, parameters: int | None, batch: int | None) -> _Traced:

@@ -84,7 +84,12 @@ def roofline(
         _place(run, ceilings, beside=beside or [], as_json=as_json)
         return
     if beside:
-        raise InputError("--beside: needs --run.", key="--beside", value=str(beside[0]))
+        raise InputError(
+            f"--beside {beside[0]}: there is no run to draw it beside.",
+            key="--beside",
+            value=str(beside[0]),
+            remedy="Name one with --run.",
+        )
     if show is not None:
         _print(place_run.read_record(show), show, as_json=as_json)
         return

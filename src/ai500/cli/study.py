@@ -159,9 +159,10 @@ def _scales(text: str | None) -> tuple[int, ...]:
     words = [] if text is None else text.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise InputError(
-            f"--scales {text}: expected numbers of accelerators, such as 1,2,4.",
+            f"--scales {text}: expected numbers of accelerators.",
             key="--scales",
             value=text,
+            remedy="Name them as in --scales 1,2,4.",
         )
     return tuple(sorted({int(word) for word in words}))
 

@@ -21,7 +21,8 @@ def own_code(config: Config, problem_class: ProblemClass) -> OwnCode:
         _check_name(part, getattr(code, part))
     first = f"free_level.{code.parts[0]}"
     if config.framework.kind != "pytorch" or problem_class.search is not None:
-        program = "a script" if config.framework.kind != "pytorch" else "a search"
+        kind = config.framework.kind
+        program = "a search" if kind == "pytorch" else f"framework.kind = {kind!r}"
         raise ConfigError(
             f"{first} has no effect with {program}: it replaces parts of an ensemble's PyTorch "
             "training.",

@@ -72,6 +72,10 @@ class MemberFolder:
         """Return the file in which the agent of one of its nodes records how its worker ended."""
         return self.path / f"exit-{node:03d}.json"
 
+    def exits(self) -> list[Path]:
+        """Return the files that the agents of its nodes have written."""
+        return sorted(self.path.glob("exit-*.json"))
+
 
 class TrialFolder:
     """Paths of one trial's files."""
@@ -86,6 +90,7 @@ class TrialFolder:
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
         self.meters = path / "meters"
+        self.systems = path / "systems"
         self.members = path / "members"
         self.finish_request = path / ".finish"
         self.pictures = path / "pictures"
@@ -97,7 +102,7 @@ class TrialFolder:
 
     def node_description(self, host: str, member: int) -> Path:
         """Return the path of the member's view of a node: it may see only a part of it."""
-        return self.path / "systems" / f"{host}-{member:03d}.json"
+        return self.systems / f"{host}-{member:03d}.json"
 
     def bootstrap(self, member: int) -> Path:
         """Return the path of the member's repeat counts."""

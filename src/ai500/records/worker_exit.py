@@ -37,7 +37,7 @@ class WorkerExit:
     attempt: int
     node: str
     exit_code: int
-    """As of a shell: 128 + the number of the signal that ended it."""
+    """Exit code as a shell reports it: 128 + the number of the signal that ended it."""
     out_of_memory: bool | None
     """True if the kernel killed a process of the job for lack of memory; None: not known."""
 

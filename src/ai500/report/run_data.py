@@ -124,7 +124,7 @@ def read_run_data(run: RunFolder) -> RunData:
 def _hosts(trial: TrialFolder) -> dict[int, list[str]]:
     """Return the hosts of each member by the names of their descriptions."""
     hosts: dict[int, list[str]] = {}
-    for file in sorted((trial.path / "systems").glob("*-*.json")):
+    for file in sorted(trial.systems.glob("*-*.json")):
         host, _, member = file.stem.rpartition("-")
         if member.isdigit():
             hosts.setdefault(int(member), []).append(host)

@@ -61,6 +61,7 @@ def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None
             f"--beside: one plot has one workload; these runs have {', '.join(sorted(workloads))}.",
             key="--beside",
             value=sorted(workloads),
+            remedy="Name runs of one workload.",
         )
     rows = [
         (label, f"{point.subject}, {point.model}", rate(point.flops), point.bound,

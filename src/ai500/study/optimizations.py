@@ -54,6 +54,7 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
                 f"--scales {scale}: the system has {context.accelerators} accelerators.",
                 key="--scales",
                 value=scale,
+                remedy=f"Name numbers up to {context.accelerators}.",
             )
         if scale != context.accelerators:
             points += [

@@ -71,8 +71,9 @@ def _speed_sentence(most: PointResult, least: PointResult) -> list[str]:
     if slow is None or fast is None or not (most.timing_valid and least.timing_valid):
         return []
     return [
-        f"A model of M = {least.score.ensemble_size} trains {fast / slow:.2f} times as many images "
-        f"per second as one of M = {most.score.ensemble_size}, and its run is finished in "
+        f"A model of M = {least.score.ensemble_size} trains {fast / slow:.2f} times as many "
+        f"{sample_noun(least.score.workload)}s per second as one of M = "
+        f"{most.score.ensemble_size}, and its run is finished in "
         f"{least.score.seconds / most.score.seconds:.2f} of the time."
     ]
 

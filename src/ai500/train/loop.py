@@ -233,9 +233,9 @@ def has_logged(member: Trainable, epochs: int) -> bool:
     A member that went on without them could not be scored: it begins again.
     """
     logged = list(events.read_checked(member.folder.events))
-    found = {event["epoch"] for event in logged if event["event"] == "epoch"}
+    epochs_logged = {event["epoch"] for event in logged if event["event"] == "epoch"}
     begun = any(event["event"] == "first_batch" for event in logged)
-    if begun and found.issuperset(range(1, epochs + 1)):
+    if begun and epochs_logged.issuperset(range(1, epochs + 1)):
         return True
     print(
         f"warning: {member.folder.events} has lost events of the epochs before the checkpoint; "

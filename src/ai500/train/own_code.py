@@ -10,12 +10,10 @@ A part is named as `module:function`. It takes the place of the workload's:
 from __future__ import annotations
 
 import hashlib
-import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +22,7 @@ from torch import Tensor, nn
 from ai500.core import plugins
 from ai500.core.errors import EnvironmentLacksError
 from ai500.records import OwnCode, Task
+from ai500.train.training_facts import module_source
 from ai500.workloads.protocol import Workload
 
 
@@ -38,6 +37,7 @@ def build_model(task: Task, workload: Workload) -> nn.Module:
             "nn.Module.",
             key="free_level.model",
             value=task.own_code.model,
+            remedy="Return the model that the function builds.",
         )
     return model
 
@@ -82,10 +82,6 @@ def describe(code: OwnCode) -> dict[str, dict[str, str | None]]:
 
 
 def _describe(code: OwnCode, part: str) -> dict[str, str | None]:
-    module: ModuleType | None = inspect.getmodule(load(code, part))
-    try:
-        source = None if module is None else inspect.getsource(module)
-    except (OSError, TypeError):
-        source = None
+    source = module_source(load(code, part))
     digest = None if source is None else hashlib.sha256(source.encode()).hexdigest()
     return {"code": getattr(code, part), "source": source, "sha256": digest}

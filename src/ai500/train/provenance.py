@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
-import inspect
 import platform
 import re
 from collections import Counter
@@ -32,7 +31,7 @@ from ai500.operations.torch_trace import trace
 from ai500.parallel.engines.state import gather_objects
 from ai500.train import own_code
 from ai500.train.member import Member
-from ai500.train.training_facts import source_of, training_facts
+from ai500.train.training_facts import module_source, training_facts
 
 LAYER_KINDS: dict[type[nn.Module], str] = {
     _BatchNorm: "batch norm",
@@ -156,12 +155,6 @@ def _batch_size(member: Member) -> int:
     return member.feed.global_batch_size // ranks
 
 
-def _module_source(function: object) -> str | None:
-    """Return the source of the module that defines a function; None: it is not readable."""
-    module = inspect.getmodule(getattr(function, "func", function))
-    return None if module is None else source_of(module)
-
-
 def _model(member: Member) -> dict[str, Any]:
     """Identify the unsharded model by its traced graph."""
     definition = member.problem_class
@@ -205,7 +198,7 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         "mode": mode,
         "precision": (collective or {}).get("precision"),
         "code": plugins.location("collective", str(mode)) if known else None,
-        "source": _module_source(plugins.load("collective", str(mode))) if outside else None,
+        "source": module_source(plugins.load("collective", str(mode))) if outside else None,
     }
 
 

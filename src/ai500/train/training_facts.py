@@ -20,6 +20,7 @@ from ai500.records.run_folder import MemberFolder
 from ai500.train.learning_rate import scaled_peak
 from ai500.train.loop import DivergedError
 from ai500.train.task_files import open_data, staged_folder
+from ai500.workloads.member_predictions import all_finite
 
 FROM_OPTIMIZER = {
     "momentum": "momentum",
@@ -103,8 +104,7 @@ def training_record(
 
 def _check_finite(file: Path) -> None:
     """Raise DivergedError where predictions have NaN: repeating the member would not help."""
-    predictions = np.load(file, mmap_mode="r", allow_pickle=False)
-    if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
+    if not all_finite(np.load(file, mmap_mode="r", allow_pickle=False)):
         raise DivergedError(
             f"{file}: the model predicts NaN or infinity.",
             path=file,
@@ -156,6 +156,12 @@ def source_of(code: object) -> str | None:
         return inspect.getsource(code)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return None
+
+
+def module_source(function: object) -> str | None:
+    """Return the source of the module that defines a function; None: it is not readable."""
+    module = inspect.getmodule(getattr(function, "func", function))
+    return None if module is None else source_of(module)
 
 
 def _data(task: Task) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def generate_store(
     except DataError:
         if not was_there:
             raise
-        # A damaged store in the cache is nobody's data: it is made again.
+        # The cache holds generated data only: a damaged store is made again.
         aside = folder.with_name(f".{folder.name}.{os.getpid()}.damaged")
         folder.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)

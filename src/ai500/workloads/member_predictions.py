@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+FINITE_BLOCK_VALUES = 1 << 22
+"""Values that are checked for NaN at a time."""
 Voters = slice | NDArray[np.bool_]
 """Samples of a block on which a member's prediction counts."""
 
@@ -75,3 +77,12 @@ def sample_blocks(members: MemberPredictions, *, values: int) -> Iterator[slice]
     step = max(1, values // max(1, math.prod(row)))
     for first in range(0, samples, step):
         yield slice(first, min(samples, first + step))
+
+
+def all_finite(predictions: NDArray[Any]) -> bool:
+    """Return True if no number is NaN or infinite, in constant memory."""
+    if predictions.dtype.kind != "f":
+        return True
+    step = max(1, FINITE_BLOCK_VALUES // max(1, math.prod(predictions.shape[1:])))
+    blocks = (predictions[first : first + step] for first in range(0, len(predictions), step))
+    return all(bool(np.isfinite(block).all()) for block in blocks)

@@ -109,6 +109,7 @@ def flatten(
             f"parameters = {sorted(parameters)}: main has the arguments 0 to {last}.",
             key="parameters",
             value=sorted(parameters),
+            remedy="Name arguments of main; they are counted from 0.",
         )
     arguments = [_value(kind) for kind in main.types]
     for number, argument in enumerate(arguments):

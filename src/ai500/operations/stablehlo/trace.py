@@ -230,8 +230,7 @@ def _convolution(instruction: Instruction) -> tuple[str, Shapes, dict[str, int]]
     """Read a convolution as data N×C×…, weight O×I×… and output N×C×….
 
     The transpose of a convolution counts its input positions, without the zeros between them and
-    around them. Groups of the batch are groups of weight gradients:
-    the output's batch counts.
+    around them. Groups of the batch are groups of weight gradients: the output's batch counts.
     """
     data, weight = instruction.operands[:2]
     output = instruction.result
