@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from ai500.automl.candidates import Prepared
 from ai500.automl.coordinator import Coordinator
-from ai500.automl.finish import FinishRequest
+from ai500.automl.finish_request import FinishRequest
 from ai500.automl.history import (
     EXHAUSTED,
     FINISHED,

@@ -122,7 +122,8 @@ def _own_folder(config: Config) -> Path:
 
 def show_profile(record: Profile) -> None:
     """Print the profile as tables within 80 columns."""
-    samples = f"{sample_noun(record.workload)}s"
+    noun = sample_noun(record.workload)
+    samples = f"{noun}s"
     rows(
         f"Profile: {record.workload}, class {record.problem_class}, {record.steps} steps"
         + (f", configuration of {record.run}" if record.run else ""),
@@ -152,7 +153,7 @@ def show_profile(record: Profile) -> None:
     for result in record.precisions:
         if result.counted_operations is not None:
             console.print(
-                f"operations of an image in {result.precision}: {operations_text(result)}",
+                f"operations per {noun} in {result.precision}: {operations_text(result)}",
                 markup=False,
             )
     for line in _not_measured(record):

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.automl.finish import request_finish, require_least_time
+from ai500.automl.finish_request import request_finish, require_least_time
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.output import surviving_output

@@ -200,7 +200,7 @@ def _notes(part: PrecisionProfile) -> list[str]:
         notes.append(f"Clocks of the ranks' hosts are known to ± {uncertainty} ms.")
     if part.counters_missing is not None:
         notes.append(f"IPC and DRAM: not measured, {part.counters_missing}.")
-    notes.append(f"Operations of an image: {operations_text(part)}.")
+    notes.append(f"Operations of a sample: {operations_text(part)}.")
     return notes
 
 

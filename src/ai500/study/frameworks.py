@@ -11,6 +11,7 @@ from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
 from ai500.report.section import Figure, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.records import PointResult, StudyResult
+from ai500.workloads.protocol import sample_noun
 
 REFERENCE = "pytorch"
 
@@ -59,14 +60,15 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
         speed = _ratio(point.images_per_second, reference.images_per_second)
         difference = point.ensemble_quality - reference.ensemble_quality
         lines.append(
-            f"{point.label}: {speed} of PyTorch's images per second, {difference:+.4f} in "
-            f"{point.score.quality_name}, {_same(point, reference)} operations."
+            f"{point.label}: {speed} of PyTorch's {_samples(points)} per second, "
+            f"{difference:+.4f} in {point.score.quality_name}, "
+            f"{_same(point, reference)} operations."
         )
     return lines
 
 
 def quality_figure(points: Sequence[PointResult]) -> Figure:
-    """Plot quality against images per second."""
+    """Plot quality against samples per second."""
     title = "Quality against speed"
     measured = [
         NamedDot(
@@ -80,9 +82,11 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
         if point.images_per_second is not None
     ]
     if not measured:
-        return Figure(title, None, "Images per second were not measured.")
+        return Figure(title, None, f"{_samples(points).capitalize()} per second: not measured.")
     chart = Scatter(
-        measured, x_title="images per second, all members", y_title=points[0].score.quality_name
+        measured,
+        x_title=f"{_samples(points)} per second, all members",
+        y_title=points[0].score.quality_name,
     )
     note = "Large, blue: the ensemble. Small, orange: the mean of its members."
     return Figure(title, chart, " ".join(filter(None, [note, hollow_note(points)])))
@@ -114,8 +118,13 @@ def table(points: Sequence[PointResult]) -> Section:
         )
         for point in points
     ]
-    columns = ("framework", "images/s", "ensemble", "members' mean", "operations", "FLOPS")
+    samples = f"{_samples(points)}/s"
+    columns = ("framework", samples, "ensemble", "members' mean", "operations", "FLOPS")
     return Section("Side by side", [Table(columns, rows, numbers=(1, 2, 3, 4, 5))])
+
+
+def _samples(points: Sequence[PointResult]) -> str:
+    return f"{sample_noun(points[0].score.workload)}s"
 
 
 def _number(value: float | None, form: str) -> str:
@@ -136,7 +145,7 @@ def _same(point: PointResult, reference: PointResult) -> str:
 STUDY = Study(
     name="frameworks",
     title="The same class in every framework",
-    source="V3 Table 2, V2 §3.2",
+    source="V3 Table 2, V2 §3.1",
     controls=("framework.kind", "framework.python", "framework.command"),
     points=make_points,
     view=view,
