@@ -28,7 +28,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it, list them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List, and with --yes remove, files that ended processes left behind.
+    """List or remove (--yes) files that ended processes left behind.
 
     Temporary files, staged copies, previous checkpoints of finished members. Files in use on this
     node are kept.
