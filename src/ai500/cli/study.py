@@ -71,7 +71,7 @@ class StudyRequest:
 def scaling(selected: ConfigOptions, request: StudyRequest) -> None:
     """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
 
-    V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+    V3 Fig. 5: FLOPS, VFLOPS, efficiency and quality factor as the machine grows.
 
     Example: ai500 study scaling --class smoke --max-members 4 --dry-run
     """

@@ -163,7 +163,7 @@ class RunFolder:
         made = [parent for parent in target.parents if not parent.exists()]
         try:
             with atomic.explaining_write_errors(path):
-                target.parent.mkdir(parents=True, exist_ok=True)
+                _make_parents(target)
                 remove_unfinished(target)
                 unfinished.mkdir()
             run = cls(unfinished)
@@ -225,6 +225,17 @@ class RunFolder:
     def holder(self) -> tuple[str, int] | None:
         """Return host and process id of the run's controller; None without one."""
         return holder_of(self.lock_file)
+
+
+def _make_parents(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RunFolderError(
+            f"{target.parent} is a file, or lies in one: no run folder can be made there.",
+            path=target.parent,
+            remedy="Remove the file, or choose another --out.",
+        ) from error
 
 
 def _require_new(path: Path) -> None:
