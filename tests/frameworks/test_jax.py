@@ -21,14 +21,10 @@ from ai500.workloads.models.resnet import resnet50
 from tests.support import reference_steps
 from tests.support.commands import SOURCE, TINY, Start, wait_for
 from tests.support.interpreters import interpreter
-from tests.support.reference_steps import Case, largest_difference
+from tests.support.reference_steps import RESNET_50, Case, bottlenecks, largest_difference
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
-BOTTLENECKS = Case(
-    problem_class="workstation", input_shape=(3, 64, 64), stored=(64, 64), batch=4, steps=2,
-    rate=0.001,
-)  # fmt: skip
 MIXED = Case(dtype="float32", precision="mixed-bf16", steps=3)
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 
@@ -38,10 +34,12 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
     [
         Case(),
         Case(dtype="float32", steps=3),
-        pytest.param(BOTTLENECKS, marks=pytest.mark.long),
+        bottlenecks("v1"),
+        bottlenecks("v1.5"),
+        pytest.param(RESNET_50, marks=pytest.mark.long),
         pytest.param(MIXED, marks=pytest.mark.long),
     ],
-    ids=["FP64", "FP32", "bottlenecks", "mixed BF16"],
+    ids=["FP64", "FP32", "bottlenecks v1", "bottlenecks v1.5", "ResNet-50", "mixed BF16"],
 )
 def test_steps_agree_with_pytorch(case: Case, tmp_path: Path) -> None:
     theirs, others = reference_steps.of_framework("jax", interpreter("jax"), case, tmp_path)
