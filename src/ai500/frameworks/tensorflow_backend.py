@@ -171,7 +171,11 @@ def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
     def forward(weights: Tree, statistics: Tree, inputs: Tensor) -> tuple[Tensor, Tree]:
         return scores(model, weights, statistics, inputs, training=True)
 
-    graph = tf.function(forward).get_concrete_function(weights, statistics, inputs).graph
+    graph = (
+        tf.function(forward, autograph=False)
+        .get_concrete_function(weights, statistics, inputs)
+        .graph
+    )
     # The arguments come in order, so the weights first.
     trained = [tensor.op.name for tensor in graph.inputs[: len(weights)]]
     return trace_graph(graph, parameters=trained, batch=batch)
@@ -227,8 +231,8 @@ class TensorFlowBackend:
         self._momenta: Tree = {
             name: tf.Variable(np.zeros_like(arrays[name])) for name in self._weights
         }
-        self._step = tf.function(self._run_step)
-        self._predict = tf.function(self._probabilities, reduce_retracing=False)
+        self._step = tf.function(self._run_step, autograph=False)
+        self._predict = tf.function(self._probabilities, autograph=False)
 
     def place(self, fields: Arrays, draws: NDArray[np.float32]) -> Batch:
         """Augment a batch on the host."""
@@ -279,8 +283,12 @@ class TensorFlowBackend:
     def use_first_statistics(self) -> None:
         """Replace this rank's running statistics by rank 0's."""
         if self._ranks.several:
-            for variable in self._statistics.values():
-                variable.assign(self.gather(variable.numpy()[None])[0])
+            variables = list(self._statistics.values())
+            own = np.concatenate([variable.numpy() for variable in variables])
+            ends = np.cumsum([variable.shape[0] for variable in variables])[:-1]
+            first = np.split(self.gather(own[None])[0], ends)
+            for variable, array in zip(variables, first, strict=True):
+                variable.assign(array)
 
     def state(self) -> State:
         """Return weights, statistics and momenta under the reference's names and layouts."""

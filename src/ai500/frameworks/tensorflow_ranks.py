@@ -31,17 +31,19 @@ class Ranks:
         self.several = rank.world_size > 1
         self._strategy: Any = None
         if self.several:
-            os.environ["TF_CONFIG"] = json.dumps(
-                {
-                    "cluster": {"worker": worker_addresses(rank)},
-                    "task": {"type": "worker", "index": rank.rank},
-                }
+            cluster = tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec({"worker": worker_addresses(rank)}),
+                task_type="worker",
+                task_id=rank.rank,
+                rpc_layer="grpc",
             )
             options = tf.distribute.experimental.CommunicationOptions(
                 implementation=tf.distribute.experimental.CommunicationImplementation.RING
             )
-            self._strategy = tf.distribute.MultiWorkerMirroredStrategy(options)
-            self._gather = tf.function(self._all_gather)
+            self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
+                cluster_resolver=cluster, communication_options=options
+            )
+            self._gather = tf.function(self._all_gather, autograph=False)
 
     def run(self, step: Any, arguments: tuple[Any, ...]) -> Any:
         """Run a step in which `mean` is allowed."""
@@ -61,7 +63,9 @@ class Ranks:
 
     def _all_gather(self, rows: Any) -> Any:
         def gather(rows: Any) -> Any:
-            return tf.distribute.get_replica_context().all_gather(rows, axis=0)
+            # An argument has no device of its own, by which the collective would be placed.
+            placed = tf.identity(rows)
+            return tf.distribute.get_replica_context().all_gather(placed, axis=0)
 
         return self._strategy.run(gather, args=(rows,))
 
