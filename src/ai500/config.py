@@ -191,7 +191,8 @@ class FrameworkConfig:
     """Framework that trains the members."""
 
     kind: str = option(
-        "pytorch", "pytorch: the reference; jax: another; script: a training command of one's own"
+        "pytorch",
+        "pytorch: the reference; jax, tensorflow: others; script: a training command of one's own",
     )
     command: tuple[str, ...] = option(
         (),

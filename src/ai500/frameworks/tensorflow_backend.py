@@ -313,6 +313,16 @@ class TensorFlowBackend:
             self._model, shape, dtype=tf.float32 if compute == tf.float64 else compute
         )
 
+    def trace_step(self, *, batch: int) -> Trace:
+        """Trace the whole training step that runs: gradients and update included."""
+        channels, height, width = self._setting.problem_class.input_shape
+        graph = self._step.get_concrete_function(
+            tf.TensorSpec((batch, height, width, channels), self._type),
+            tf.TensorSpec((batch,), tf.int32),
+            tf.TensorSpec((), self._type),
+        ).graph
+        return trace_graph(graph, parameters=[], batch=batch)
+
     def mean(self, value: float) -> float:
         """Average a value over the ranks, in FP64."""
         return float(self.gather(np.array([value])).mean())

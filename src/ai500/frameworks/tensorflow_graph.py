@@ -25,6 +25,8 @@ KINDS = {
 }
 """Operators whose kind depends on nothing else."""
 NO_OPERATORS = {"Const", "NoOp", "Placeholder"}
+CONVOLUTIONS = {"Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput"}
+"""A convolution and its gradients, which occur in the graph of a training step."""
 MOVES = {"Cast", "Identity", "Transpose"}
 """Copies and casts: their output is their first input's data."""
 PRODUCTS = {"convolution", "dense", "matmul"}
@@ -37,8 +39,10 @@ SPATIAL_AXES = (1, 2)
 def trace_graph(graph: Any, *, parameters: Iterable[str], batch: int) -> Trace:
     """Trace a graph on images N×H×W×C; `parameters` names the placeholders of trained weights."""
     tracer = _Tracer(set(parameters))
+    live = _live_operations(graph)
     for operation in graph.get_operations():
-        tracer.visit(operation)
+        if operation.name in live:
+            tracer.visit(operation)
     output = graph.outputs[0]
     trace = Trace(
         ops=tuple(tracer.ops),
@@ -47,6 +51,20 @@ def trace_graph(graph: Any, *, parameters: Iterable[str], batch: int) -> Trace:
         outputs=(_shape(output),),
     )
     return channels_first(trace)
+
+
+def _live_operations(graph: Any) -> set[str]:
+    """Return the operations that outputs and updates need: TensorFlow runs no others."""
+    live: set[str] = set()
+    waiting = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs)
+    waiting += [tensor.op for tensor in graph.inputs]
+    while waiting:
+        operation = waiting.pop()
+        if operation.name not in live:
+            live.add(operation.name)
+            waiting += [tensor.op for tensor in operation.inputs]
+            waiting += operation.control_inputs
+    return live
 
 
 class _Tracer:
@@ -104,7 +122,7 @@ class _Tracer:
         kind = KINDS.get(operation.type, UNKNOWN)
         if operation.type in MOVES:
             kind = "data_movement"
-        if operation.type == "Conv2D" and operation.get_attr("data_format") == b"NHWC":
+        if operation.type in CONVOLUTIONS and operation.get_attr("data_format") == b"NHWC":
             kind = "convolution"
         if operation.type == "MatMul":
             kind = "dense" if operation.inputs[1].name in self._sources else "matmul"
@@ -143,11 +161,16 @@ def _constant(tensor: Tensor) -> tuple[int, ...] | None:
 
 def _convolution_shapes(operation: Operation) -> Shapes:
     """Return N×C×H×W and O×I×H×W for N×H×W×C and H×W×I×O."""
-    data, kernel = map(_shape, operation.inputs)
-    out = _shape(operation.outputs[0])
+    data, kernel, *_ = operation.inputs
+    out = operation.outputs[0]
+    if operation.type == "Conv2DBackpropFilter":
+        data, kernel, out = operation.inputs[0], operation.outputs[0], operation.inputs[2]
+    if operation.type == "Conv2DBackpropInput":
+        data, kernel, out = operation.outputs[0], *operation.inputs[1:]
+    height, width, channels, filters = _shape(kernel)
     return Shapes(
-        inputs=(_data_first(data), (kernel[3], kernel[2], kernel[0], kernel[1])),
-        outputs=(_data_first(out),),
+        inputs=(_data_first(_shape(data)), (filters, channels, height, width)),
+        outputs=(_data_first(_shape(out)),),
     )
 
 
