@@ -67,6 +67,13 @@ def test_a_stopped_member_resumes_to_the_same_weights(
 
 
 @pytest.mark.long
+def test_two_stopped_ranks_resume_to_the_same_weights(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    framework_checks.check_resume("tensorflow", tiny_store, start, tmp_path, degree=2)
+
+
+@pytest.mark.long
 def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     framework_checks.check_two_ranks("tensorflow", "grpc", tiny_store, start, tmp_path)
 

@@ -140,9 +140,11 @@ def record(run: Path, member: int = 0) -> TrainRecord:
     return run_folder.read(TrainRecord, RunFolder(run).trial(1).member(member).record)
 
 
-def check_resume(framework: str, tiny_store: Path, start: Start, tmp_path: Path) -> None:
+def check_resume(
+    framework: str, tiny_store: Path, start: Start, tmp_path: Path, *, degree: int = 1
+) -> None:
     """Stop a member by SIGTERM and resume it: the weights are an uninterrupted run's."""
-    words = settings(tiny_store, framework=framework)
+    words = settings(tiny_store, framework=framework, degree=degree)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     command = start("run", "--out", whole, *words)
     assert command.wait(timeout=300) == 0, command.err

@@ -130,7 +130,11 @@ def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Ste
 
 
 def largest_difference(ours: Steps, theirs: Steps) -> dict[str, float]:
-    """Return the largest absolute difference of losses, each kind of state, and predictions."""
+    """Return the largest difference of losses, each kind of state, and predictions.
+
+    Arrays with elements above 1, such as the first gradients of a deep model, are compared
+    relative to their largest element.
+    """
     largest = {
         "loss": float(np.abs(ours.losses - theirs.losses).max()),
         "predictions": float(np.abs(ours.predictions - theirs.predictions).max()),
@@ -140,7 +144,8 @@ def largest_difference(ours: Steps, theirs: Steps) -> dict[str, float]:
         for name, array in state.items():
             kind = "statistics" if ".running_" in name else name.partition(".")[0]
             kind = kind if kind in ("statistics", "momentum") else "weights"
-            difference = float(np.abs(array - other[name]).max())
+            scale = max(1.0, float(np.abs(other[name]).max()))
+            difference = float(np.abs(array - other[name]).max()) / scale
             largest[kind] = max(largest.get(kind, 0.0), difference)
     return largest
 

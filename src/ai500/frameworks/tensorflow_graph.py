@@ -166,7 +166,7 @@ def _convolution_shapes(operation: Operation) -> Shapes:
     if operation.type == "Conv2DBackpropFilter":
         data, kernel, out = operation.inputs[0], operation.outputs[0], operation.inputs[2]
     if operation.type == "Conv2DBackpropInput":
-        data, kernel, out = operation.outputs[0], *operation.inputs[1:]
+        data, kernel, out = operation.outputs[0], operation.inputs[1], operation.inputs[2]
     height, width, channels, filters = _shape(kernel)
     return Shapes(
         inputs=(_data_first(_shape(data)), (filters, channels, height, width)),
