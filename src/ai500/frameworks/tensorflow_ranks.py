@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import time
 from typing import Any
@@ -44,6 +45,10 @@ class Ranks:
                 cluster_resolver=cluster, communication_options=options
             )
             self._gather = tf.function(self._all_gather, autograph=False)
+            # TensorFlow's coordination took over SIGTERM while the ranks connected: take it back,
+            # once all are connected, or no rank would write a checkpoint.
+            self.gather(np.zeros(1))
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
     def run(self, step: Any, arguments: tuple[Any, ...]) -> Any:
         """Run a step in which `mean` is allowed."""
