@@ -15,7 +15,14 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(500)
 
 
 @pytest.mark.parametrize(
-    "case", ["FP64", "FP32", pytest.param("bottlenecks", marks=pytest.mark.long)]
+    "case",
+    [
+        "FP64",
+        "FP32",
+        "bottlenecks v1",
+        "bottlenecks v1.5",
+        pytest.param("ResNet-50", marks=pytest.mark.long),
+    ],
 )
 def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
     # Keras imports two of them itself.

@@ -22,7 +22,6 @@ from ai500.workloads.models.resnet_layers import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
     ResNet,
-    class_resnet,
     parameters,
 )
 
@@ -222,7 +221,7 @@ class TensorFlowBackend:
     def __init__(self, setting: Setting, ranks: Ranks) -> None:
         self._setting = setting
         self._ranks = ranks
-        self._model = class_resnet(setting.problem_class)
+        self._model = setting.model
         self._type = np.dtype(setting.dtype)
         arrays = self._arrays(setting.weights)
         variables = {name: tf.Variable(array) for name, array in arrays.items()}

@@ -15,6 +15,7 @@
         members/000/
           task.json  events.jsonl  log.txt  progress.json  record.json  exit-000.json
           checkpoint.pt  checkpoint.pt.previous         (the latter while it trains)
+          checkpoint.npz  checkpoint.npz.previous       (the same, of frameworks but PyTorch)
           validation.npy  out_of_bag.npy
           history.jsonl                                 (models that a search worker trained)
           script/task-000.json  samples.npy  output/  checkpoint/       (of a script of one's own)
@@ -59,7 +60,7 @@ class MemberFolder:
         self.events = path / "events.jsonl"
         self.log = path / "log.txt"
         self.checkpoint = path / "checkpoint.pt"
-        self.array_checkpoint = path / "checkpoint.npz"
+        self.array_checkpoint = path / "checkpoint.npz"  # of a framework other than PyTorch
         self.progress = path / "progress.json"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
@@ -67,6 +68,11 @@ class MemberFolder:
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
         self.script = path / "script"
+
+    @property
+    def checkpoints(self) -> tuple[Path, Path]:
+        """Files of checkpoints, PyTorch's and another framework's: a member has one of them."""
+        return self.checkpoint, self.array_checkpoint
 
     def exit(self, node: int) -> Path:
         """Return the file in which the agent of one of its nodes records how its worker ended."""
@@ -157,7 +163,7 @@ class RunFolder:
         made = [parent for parent in target.parents if not parent.exists()]
         try:
             with atomic.explaining_write_errors(path):
-                target.parent.mkdir(parents=True, exist_ok=True)
+                _make_parents(target)
                 remove_unfinished(target)
                 unfinished.mkdir()
             run = cls(unfinished)
@@ -219,6 +225,17 @@ class RunFolder:
     def holder(self) -> tuple[str, int] | None:
         """Return host and process id of the run's controller; None without one."""
         return holder_of(self.lock_file)
+
+
+def _make_parents(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RunFolderError(
+            f"{target.parent} is a file, or lies in one: no run folder can be made there.",
+            path=target.parent,
+            remedy="Remove the file, or choose another --out.",
+        ) from error
 
 
 def _require_new(path: Path) -> None:
