@@ -191,7 +191,8 @@ class FrameworkConfig:
     """Framework that trains the members."""
 
     kind: str = option(
-        "pytorch", "pytorch (the reference), jax, or script: a training command of your own"
+        "pytorch",
+        "pytorch (the reference), jax, tensorflow, or script: a training command of your own",
     )
     command: tuple[str, ...] = option(
         (),
