@@ -42,6 +42,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "pytorch": "ai500.frameworks.pytorch:PYTORCH",
         "script": "ai500.frameworks.script:SCRIPT",
         "jax": "ai500.frameworks.jax:JAX",
+        "mindspore": "ai500.frameworks.mindspore:MINDSPORE",
     },
     "scheduler": {
         "local": "ai500.jobs.schedulers.local:LOCAL",
