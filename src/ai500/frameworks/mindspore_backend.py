@@ -1,4 +1,4 @@
-"""The reference's models in MindSpore: cells, SGD, and a compiled training step, on CPUs.
+"""The reference's models in MindSpore: cells, SGD, and data parallelism over processes, on CPUs.
 
 Activations are N×C×H×W and kernels O×I×H×W, as the reference's. MindSpore compiles the Python of
 `construct` and of the functions that it calls (graph mode). Operations are counted on MindIR.
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State
 from ai500.frameworks.mindspore_graph import trace_mindir
+from ai500.frameworks.mindspore_ranks import LIBRARY, Ranks
 from ai500.operations import Trace
 from ai500.workloads import image_arrays
 from ai500.workloads.models.resnet_layers import (
@@ -41,9 +42,7 @@ class Convolution(nn.Cell):
         super().__init__()
         channels, _, kernel, _ = weight.shape
         self.weight = weight
-        self.convolve = ops.Conv2D(
-            channels, kernel, pad_mode="pad", pad=kernel // 2, stride=stride
-        )
+        self.convolve = ops.Conv2D(channels, kernel, pad_mode="pad", pad=kernel // 2, stride=stride)
 
     def construct(self, x: Tensor, training: bool) -> Tensor:
         """Convolve."""
@@ -65,9 +64,7 @@ class BatchNorm(nn.Cell):
     def construct(self, x: Tensor, training: bool) -> Tensor:
         """Normalize by the batch's statistics in training, by the running ones otherwise."""
         if training:
-            return self.by_batch(
-                x, self.weight, self.bias, self.running_mean, self.running_var
-            )[0]
+            return self.by_batch(x, self.weight, self.bias, self.running_mean, self.running_var)[0]
         return self.by_running(x, self.weight, self.bias, self.running_mean, self.running_var)[0]
 
 
@@ -234,8 +231,16 @@ def sgd(weights, momenta, gradients, rate, momentum, decay):  # type: ignore[no-
         ops.assign(weights[index], weights[index] - rate * velocity)
 
 
+def mean_gradients(gradients, all_reduce, count):  # type: ignore[no-untyped-def]
+    """Average the gradients over the ranks."""
+    means = ()
+    for index in range(len(gradients)):
+        means = (*means, all_reduce(gradients[index]) / count)
+    return means
+
+
 class TrainingStep(nn.Cell):
-    """One optimizer step: loss, gradients, update."""
+    """One optimizer step: loss, gradients, their mean over the ranks, update."""
 
     def __init__(self, network: Any, trained: Any, momenta: Any, setting: Setting) -> None:
         super().__init__()
@@ -243,15 +248,19 @@ class TrainingStep(nn.Cell):
         self.momentum = setting.hyperparameters.momentum
         self.decay = setting.hyperparameters.weight_decay
         self.differentiate = mindspore.value_and_grad(Loss(network), None, trained)
+        self.ranks = setting.rank.world_size
+        self.all_reduce = ops.AllReduce() if self.ranks > 1 else None
 
     def construct(self, x: Tensor, distributions: Tensor, rate: Tensor) -> Tensor:
         """Train on a batch; return the loss."""
         loss, gradients = self.differentiate(x, distributions)
+        if self.ranks > 1:
+            gradients = mean_gradients(gradients, self.all_reduce, self.ranks)
         sgd(self.trained, self.momenta, gradients, rate, self.momentum, self.decay)
         return loss
 
 
-def trace_model(model: ResNet, shape: tuple[int, ...]) -> Trace:
+def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: str = "float32") -> Trace:
     """Trace the training forward pass of a model on inputs N×C×H×W; compiles, runs nothing."""
     from mindspore.graph.api import _cell_graph_executor
     from mindspore.train.mind_ir_pb2 import ModelProto
@@ -260,7 +269,7 @@ def trace_model(model: ResNet, shape: tuple[int, ...]) -> Trace:
     weights = {p.name: _parameter(p.name, np.zeros(p.shape, np.float32)) for p in wanted}
     cell = TrainingForward(Network(model, weights))
     cell.set_train()
-    inputs = mindspore.Tensor(np.zeros(shape, np.float32))
+    inputs = mindspore.Tensor(np.zeros(shape, dtype))
     # `mindspore.export` does the same, but sets the model to prediction before.
     identifier, _ = _cell_graph_executor.compile(
         cell, inputs, phase=f"ai500.{shape}", do_convert=False
@@ -274,10 +283,11 @@ def trace_model(model: ResNet, shape: tuple[int, ...]) -> Trace:
 
 
 class MindSporeBackend:
-    """A member's model and optimizer in one process; a `Backend`."""
+    """One rank's model, optimizer and communication; a `Backend`."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, ranks: Ranks) -> None:
         self._setting = setting
+        self._ranks = ranks
         self._model = class_resnet(setting.problem_class)
         state = {name: _parameter(name, value) for name, value in setting.weights.items()}
         names = [p.name for p in parameters(self._model) if p.trained]
@@ -321,7 +331,15 @@ class MindSporeBackend:
         return rows
 
     def use_first_statistics(self) -> None:
-        """Do nothing: there is one rank."""
+        """Replace this rank's running statistics by rank 0's."""
+        if not self._ranks.several:
+            return
+        own = {name: value for name, value in self._state.items() if ".running_" in name}
+        ends = np.cumsum([value.shape[0] for value in own.values()])[:-1]
+        row = np.concatenate([value.asnumpy() for value in own.values()])
+        first = np.split(self.gather(row[None])[0], ends)
+        for parameter, array in zip(own.values(), first, strict=True):
+            parameter.set_data(mindspore.Tensor(array))
 
     def state(self) -> State:
         """Return copies of weights, statistics and momenta."""
@@ -340,19 +358,20 @@ class MindSporeBackend:
         return trace_model(self._model, (batch, *self._setting.problem_class.input_shape))
 
     def mean(self, value: float) -> float:
-        """Return the value: there is one rank."""
-        return value
+        """Average a value over the ranks, in FP64."""
+        return float(self.gather(np.array([[value]])).mean())
 
     def broadcast(self, value: int) -> int:
-        """Return the value: there is one rank."""
-        return value
+        """Return rank 0's value on every rank."""
+        return int(self.gather(np.array([[value]], dtype=np.int64))[0, 0])
 
     def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows: there is one rank."""
-        return rows
+        """Concatenate the rows of all ranks."""
+        return self._ranks.gather(rows)
 
     def describe(self) -> Description:
-        """Describe MindSpore's version, precision and device."""
+        """Describe MindSpore's version, precision, communication and device."""
+        several = self._ranks.several
         return Description(
             framework={
                 "name": "mindspore",
@@ -367,14 +386,20 @@ class MindSporeBackend:
                 "parameter_dtypes": ["mindspore.float32"],
                 "tf32": None,
             },
-            communication=dict.fromkeys(("backend", "version", "mode", "precision")),
+            communication={
+                "backend": LIBRARY if several else None,
+                "version": None,
+                "mode": "all_reduce" if several else None,
+                "precision": "fp32" if several else None,
+            },
             optimizer_class=f"{sgd.__module__}.{sgd.__qualname__}",
             device_name="cpu",
             versions={"mindspore": mindspore.__version__},
         )
 
     def close(self) -> None:
-        """Do nothing: there is one rank."""
+        """Leave the ranks' group."""
+        self._ranks.close()
 
 
 def _parameter(name: str, value: NDArray[Any]) -> Any:
@@ -388,9 +413,9 @@ def _channels_first(images: NDArray[Any]) -> Any:
 
 
 def make_backend(setting: Setting) -> MindSporeBackend:
-    """Build the model on this process's cores."""
+    """Join the member's ranks and build the model on this rank's cores."""
     mindspore.set_context(mode=mindspore.GRAPH_MODE, deterministic="ON")
     mindspore.set_device("CPU")
     if setting.threads is not None:
         mindspore.device_context.cpu.op_tuning.threads_num(setting.threads)
-    return MindSporeBackend(setting)
+    return MindSporeBackend(setting, Ranks(setting.rank))

@@ -93,7 +93,9 @@ class _Tracer:
             operator=name,
         )
 
-    def _attributes(self, kind: str, inputs: list[str], outputs: tuple[Shape, ...]) -> dict[str, int]:
+    def _attributes(
+        self, kind: str, inputs: list[str], outputs: tuple[Shape, ...]
+    ) -> dict[str, int]:
         new = (set(inputs) & set(self._sizes)) - self._seen
         self._seen |= new
         elements = sum(self._sizes[value] for value in new)
