@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import framework_checks
-from tests.support.commands import Start
+from tests.support.commands import SOURCE, Start
+from tests.support.interpreters import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -22,6 +24,38 @@ def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_mixed_bf16_is_close_to_pytorch(tmp_path: Path) -> None:
     framework_checks.check_mixed_bf16("jax", tmp_path)
+
+
+STEP = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("start", sys.argv[1])
+start = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(start)
+start.import_ai500()
+from ai500.frameworks.backend import Setting
+from ai500.frameworks.jax_backend import jax, jnp, make_backend, training_step
+from ai500.operations.stablehlo import trace_stablehlo
+from ai500.operations.training_step import step_difference
+from ai500.train.worker import Rank
+from ai500.workloads.image_classification import CLASSES
+from ai500.workloads.models.resnet_layers import class_resnet, initial_weights
+smoke = CLASSES["smoke"]
+weights = initial_weights(class_resnet(smoke), seed=1)
+setting = Setting(smoke, smoke.reference, weights, Rank(0, 0, 1, 1), "cpu", 1)
+backend = make_backend(setting)
+shape = jax.ShapeDtypeStruct
+batch = shape((8, 32, 32, 3), jnp.uint8), shape((8,), jnp.int32), shape((8, 5), jnp.float32)
+step = jax.jit(training_step(setting, axis=None)).lower(*backend.trees(), batch, 0.1)
+print(step_difference(backend.trace(batch=8), trace_stablehlo(step.as_text(), parameters=[])))
+"""
+
+
+def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
+    start = SOURCE / "ai500" / "frameworks" / "start_worker.py"
+    done = subprocess.run(
+        [interpreter("jax"), "-c", STEP, start], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "0", done.stderr
 
 
 def test_count_of_the_graph_is_the_published_one() -> None:

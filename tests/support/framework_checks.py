@@ -57,9 +57,9 @@ def check_mixed_bf16(framework: str, folder: Path) -> None:
     case = Case(dtype="float32", precision="mixed-bf16", steps=3)
     theirs, others = reference_steps.of_framework(framework, interpreter(framework), case, folder)
     differences = largest_difference(theirs, reference_steps.reference(case))
-    # BF16 has 8 bits of precision: 4e-3 of each product's factors.
-    assert 1e-4 < differences["loss"] < 5e-2, differences
-    assert 1e-4 < differences["momentum"] < 5e-2, differences
+    assert differences.pop("predictions") < 1e-3
+    # A BF16 number has 8 bits: the reference here computes in FP32.
+    assert 1e-4 < max(differences.values()) < 0.01, differences
     assert {array.dtype for state in theirs.states for array in state.values()} == {
         np.dtype("float32")
     }
@@ -190,8 +190,10 @@ def check_entry(framework: str, start: Start, tmp_path: Path) -> None:
 
     At hardware level only the framework is in its way.
     """
-    run, file, site = tmp_path / "run", tmp_path / "entry.ai500", tmp_path / "list"
-    words = ["run", "--runs", "valid", "--out", run]
+    run, folder, site = tmp_path / "run", tmp_path / "submissions", tmp_path / "list"
+    folder.mkdir()
+    file = folder / f"{framework}.ai500"
+    words: list[str | Path] = ["run", "--runs", "valid", "--out", run]
     chosen = {
         "framework.kind": framework,
         "framework.python": interpreter(framework),
@@ -208,7 +210,7 @@ def check_entry(framework: str, start: Start, tmp_path: Path) -> None:
         ("check", run, "--level", "system"),
         ("submit", run, "--level", "system", "--out", file, "--name", "A. Tester"),
         ("verify", file),
-        ("rank", file, "--out", site),
+        ("rank", folder, "--out", site),
     ):
         done = start(*command)
         assert done.wait(timeout=3000) == 0, done.out + done.err
@@ -219,5 +221,5 @@ def check_entry(framework: str, start: Start, tmp_path: Path) -> None:
     score = json.loads((run / "score.json").read_text())
     # The reference's ensembles of three seeds: 0.8805, 0.8760, 0.8690.
     assert score["ensemble_quality"] > 0.85
-    entries = json.loads(next(site.rglob("*.json")).read_text())
-    assert framework in json.dumps(entries)
+    version = record(run).versions[framework]
+    assert f"{framework} {version}" in (site / "data" / "list.js").read_text()

@@ -62,6 +62,17 @@ def plan(**changes: Any) -> Change:
     return lambda evidence: replace(evidence, plan=replace(evidence.plan, **changes))
 
 
+def added_event(kind: str, **fields: Any) -> Change:
+    """Add an event of the first member, beside its first batch."""
+
+    def change(evidence: Evidence) -> Evidence:
+        first = next(e for e in evidence.events if e["event"] == "first_batch")
+        added = first | {"event": kind} | fields
+        return replace(evidence, events=[*evidence.events, added])
+
+    return change
+
+
 def events(kind: str, **changes: Any) -> Change:
     """Change a field in all events of a kind."""
 
@@ -289,6 +300,10 @@ VIOLATIONS: dict[str, Violation] = {
     "skipped steps": Violation(
         recorded("numerics", "loss_scaling", value={"skipped_steps": 3}), "3"
     ),
+    "intact checkpoints": Violation(
+        added_event("checkpoint_damaged", file="checkpoint.pt", reason="its SHA-256 is 0"),
+        "checkpoint.pt", mentions=("member 0 of trial 1", "its SHA-256 is 0"),
+    ),
     "same data": Violation(
         recorded("data", "store_sha256", value="f" * 64), f"{'f' * 16}… and {STORE}", STORE
     ),
@@ -338,7 +353,7 @@ VIOLATIONS: dict[str, Violation] = {
         recorded("parallel", "communication", value=GOSSIP | {"synchronous": True}),
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
-    "same framework": Violation(recorded("framework", "name", value="jax"), "jax", "pytorch"),
+    "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
     "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
     "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
     "chosen communication": Violation(

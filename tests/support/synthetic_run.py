@@ -99,6 +99,7 @@ class Shape:
     host: str = "host"
     config: str = 'workload = "image_classification"\nproblem_class = "smoke"\n'
     batch_size: int = 32
+    workload: str = "image_classification"
     definition: ProblemClass = CLASS
     operations: Operations = OPERATIONS
     graph_sha256: str = "0" * 64
@@ -109,8 +110,10 @@ class Shape:
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     """The folder as `ai500 run` leaves it, without the report."""
-    run = RunFolder.create(path)
-    run.begin(version="0.0", source_sha256="0" * 64, checkout=Checkout("c" * 40, dirty=False))
+    with RunFolder.creating(
+        path, version="0.0", source_sha256="0" * 64, checkout=Checkout("c" * 40, dirty=False)
+    ):
+        run = RunFolder(path)
     plan = make_plan(shape)
     run_folder.write(run.plan, plan)
     run_folder.write(run.system, make_system(shape))
@@ -127,17 +130,20 @@ def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
     return run
 
 
-def official_shape() -> Shape:
-    """A run of the real class `smoke` that no rule objects to."""
-    definition = load_workload("image_classification").problem_classes["smoke"]
-    counted = shipped_operations("image_classification", "smoke")
-    model = shipped_model("image_classification", "smoke")
+def official_shape(
+    workload: str = "image_classification", name: str = "smoke", *, trials: int | None = None
+) -> Shape:
+    """A run of a registered class that no rule objects to."""
+    definition = load_workload(workload).problem_classes[name]
+    counted = shipped_operations(workload, name)
+    model = shipped_model(workload, name)
     assert counted is not None
     assert model is not None
     return Shape(
+        workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
-        trials=definition.required_runs,
+        trials=trials or definition.required_runs,
         epochs=definition.reference.epochs,
         batch_size=definition.reference_at(1).batch_size,
         definition=definition,
@@ -177,8 +183,8 @@ def make_plan(shape: Shape) -> Plan:
     )
     batch = shape.batch_size * shape.degree
     return Plan(
-        workload="image_classification",
-        problem_class="smoke",
+        workload=shape.workload,
+        problem_class=definition.name,
         definition=definition,
         edition=shape.edition,
         seed=shape.seed or editions.edition_seed(shape.edition) or 0,
@@ -216,6 +222,13 @@ def quality(member: int, epoch: int, trial: int) -> float:
     """A saturating curve; no two members' are equal."""
     final = 0.70 + 0.02 * math.sin(member + trial)
     return final * (1 - math.exp(-epoch / 2.5))
+
+
+def _evaluated(plan: Plan, shape: Shape) -> list[int]:
+    """Epochs after which a member is evaluated."""
+    every = plan.hyperparameters.evaluate_every_epochs
+    epochs = range(1, shape.epochs + 1)
+    return [epoch for epoch in epochs if epoch % every == 0 or epoch == shape.epochs]
 
 
 def loss(member: int, epoch: int) -> float:
@@ -292,9 +305,10 @@ def _member_events(
     for epoch in range(1, shape.epochs + 1):
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
         record("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
-               loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
-        record("quality", epoch=epoch, quality=quality(member, epoch, trial),
-               images=plan.definition.validation_samples)  # fmt: skip
+             loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
+        if epoch in _evaluated(plan, shape):
+            record("quality", epoch=epoch, quality=quality(member, epoch, trial),
+                 images=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
             return recorded
         if epoch == 3 and member in shape.resumed:
@@ -366,7 +380,7 @@ def what_ran(plan: Plan, shape: Shape, member: int, trial: int) -> dict[str, Any
         "groups": [group],
         "hyperparameters": schema.encode(hyper),
         "learning_rate": {"policy": "ai500.train.learning_rate.cosine", "source": None},
-        "evaluation_epochs": list(range(1, shape.epochs + 1)),
+        "evaluation_epochs": _evaluated(plan, shape),
         "model": {"graph_sha256": shape.graph_sha256, "parameters": parameters},
         "framework": {"name": "pytorch", "version": "2.0"},
         "communication": {"backend": None, "version": None},

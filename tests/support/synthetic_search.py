@@ -139,8 +139,9 @@ def write_history(
 
 @dataclass(frozen=True)
 class SearchShape:
-    """The kind of search to write: of the real class `smoke`, on a machine of its own."""
+    """What kind of search to write: of a registered class, on a machine of its own."""
 
+    name: str = "smoke"
     workers: int = 2
     trials: int = 1
     minutes: float = 2.0
@@ -152,18 +153,29 @@ class SearchShape:
     spoiled: bool = False
     """The first worker's history has a line that cannot be read."""
 
+    @property
+    def trial_seconds(self) -> float:
+        """From the start of a trial to that of the next: longer than its last model takes."""
+        return max(1000.0, 150 * self.minutes)
+
 
 def smoke() -> ProblemClass:
     """The class as it is registered."""
-    return load_workload("automl").problem_classes["smoke"]
+    return search_class("smoke")
+
+
+def search_class(name: str) -> ProblemClass:
+    """A class as it is registered."""
+    return load_workload("automl").problem_classes[name]
 
 
 def write_synthetic_search(path: Path, shape: SearchShape) -> RunFolder:
     """The folder as `ai500 run` leaves it, scored, without the report."""
-    run = RunFolder.create(path)
-    run.begin(version="0.0")
-    definition = smoke()
+    with RunFolder.creating(path, version="0.0"):
+        run = RunFolder(path)
+    definition = search_class(shape.name)
     like = Shape(
+        workload="automl",
         members=shape.workers,
         slots=shape.workers,
         trials=shape.trials,
@@ -171,12 +183,12 @@ def write_synthetic_search(path: Path, shape: SearchShape) -> RunFolder:
         batch_size=definition.reference.batch_size,
         definition=definition,
     )
-    plan = dataclasses.replace(
-        make_plan(like), workload="automl", sampler="whole", search=definition.search
-    )
+    plan = dataclasses.replace(make_plan(like), sampler="whole", search=definition.search)
     run_folder.write(run.plan, plan)
     run_folder.write(run.system, make_system(like))
-    run.config.write_text('workload = "automl"\nproblem_class = "smoke"\n', encoding="utf-8")
+    run.config.write_text(
+        f'workload = "automl"\nproblem_class = "{shape.name}"\n', encoding="utf-8"
+    )
     for trial in range(1, shape.trials + 1):
         _write_trial(run, shape, like, plan, trial)
     scoring.score_run(run)
@@ -185,7 +197,7 @@ def write_synthetic_search(path: Path, shape: SearchShape) -> RunFolder:
 
 def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, trial: int) -> None:
     folder, seed = run.trial(trial), derive(plan.seed, Stream.TRIAL, trial)
-    zero = 1000.0 * trial
+    zero = shape.trial_seconds * trial
     random = Random(trial)
     grown: dict[str, Architecture] = {}
     recorded = [_event("trial_start", zero, trial=trial, seed=seed)]
@@ -214,7 +226,11 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
             file.write('{"event": "epoch", "wall"\n')
     history = History(folder.members)
     result = search_result(history, finished=range(shape.workers), ensemble_size=shape.workers)
-    recorded.append(_event("aggregate", zero + 900, trial=trial, result=schema.encode(result)))
+    recorded.append(
+        _event(
+            "aggregate", zero + 0.9 * shape.trial_seconds, trial=trial, result=schema.encode(result)
+        )
+    )
     events.append(run.events, sorted(recorded, key=lambda event: float(event["wall"])))
     run_folder.write(folder.ensemble, result)
     store = plan.definition.store_sha256 or "0" * 64

@@ -185,6 +185,12 @@ def prepared(
     )
 
 
+def at(wall: float, kind: str, **fields: Any) -> events.Event:
+    """An event at a time of the wall clock, with the fields that every event has."""
+    common = {"monotonic": wall, "host": "host", "boot": "boot", "sequence": 1}
+    return {"event": kind, "wall": wall, **common, **fields}
+
+
 def pretend_finished(
     path: Path, config: Config, *, joules: float | None = None, source: str | None = None
 ) -> RunFolder:
@@ -202,8 +208,7 @@ def pretend_finished(
     for number in range(1, trials + 1):
         run_folder.write(run.trial(number).score, replace(trial, trial=number))
     run_folder.write(run.score, replace(score, trials=(trial,) * trials))
-    walls = [{"event": "run_start", "wall": 1000.0}, {"event": "run_end", "wall": 1060.0}]
-    events.append(run.events, walls)
+    events.append(run.events, [at(1000.0, "run_start"), at(1060.0, "run_end")])
     return run
 
 

@@ -27,6 +27,7 @@ from ai500.workloads.models.transformer_plan import TransformerShape, transforme
 from tests.support.engine_checks import _gradients, _own_share, _same, distance
 
 CPU = torch.device("cpu")
+OWNER = {"trial": 1, "member": 0, "seed": 1}
 STEPS, STOP, BATCH = 4, 2, 8
 SHAPE = TransformerShape(vocabulary=32, context=12, width=16, heads=4, layers=3)
 MODES = {
@@ -113,7 +114,7 @@ def trained(
     engine.prepare(optimizer)
     engine.warm_up(*_own_share(engine, *batch(99)))
     if file is not None:
-        checkpoint.restore(file, _trained(engine, optimizer), seed=1)
+        checkpoint.restore(file, _trained(engine, optimizer), owner=OWNER, on_damaged=print)
     gradients = None
     for step in range(first, last):
         optimizer.zero_grad(set_to_none=True)
@@ -142,7 +143,7 @@ def restored(parallel: Parallelism, file: Path, expected: dict[str, Tensor] | No
     """Whether a training that stops and is restored ends with the same bits; whether data
     parallelism takes the checkpoint over with the same bits, weights and optimizer alike."""
     engine, optimizer, _ = trained(parallel, last=STOP)
-    writer = checkpoint.Writer()
+    writer = checkpoint.Writer(OWNER)
     position = checkpoint.Position(seed=1, step=STOP)
     writer.save(file, _trained(engine, optimizer), position)
     writer.wait()
@@ -155,7 +156,7 @@ def restored(parallel: Parallelism, file: Path, expected: dict[str, Tensor] | No
     state = gather_optimizer(optimizer, engine.module, engine.layout)
     if weights is None or expected is None or taken is None or state is None:
         return []
-    saved = torch.load(file, weights_only=True)
+    saved = checkpoint.read(file, owner=OWNER)
     return [
         _same(weights, expected),
         _same(saved["model"], taken) and _same(saved["optimizer"]["state"], state["state"]),

@@ -214,6 +214,11 @@ def test_a_worker_of_two_ranks(tiny_store: Path, start: Start, tmp_path: Path) -
     assert all(m.candidate.batch_size % 2 == 0 for m in history.models.values())
     record = run_folder.read(TrainRecord, RunFolder(run).trial(1).member(0).record)
     assert record.world_size == 2
+    # Each model's bytes belong to its own steps: two ranks send 2 (n−1)/n of 4 bytes a parameter.
+    for model in history.models.values():
+        assert model.ended is not None and model.ended.counted_steps > 0
+        sent = model.ended.bytes_inside_node / model.ended.counted_steps
+        assert sent == pytest.approx(2 * 4 * model.candidate.operations.parameters, rel=0.02)
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import pytest
 from ai500.automl.history import HISTORY_FILE
 from ai500.core import events
 from ai500.records import Score, TrainRecord, run_folder
+from ai500.records.checkpoint_file import previous
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
 from tests.support.searches import operations_once, read_history, settings
@@ -36,7 +37,10 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     assert command.wait() == 130, command.err
     before, _ = read_history(run)
     (current,) = [model.id for model in before.models.values() if model.ended is None]
-    spoil(folder.path / f"checkpoint-{current}.pt", keep=0.5)
+    saved = folder.path / f"checkpoint-{current}.pt"
+    for generation in (saved, previous(saved)):
+        if generation.exists():
+            spoil(generation, keep=0.5)
     kept = [m for m in before.models.values() if m.ended is not None and m.ended.weights]
     best = max(kept, key=lambda model: (model.accuracy or 0.0, model.id))
     files = [model.id for model in (kept if spoiled == "all" else [best])]
@@ -57,7 +61,7 @@ def test_weights_and_checkpoints_that_can_not_be_read(
     expected = {f"members/000/weights/{model}.pt" for model in files}
     # One file alone is read only if the search ranks its model first, by predicted accuracy.
     assert reported == expected if spoiled == "all" else reported <= expected
-    assert any(event["event"] == "checkpoint_unreadable" for event in log)
+    assert any(event["event"] == "checkpoint_damaged" for event in log)
     score = run_folder.read(Score, RunFolder(run).score)
     assert score.operations + score.validation_operations == operations_once(lines)
     record = run_folder.read(TrainRecord, folder.record)

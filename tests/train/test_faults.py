@@ -104,7 +104,7 @@ def test_members_killed_at_random_moments_end_with_the_same_weights(
         if code == 0:
             break  # killed after its record was written
         assert code == 1
-        assert "member 0 of trial 1 failed" in command.err
+        assert "member 0 of trial 1 failed: killed by SIGKILL (exit code 137)" in command.err
         assert f"ai500 resume {run}" in command.err
         command = start("resume", run)
     if command.process.poll() is None:

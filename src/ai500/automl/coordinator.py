@@ -36,10 +36,10 @@ from ai500.automl.history import (
 from ai500.automl.morphism import Weights
 from ai500.automl.selection import models_to_keep
 from ai500.automl.weights import WeightStore
-from ai500.core.errors import AI500Error, DataError
+from ai500.core.errors import AI500Error
 from ai500.core.events import EventLog
-from ai500.records import Task
-from ai500.train import checkpoint
+from ai500.records import Task, checkpoint_file
+from ai500.train.checkpoint import owner_of
 
 MAX_INITIAL_LOSSES = 3
 """Losses of the initial model after which a worker gives up if no worker has another model."""
@@ -210,9 +210,10 @@ class Coordinator:
         for model, candidate in self._take_open():
             newest = candidate == self._newest
             if newest and not self.earlier.failed_repeatedly(model):
-                if self._has_checkpoint(model):
+                resumed = self._candidates.resumed(candidate)
+                if self._has_checkpoint(model, resumed):
                     self._base = self._interrupted_round(candidate)
-                    return self._candidates.resumed(candidate)
+                    return resumed
                 if candidate.round == 1:
                     return self._candidates.first()
             if (weights := self._store.saved(model)) is not None:
@@ -232,18 +233,14 @@ class Coordinator:
             return None
         return self._inherited(self._candidates.from_buffer(buffered, candidate.round))
 
-    def _has_checkpoint(self, model: str) -> bool:
-        """Return True if a model has a readable checkpoint; log and delete an unreadable one."""
-        path = self.checkpoint(model)
-        if not path.exists():
-            return False
-        try:
-            checkpoint.read(path)
-        except DataError as error:
-            self.log.emit("checkpoint_unreadable", reason=str(error))
-            path.unlink()
-            return False
-        return True
+    def _has_checkpoint(self, model: str, prepared: Prepared) -> bool:
+        """Return True if a model has a good checkpoint; log and delete damaged ones."""
+        task = dataclasses.replace(self._task, seed=prepared.seed)
+        sealed, damaged = checkpoint_file.newest(self.checkpoint(model), owner=owner_of(task))
+        for each in damaged:
+            self.log.emit("checkpoint_damaged", **each.as_event())
+        checkpoint_file.discard(damaged)
+        return sealed is not None
 
     def _log_unreadable(self) -> None:
         """Log files of weights that can't be inherited, each once."""
@@ -262,7 +259,7 @@ class Coordinator:
             model = path.stem.removeprefix("checkpoint-")
             yield number_of(model, worker=worker)
             if model not in self.earlier.open:
-                path.unlink()  # no candidate describes it
+                checkpoint_file.remove(path)  # no candidate describes it
 
     def _take_open(self) -> Iterator[tuple[str, Candidate]]:
         while self.earlier.open:
@@ -386,4 +383,4 @@ class Coordinator:
 
     def _end(self, entry: Ended) -> None:
         self.write(entry)
-        self.checkpoint(entry.model).unlink(missing_ok=True)
+        checkpoint_file.remove(self.checkpoint(entry.model))

@@ -210,7 +210,9 @@ def _grown(parent: Architecture, child: Architecture) -> bool:
 def tuned_from_the_fifth_round(evidence: Evidence) -> Iterator[Observation]:
     """Choose batch and kernel size by Bayesian optimization from each worker's fifth round on."""
     settings = evidence.reference.search
-    for trial, model in models(evidence) if settings is not None else ():
+    if settings is None:
+        return
+    for trial, model in models(evidence):
         candidate = model.candidate
         tunes = settings.tunes(candidate.round)
         trials = settings.hyperparameter_trials if tunes else 1

@@ -26,7 +26,14 @@ from ai500.core.errors import JobError
 from ai500.core.events import Event
 from ai500.meters.log import NodeLog
 from ai500.metrics.energy import Window, sample_times
-from ai500.metrics.trials import Clock, clock_of, idle_seconds, recorded_result, trial_score
+from ai500.metrics.trials import (
+    Clock,
+    clock_of,
+    idle_seconds,
+    mean,
+    recorded_result,
+    trial_score,
+)
 from ai500.records import (
     EnsembleResult,
     Improvement,
@@ -367,7 +374,7 @@ def mean_of_searches(trials: Sequence[TrialSearchScore], *, variation: float | N
         elif all(type(value) is int for value in values):
             figures[field.name] = round(fmean(values))
         elif all(type(value) is float for value in values):
-            figures[field.name] = fmean(values)
+            figures[field.name] = mean(values)
         else:
             # A mean over only those trials that reached the target would flatter the run.
             figures[field.name] = None if None in values else getattr(best, field.name)

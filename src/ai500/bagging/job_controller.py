@@ -15,6 +15,7 @@ from dataclasses import replace
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
+from ai500.core.errors import RunFolderError
 from ai500.jobs.schedulers import (
     ACTIVE,
     ATTEMPT_MARK,
@@ -24,8 +25,9 @@ from ai500.jobs.schedulers import (
     SchedulerUnavailableError,
 )
 from ai500.jobs.trial_jobs import job_spec, known_jobs, python_of
-from ai500.records import JobRecord, Plan, Task, run_folder
+from ai500.records import JobRecord, Plan, Task, WorkerExit, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
+from ai500.records.worker_exit import ExitCause, exit_cause
 from ai500.workloads.protocol import sample_noun
 
 LOG_TAIL_LINES = 15
@@ -70,7 +72,9 @@ class JobController:
         self._jobs: dict[int, JobRecord] = {}
         self._retries: Counter[int] = Counter()
         self._restarts = Counter(
-            event["job"] for event in events.read(run.events) if event["event"] == "job_requeued"
+            event["job"]
+            for event in events.read_checked(run.events)
+            if event["event"] == "job_requeued"
         )
         self._details_reader = details_reader
         self._collector = self._new_collector()
@@ -88,6 +92,12 @@ class JobController:
         while True:
             if self._run.cancel_request.exists():
                 raise KeyboardInterrupt  # `ai500 cancel` on another host
+            if not self._run.path.exists():
+                raise RunFolderError(
+                    f"{self._run.path} was deleted while its members trained.",
+                    path=self._run.path,
+                    remedy="Its members were cancelled. Start a new run.",
+                )
             self._poll()
             show([self.views[member] for member in sorted(self.views)])
             if not self._active():
@@ -102,7 +112,7 @@ class JobController:
     def cancel(self) -> None:
         """Cancel all jobs of the trial, and record it."""
         # The scheduler also knows jobs that were submitted a moment ago and not recorded yet.
-        known = {**known_jobs(self._trial, self._scheduler), **self._jobs}
+        known = {**known_jobs(self._trial, self._scheduler, members=self._tasks), **self._jobs}
         active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
         # Ctrl-C may have interrupted the old collector between reading and logging an event.
@@ -136,7 +146,7 @@ class JobController:
         finished = {member for member in self._tasks if self._finished(member)}
         for member in finished:
             self.views[member].state = "done"
-        known = known_jobs(self._trial, self._scheduler)
+        known = known_jobs(self._trial, self._scheduler, members=self._tasks)
         for job in known.values():
             self.views[job.member].attempt = max(self.views[job.member].attempt, job.attempt)
             if job.member in finished:
@@ -227,7 +237,8 @@ class JobController:
             self._change(member, self._jobs[member], status)
         self._log_changes(changes)
         for member, status in now.items():
-            self.views[member].reason = status.reason
+            if status.state in ACTIVE:
+                self.views[member].reason = status.reason
         self._submit([member for member in changes if self._take_retry(member)])
         self._save_if_due()
         return bool(changes)
@@ -239,7 +250,17 @@ class JobController:
             # The member's record decides: a clean exit without a record is a failure, and a job
             # that the scheduler no longer knows may have left one.
             state = "done" if self._finished(member) else "failed" if state == "done" else state
-        self._record(member, replace(job, state=state, exit_code=status.exit_code), status)
+        job = replace(job, state=state, exit_code=status.exit_code)
+        if state in ("failed", "lost"):
+            job = replace(job, cause=self._cause(member, job, status))
+        self._record(member, job, status)
+
+    def _cause(self, member: int, job: JobRecord, status: JobStatus) -> ExitCause | None:
+        """Return why a job failed, by the scheduler and by the agents of its nodes."""
+        files = sorted(self._trial.member(member).path.glob("exit-*.json"))
+        exits = [run_folder.read(WorkerExit, file) for file in files]
+        current = [end for end in exits if end.attempt == job.attempt]
+        return exit_cause(status.exit_code, status.reason, current)
 
     def _log_changes(self, changes: Mapping[int, JobStatus]) -> None:
         """Log the new states, with one write for all started jobs and one for all ended ones."""
@@ -252,7 +273,7 @@ class JobController:
                 started.append(fields)
             elif job.state != "pending":
                 end = {"state": job.state, "exit_code": job.exit_code, "reason": status.reason}
-                ended.append({**fields, **end})
+                ended.append({**fields, **end, "cause": job.cause})
         if started:
             self._log.emit_all("job_started", started)
         if ended:
@@ -285,9 +306,11 @@ class JobController:
         self._jobs[member] = job
         self._unsaved = True
         self.views[member].state = job.state
-        self.views[member].reason = status.reason if status else None
+        self.views[member].reason = job.end or (status.reason if status else None)
 
     def _save(self) -> None:
+        if not self._run.path.exists():
+            return  # deleted: do not make it again
         began = time.monotonic()
         run_folder.write(self._trial.jobs, [self._jobs[member] for member in sorted(self._jobs)])
         self._saved = time.monotonic()

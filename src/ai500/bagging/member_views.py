@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ai500.core import events, schema
 from ai500.records import JobState, Progress
-from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder
+from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
 MAX_MEMBERS_PER_POLL = 256
 """Members whose files are read in one poll; those of a larger ensemble take turns."""
@@ -32,7 +32,7 @@ class MemberView:
     sample_noun: str = "sample"
     """Word for a sample of the workload."""
     reason: str | None = None
-    """Reason why it is pending, in the scheduler's words."""
+    """Reason why it is pending, in the scheduler's words, or why it failed."""
     started: float | None = None
     """Wall-clock time at which `started_attempt` began to train."""
     started_attempt: int = 0
@@ -103,9 +103,9 @@ class Collector:
         self._turn = 0
         self._read_details = read_details
         self._taken = dict.fromkeys(members, 0)
-        for event in events.read(run.events):
+        for event in events.read_checked(run.events):
             if event.get("trial") == trial and "member_sequence" in event:
-                member = event["member"]
+                member = known_member(event.get("member"), members, path=run.events)
                 self._taken[member] = max(self._taken[member], event["member_sequence"])
 
     def collect(self, views: Mapping[int, MemberView], members: Iterable[int]) -> bool:
@@ -140,7 +140,7 @@ class Collector:
         """Read all events of the members into the views; write nothing."""
         for member in self._members:
             folder = self._trial.member(member)
-            for event in events.read(folder.events):
+            for event in events.read_checked(folder.events):
                 show(views[member], event)
             show_progress(views[member], folder)
         self._show_details(views)
@@ -165,7 +165,7 @@ def show(view: MemberView, event: events.Event) -> None:
     elif kind in ("interrupted", "start"):
         view.deadline = None  # the time between two attempts does not count
     elif kind == "epoch":
-        view.epoch, view.step, view.loss = event["epoch"], 0, event["loss"]
+        view.epoch, view.step, view.loss = event["epoch"], 0, event.get("loss")
     elif kind == "quality":
         view.quality = event["quality"]
 

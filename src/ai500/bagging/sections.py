@@ -65,7 +65,8 @@ def sentences(run: RunData) -> list[str]:
         f"{plan.problem_class}, {times}, on {hardware(plan, run.system)}{waves}. Training took "
         f"{human_seconds(score.seconds)}{_counted(score)}.{which_trials(score)}",
         f"{_quality_stated(score)} {targets_met(score)} the target of {score.target_quality:g}, so "
-        f"the speed is multiplied by {score.penalty_coefficient:.4g}. The score is "
+        f"the speed is multiplied by the quality factor (penalty coefficient, Eq. 8) of "
+        f"{score.penalty_coefficient:.4g}. The score is "
         f"{vflops_over_trials(score)}.",
         *([NOT_COMPARABLE] if score.custom_class else []),
     ]
@@ -99,7 +100,7 @@ def targets_met(score: Score) -> str:
 def cards(score: ScoreFigures) -> list[Card]:
     """Return the four figures to remember."""
     return [
-        Card("VFLOPS", flops(score.vflops), "the score: FLOPS × penalty coefficient"),
+        Card("VFLOPS", flops(score.vflops), "the score: FLOPS × quality factor"),
         Card("FLOPS", flops(score.flops), _convention(score)),
         Card(
             score.quality_name,
@@ -119,10 +120,10 @@ def score_table(run: RunData) -> Table:
     score = run.score
     target = score.time_to_target_seconds
     rows = [
-        ("VFLOPS", flops(score.vflops), "FLOPS × penalty coefficient", "V3 Eq. 7"),
+        ("VFLOPS", flops(score.vflops), "FLOPS × quality factor", "V3 Eq. 7"),
         ("FLOPS", flops(score.flops), "operations of all members / (last end − first start)",
          "V3 Eq. 6, decision D6"),
-        ("Penalty coefficient", f"{score.penalty_coefficient:.4f}", _penalty(run), "V3 Eq. 8"),
+        ("Quality factor", f"{score.penalty_coefficient:.4f}", _quality_factor(run), "V3 Eq. 8"),
         (f"Ensemble's {score.quality_name}", quality(score.ensemble_quality),
          "of the members' predictions, combined", "V3 §3.3"),
         ("Target", f"{score.target_quality:g}", "fixed by the problem class",
@@ -170,11 +171,12 @@ def _clock(score: Score) -> str:
     )
 
 
-def _penalty(run: RunData) -> str:
+def _quality_factor(run: RunData) -> str:
+    """Show Eq. 8, which the papers call the penalty coefficient [D19]."""
     score, exponent = run.score, run.plan.definition.penalty_exponent
     power = str(exponent).translate(SUPERSCRIPT)
     if len(score.trials) > 1:
-        return f"(achieved / target){power} of each trial, averaged"
+        return f"penalty coefficient: (achieved / target){power} of each trial, averaged"
     value = score.ensemble_quality
     mean = ", by the members' mean" if value is None else ""
     value = score.members_mean_quality if value is None else value
@@ -184,7 +186,7 @@ def _penalty(run: RunData) -> str:
     ratio = f"{achieved} / {target}"
     if better != (score.penalty_coefficient > 1):
         ratio = f"{target} / {achieved}"
-    return f"({ratio}){power}{mean}"
+    return f"penalty coefficient: ({ratio}){power}{mean}"
 
 
 def _apc(run: RunData) -> str:
@@ -214,7 +216,7 @@ def trials_table(score: Score) -> Table:
         for trial in score.trials
     ]
     columns = (
-        "trial", "VFLOPS", "FLOPS", "penalty", "ensemble", "members' mean", "out of bag",
+        "trial", "VFLOPS", "FLOPS", "quality factor", "ensemble", "members' mean", "out of bag",
         "time to quality", "time to target", "seed",
     )  # fmt: skip
     return Table(columns, rows, tuple(range(10)), title="Trials", noun="trials", style="trials")
@@ -443,7 +445,9 @@ def _attempts(run: RunData, member: int) -> str:
     count = f"{history.starts if history else 0}"
     if member in run.members:
         return count
-    return f"{count}, {job.state if job and job.state != 'done' else 'not finished'}"
+    if job is None or job.state == "done":
+        return f"{count}, not finished"
+    return f"{count}, {job.state}: {job.end}" if job.end else f"{count}, {job.state}"
 
 
 def _distinct(run: RunData, member: int) -> str:

@@ -60,6 +60,7 @@ def member_tasks(
                 search=plan.search,
                 entry_point=entry_point,
                 framework=plan.framework,
+                bootstrap_sha256=bootstraps[member].sha256,
                 own_code=plan.own_code,
             )
         )

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
 import textwrap
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ai500.cli import check, data, flops, plan, profile, rank, roofline, run, study, submit, system
+from ai500.cli import (
+    check,
+    clean,
+    data,
+    flops,
+    plan,
+    profile,
+    rank,
+    roofline,
+    run,
+    study,
+    submit,
+    system,
+)
+from ai500.cli.output import discard_buffer, print_any_character
 from ai500.core import __version__
+from ai500.core.atomic import explained
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
 
 app = typer.Typer(
@@ -50,6 +68,7 @@ for command in (
     run.resume,
     run.score,
     run.report,
+    clean.clean,
     check.check,
     check.diff,
     flops.flops,
@@ -68,18 +87,33 @@ app.add_typer(study.app, name="study")
 
 def main() -> None:
     """Run a command; report an error as one message and an exit code, without a traceback."""
+    print_any_character()
     try:
         app()
     except AI500Error as error:
         failed = not isinstance(error, RunCancelledError | RunDetachedError)
-        _print_error(f"error: {error}" if failed else str(error))
+        with contextlib.suppress(OSError):  # a log on a full disk: the exit code remains
+            _print_error(f"error: {error}" if failed else str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of the output has closed the pipe
+        discard_buffer(sys.stdout)
+        print("error: the reader of the output has closed the pipe", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        sys.exit(_report_system_error(error))
+
+
+def _report_system_error(error: OSError) -> int:
+    """Print an error of the operating system as one message; return the exit code."""
+    path = error.filename if isinstance(error.filename, str | bytes) else None
+    file = None if path is None else Path(os.fsdecode(path))
+    problem = explained(error, f"cannot use {file}" if file else "the system refuses", path=file)
+    with contextlib.suppress(OSError):
+        _print_error(f"error: {problem}")
+    return problem.exit_code
 
 
 def _print_error(message: str) -> None:

@@ -64,7 +64,9 @@ def plan(selected: ConfigOptions, as_json: AsJson = False) -> None:
         return
     show_plan(made)
     for name, text in scripts:
-        console.print(f"Script: {name} (trial 1, run folder {folder.path})", style="bold")
+        console.print(
+            f"Script: {name} (trial 1, run folder {folder.path})", style="bold", markup=False
+        )
         print(text)
 
 
@@ -129,6 +131,7 @@ def show_plan(plan: Plan) -> None:
             ("Eq. 5", f"{equation}, {waves}" + (f", {sharing} each" if sharing > 1 else "")),
             ("device", f"{plan.device}, {len(plan.nodes)} node(s), scheduler {plan.scheduler}"),
             *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
+            *([] if plan.framework.kind in ("pytorch", "script") else [_framework(plan)]),
             ("parallel", _parallel(plan)),
             *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
             ("batch", _batch(plan)),
@@ -178,6 +181,11 @@ def _training(plan: Plan) -> list[tuple[str, str]]:
         ("precision", hyper.precision),
         ("communication", _communication(plan)),
     ]
+
+
+def _framework(plan: Plan) -> tuple[str, str]:
+    """Name a framework other than the reference, and its interpreter."""
+    return ("framework", f"{plan.framework.kind}, {plan.framework.python or 'this interpreter'}")
 
 
 def _script(plan: Plan) -> list[tuple[str, str]]:

@@ -145,7 +145,7 @@ def _print(record: RooflineRecord, path: Path, *, as_json: bool) -> None:
     write_text(path.with_suffix(".svg"), standalone_svg(record_chart(record).svg(title)))
     pages.write_page(path.with_suffix(".html"), record, None)
     for file in (path, path.with_suffix(".svg"), path.with_suffix(".html")):
-        console.print(str(file), soft_wrap=True)
+        console.print(str(file), soft_wrap=True, markup=False)
 
 
 def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:

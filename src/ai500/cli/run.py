@@ -15,6 +15,7 @@ import typer
 from ai500.automl.finish import request_finish, require_least_time
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
+from ai500.cli.output import surviving_output
 from ai500.cli.score_view import show_score
 from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
 from ai500.core.atomic import write_text
@@ -29,7 +30,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.pipeline.scoring import write_report
 from ai500.profile import page as profile_page
-from ai500.records import JobRecord, Plan, Score, run_folder
+from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
@@ -77,12 +78,14 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
     # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
-    signal.signal(signal.SIGHUP, as_disconnection)
-    with Terminal(quiet=as_json) as terminal:
-        if not as_json:
-            console.print(f"run folder {folder.path}", soft_wrap=True)
-        result = pipeline.execute(folder, terminal, detach=detach)
-    _print_score(folder, result, as_json=as_json)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+        signal.signal(signal.SIGHUP, as_disconnection)
+    with surviving_output():
+        with Terminal(quiet=as_json) as terminal:
+            if not as_json:
+                console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
+            result = pipeline.execute(folder, terminal, detach=detach)
+        _print_score(folder, result, as_json=as_json)
 
 
 def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
@@ -91,7 +94,7 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
         return
     show_score(result, run_folder.read_all(Finding, folder.findings))
     if folder.report.exists():
-        console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+        console.print(f"report {folder.report.resolve()}", soft_wrap=True, markup=False)
 
 
 def status(path: RunPath, as_json: AsJson = False) -> None:
@@ -100,12 +103,14 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 status runs/first
     """
     folder = RunFolder.open(path)
-    plan = run_folder.read(Plan, folder.plan)
-    state: str = scoring.state_of(folder, plan)
-    owner = folder.owner()
-    number = _current_trial(folder, plan)
-    views = _views(folder, number, plan) if number else []
-    if state == "stopped" and any(view.state in ("pending", "running") for view in views):
+    with run_folder.explaining_contradictions(path):
+        plan = run_folder.read(Plan, folder.plan)
+        state: str = scoring.state_of(folder, plan)
+        owner = folder.owner()
+        number = _current_trial(folder, plan)
+        views = _views(folder, number, plan) if number else []
+        outlives = load_scheduler(plan.scheduler).outlives_controller
+    if state == "stopped" and outlives and any(view.state in ACTIVE for view in views):
         state = "detached"  # jobs are running; no controller is attached
     if as_json:
         summary = {
@@ -118,17 +123,20 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         }
         print_json(summary)
         return
-    console.print(f"{path}: {state}" + (f" ({owner})" if owner else ""), soft_wrap=True)
+    owned = f" ({owner})" if owner else ""
+    console.print(f"{path}: {state}{owned}", soft_wrap=True, markup=False)
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
     if state == "detached":
-        console.print("jobs are still running; no controller is attached", soft_wrap=True)
+        console.print(
+            "jobs are still running; no controller is attached", soft_wrap=True, markup=False
+        )
     if state in ("stopped", "detached"):
-        console.print(f"to continue: ai500 resume {path}", soft_wrap=True)
+        console.print(f"to continue: ai500 resume {path}", soft_wrap=True, markup=False)
     for file in (folder.score, folder.report):
         if file.exists():
-            console.print(str(file), soft_wrap=True)
+            console.print(str(file), soft_wrap=True, markup=False)
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
@@ -142,10 +150,10 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         members=list(views),
         read_details=program_of(plan).details_reader(folder, number),
     ).show_all(views)
-    jobs = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
-    for job in jobs:
+    for job in run_folder.read_jobs(trial, views):
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
+        view.reason = job.end or None
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
@@ -156,12 +164,12 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
             print(f"showing the states last recorded: {error}", file=sys.stderr)
             states = {}
         for member, (_, current) in states.items():
-            views[member].reason = current.reason
+            views[member].reason = current.reason or views[member].reason
             if not followed:
                 views[member].state = current.state
     for member, view in views.items():
         if trial.member(member).record.exists():
-            view.state = "done"
+            view.state, view.reason = "done", None
     return list(views.values())
 
 
@@ -268,11 +276,13 @@ def score(
     Example: ai500 score runs/first --json
     """
     folder = RunFolder.open(path)
-    if convention is None:
-        _print_score(folder, scoring.score_run(folder), as_json=as_json)
-        return
-    convention_named(convention)
-    _print_score(folder, scoring.score_by_convention(folder, convention), as_json=as_json)
+    with run_folder.explaining_contradictions(path):
+        if convention is None:
+            result = scoring.score_run(folder)
+        else:
+            convention_named(convention)
+            result = scoring.score_by_convention(folder, convention)
+    _print_score(folder, result, as_json=as_json)
 
 
 def report(path: RunPath, as_json: AsJson = False) -> None:
@@ -283,8 +293,9 @@ def report(path: RunPath, as_json: AsJson = False) -> None:
     Example: ai500 report runs/first
     """
     folder = RunFolder.open(path)
-    scoring.score_run(folder)
-    profile_page.write_report_section(folder)
-    roofline_page.write_report_section(folder)
-    write_report(folder)
+    with run_folder.explaining_contradictions(path):
+        scoring.score_run(folder)
+        profile_page.write_report_section(folder)
+        roofline_page.write_report_section(folder)
+        write_report(folder)
     print_report_path(folder.report, as_json=as_json)

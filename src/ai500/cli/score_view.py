@@ -40,9 +40,9 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     target = score.time_to_target_seconds
     reached = "not reached" if target is None else human_seconds(target)
     return [
-        ("VFLOPS", f"{vflops_over_trials(score)} (valid: penalty × FLOPS, V3 Eq. 7)"),
+        ("VFLOPS", f"{vflops_over_trials(score)} (valid: quality factor × FLOPS, V3 Eq. 7)"),
         ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
-        ("penalty", f"{score.penalty_coefficient:.4f} {_penalty(score)}"),
+        ("quality factor", f"{score.penalty_coefficient:.4f} {_quality_factor(score)}"),
         ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
         (
             "",
@@ -116,9 +116,10 @@ def _convention(score: Score) -> str:
     return f"(counted by convention {score.convention})" if counted else "(no count was given)"
 
 
-def _penalty(score: Score) -> str:
+def _quality_factor(score: Score) -> str:
+    """State what the factor compares, with the papers' name of it [D19]."""
     mean = " by the members' mean" if score.ensemble_quality is None else ""
-    return f"(quality{mean} against target, Eq. 8)"
+    return f"(penalty coefficient, Eq. 8: quality{mean} against target)"
 
 
 def _skew(score: Score) -> str:

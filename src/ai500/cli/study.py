@@ -71,7 +71,7 @@ class StudyRequest:
 def scaling(selected: ConfigOptions, request: StudyRequest) -> None:
     """Scale the ensemble: M = 1, 2, … at a fixed P_degree.
 
-    V3 Fig. 5: FLOPS, VFLOPS, efficiency and penalty as the machine grows.
+    V3 Fig. 5: FLOPS, VFLOPS, efficiency and quality factor as the machine grows.
 
     Example: ai500 study scaling --class smoke --max-members 4 --dry-run
     """
@@ -277,4 +277,4 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             for point in result.points
         ],
     )
-    console.print(f"report {folder.report.resolve()}", soft_wrap=True)
+    console.print(f"report {folder.report.resolve()}", soft_wrap=True, markup=False)

@@ -259,7 +259,8 @@ def _show_replication(judged: Replication, out: Path) -> None:
         rows("Rules that the rerun breaks", [("", text) for text in judged.broken])
     if judged.other_system:
         rows("Not the same system", [("", text) for text in judged.other_system])
-    console.print(f"{judged.verdict}; all raw figures: {out / 'replication.json'}", soft_wrap=True)
+    figures = out / "replication.json"
+    console.print(f"{judged.verdict}; all raw figures: {figures}", soft_wrap=True, markup=False)
 
 
 def _comparison_rows(figure: Comparison) -> list[tuple[str, str]]:

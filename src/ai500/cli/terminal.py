@@ -167,7 +167,7 @@ def _line(view: MemberView) -> str:
             "{}FLOPS": "" if worker.flops is None else human_si(worker.flops),
         }
     else:
-        waits = view.state == "pending" and view.reason
+        waits = view.state in ("pending", "failed", "lost") and view.reason
         parts = [f"member {view.member}", view.state, *([f"({view.reason})"] if waits else [])]
         figures = {
             "epoch {}": f"{view.epoch}/{view.epochs}" if view.epochs else "",
@@ -206,7 +206,13 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     for view, row in zip(_active(views), cells, strict=True):
         table.add_row(str(view.member), view.state, *row.values())
     totals = _search_totals(views) if searching else _member_totals(views)
-    return Group(table, Text(totals, style="dim"))
+    noun = "worker" if searching else "member"
+    failures = [
+        Text(f"{noun} {view.member} {view.state}: {shown(view.reason)}")
+        for view in _active(views)
+        if view.state in ("failed", "lost") and view.reason
+    ]
+    return Group(table, *failures, Text(totals, style="dim"))
 
 
 def _member_cells(view: MemberView) -> dict[str, str]:

@@ -29,6 +29,12 @@ _CAUSES = {
     errno.EPERM: _DENIED,
     errno.EROFS: ("the file system is read-only.", "Choose a folder on another one."),
     errno.EIO: ("the disk reports an input/output error.", "Choose a folder on another disk."),
+    errno.ENAMETOOLONG: (
+        "the name is too long for the file system.",
+        "Choose a shorter name, or a folder with a shorter path.",
+    ),
+    errno.EAGAIN: ("the limit on processes is reached.", "Raise `ulimit -u`, or end some."),
+    errno.EMFILE: ("the limit on open files is reached.", "Raise `ulimit -n`."),
     errno.ENOENT: _MISSING,
     errno.ENOTDIR: _MISSING,
 }
@@ -43,12 +49,15 @@ def explaining_write_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _CAUSES:
             raise
-        cause, remedy = _CAUSES[error.errno]
-        raise EnvironmentLacksError(
-            f"cannot write {path} ({errno.errorcode[error.errno]}): {cause}",
-            path=path,
-            remedy=remedy,
-        ) from error
+        raise explained(error, f"cannot write {path}", path=path) from error
+
+
+def explained(error: OSError, action: str, *, path: Path | None) -> EnvironmentLacksError:
+    """Return the error with its cause and remedy; of a rare cause the system's own words."""
+    number = error.errno or 0
+    cause, remedy = _CAUSES.get(number, (f"{error.strerror or error}.", ""))
+    name = errno.errorcode.get(number, type(error).__name__)
+    return EnvironmentLacksError(f"{action} ({name}): {cause}", path=path, remedy=remedy)
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -56,8 +65,13 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
     write_parts(path, [data])
 
 
-def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write `path` part by part, atomically and durably; on an error the old file stays."""
+def write_parts(
+    path: Path, parts: Iterable[bytes | memoryview], *, backup: Path | None = None
+) -> None:
+    """Write `path` part by part, atomically and durably; on an error the old file stays.
+
+    The old file becomes `backup`. A crash between the two renames leaves the backup alone.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:
@@ -65,6 +79,8 @@ def write_parts(path: Path, parts: Iterable[bytes | memoryview]) -> None:
                 file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
+            if backup is not None and path.exists():
+                path.replace(backup)
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):

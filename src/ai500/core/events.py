@@ -9,6 +9,7 @@ controller restarts.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import time
@@ -18,8 +19,35 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core.atomic import explaining_write_errors
+from ai500.core.errors import RunFolderError
+from ai500.core.schema import MAX_INTEGER
 
 Event = dict[str, Any]
+
+COMMON_FIELDS = ("wall", "monotonic", "host", "boot", "sequence")
+FIELDS_OF_KIND: dict[str, tuple[str, ...]] = {
+    "trial_start": ("trial", "seed"),
+    "aggregate": ("trial", "result"),
+    "job_submitted": ("trial", "member", "job"),
+    "job_started": ("trial", "member", "job"),
+    "job_ended": ("trial", "member", "job"),
+    "job_requeued": ("trial", "member", "job"),
+    "start": ("trial", "member", "attempt"),
+    "first_batch": ("trial", "member", "attempt"),
+    "resumed": ("trial", "member", "attempt"),
+    "interrupted": ("trial", "member", "attempt"),
+    "end": ("trial", "member", "attempt"),
+    "epoch": ("trial", "member", "attempt", "epoch"),
+    "quality": ("trial", "member", "attempt", "epoch", "quality"),
+}
+"""Fields that an event of a kind must have, besides the common ones."""
+WHOLE_NUMBERS = (
+    "sequence", "member_sequence", "trial", "member", "attempt", "epoch", "step", "steps", "images",
+    "seed", "pid", "world_size",
+)  # fmt: skip
+NUMBERS = ("wall", "monotonic", "quality", "loss", "learning_rate", "search_seconds")
+TEXTS = ("host", "boot", "job")
+TABLES = ("result",)
 
 
 @cache
@@ -39,7 +67,8 @@ class EventLog:
         self._common = common
         self._sequence = 0
         if path.exists():
-            self._sequence = max((e.get("sequence", 0) for e in read(path)), default=0)
+            numbers = [event.get("sequence") for event in read(path)]
+            self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
 
     def emit(self, event: str, **fields: Any) -> Event:
         """Append an event in a single write."""
@@ -90,6 +119,61 @@ def read(path: Path) -> Iterator[Event]:
         return
 
 
+def read_checked(path: Path) -> Iterator[Event]:
+    """Yield the complete events of a run's log; an event that lacks a field is a RunFolderError.
+
+    Lines torn by a crash are skipped, as `read` skips them.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith("\n") and (event := parse(line)) is not None:
+                    check(event, path=path, line=number)
+                    yield event
+    except FileNotFoundError:
+        return
+
+
+def check(event: Event, *, path: Path, line: int) -> None:
+    """Raise RunFolderError, with file, line and key, for a field that is missing or of no use."""
+    for key in (*COMMON_FIELDS, *FIELDS_OF_KIND.get(event["event"], ())):
+        if key not in event:
+            raise _malformed(path, line, key, f"missing in event {event['event']!r}", None)
+    for key, value in event.items():
+        if (expected := _expected(key, value)) is not None:
+            raise _malformed(path, line, key, f"expected {expected}, found {value!r:.80}", value)
+
+
+def _expected(key: str, value: object) -> str | None:
+    """Return what a field should hold; None if it does, or if nothing reads it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key in WHOLE_NUMBERS:
+        if isinstance(value, int) and is_number and abs(value) < 2 * MAX_INTEGER:
+            return None
+        return "a whole number"
+    if key in NUMBERS:
+        if value is None and key in ("loss", "learning_rate"):
+            return None
+        if is_number and abs(value) < MAX_INTEGER and math.isfinite(value):  # type: ignore[arg-type]
+            return None
+        return "a number"
+    if key in TEXTS:
+        return None if isinstance(value, str) else "text"
+    if key in TABLES:
+        return None if isinstance(value, dict) else "a table"
+    return None
+
+
+def _malformed(path: Path, line: int, key: str, problem: str, value: object) -> RunFolderError:
+    return RunFolderError(
+        f"{path}, line {line}: {key}: {problem}.",
+        key=key,
+        value=value,
+        path=path,
+        remedy="Restore the file from a backup, or start a new run.",
+    )
+
+
 def parse(line: str) -> Event | None:
     """Parse a line; None if it is not an event."""
     try:
@@ -105,11 +189,17 @@ class Follower:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self._line = 0
 
     def new(self) -> list[Event]:
-        """Return the complete events that were not returned before."""
-        lines = (line.decode("utf-8", errors="replace") for line in self.new_lines())
-        return [event for line in lines if (event := parse(line)) is not None]
+        """Return the complete events that were not returned before; check their fields."""
+        events = []
+        for line in self.new_lines():
+            self._line += 1
+            if (event := parse(line.decode("utf-8", errors="replace"))) is not None:
+                check(event, path=self._path, line=self._line)
+                events.append(event)
+        return events
 
     def new_lines(self) -> list[bytes]:
         """Return the complete lines that were not returned before, whatever they hold."""

@@ -24,6 +24,7 @@ from ai500.records import BootstrapRecord
 Counts = NDArray[np.uint8]
 
 MAGIC = b"ai500 bootstrap 1\n"
+DRAW_AGAIN = "`ai500 resume` draws it again."
 
 ORDER_STREAM = 3  # purpose of random words, after the samplers'; never renumber
 
@@ -110,7 +111,7 @@ def load_bootstrap(path: Path) -> tuple[Header, Counts]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise data_error(path, "no such bootstrap.", "Draw it again: ai500 resume.") from None
+        raise data_error(path, "no such bootstrap.", DRAW_AGAIN) from None
     except OSError as error:
         raise data_error(path, f"cannot read this bootstrap: {error.strerror}.") from error
     try:
@@ -126,12 +127,17 @@ def load_bootstrap(path: Path) -> tuple[Header, Counts]:
 
 def recorded_counts(run: Path, record: BootstrapRecord) -> Counts:
     """Read a member's counts and compare them with the run's record."""
-    header, counts = load_bootstrap(run / record.path)
-    if header.sha256 != record.sha256:
+    return expected_counts(run / record.path, sha256=record.sha256)
+
+
+def expected_counts(path: Path, *, sha256: str | None) -> Counts:
+    """Read a member's counts; refuse others than those drawn for it. None: not recorded."""
+    header, counts = load_bootstrap(path)
+    if sha256 is not None and header.sha256 != sha256:
         raise data_error(
-            run / record.path,
-            f"SHA-256 of its counts is {header.sha256}, the run recorded {record.sha256}.",
-            "Start a new run.",
+            path,
+            f"SHA-256 of its counts is {header.sha256}, the run recorded {sha256}.",
+            DRAW_AGAIN,
         )
     return counts
 
@@ -140,7 +146,7 @@ def _corrupt(path: Path, reason: str, *, sha256: str | None) -> DataError:
     return data_error(
         path,
         f"this bootstrap is corrupt: {reason}.",
-        "Delete it and draw it again.",
+        DRAW_AGAIN,
         key="sha256",
         value=sha256,
     )

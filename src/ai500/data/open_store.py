@@ -53,7 +53,7 @@ def verify(split: StoredSplit, indices: Indices, *, digests: Digests, expected: 
             path,
             f"sample {indices[row]} is corrupt: its fields have digest "
             f"{digests[row]:016x}, the store says {expected[row]:016x}.",
-            "Make or copy the store again.",
+            "Delete the store and make or copy it again; `ai500 resume` makes a class's own again.",
             value=int(indices[row]),
         )
 

@@ -22,7 +22,7 @@ import numpy as np
 from ai500.core import __version__, atomic, events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
-from ai500.data.bootstrap import Counts, load_bootstrap, out_of_bag_indices
+from ai500.data.bootstrap import Counts, expected_counts, out_of_bag_indices
 from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.store import Samples
 from ai500.frameworks import array_checkpoint
@@ -255,7 +255,7 @@ def build_member(
             world_size=rank.world_size,
             batch_size=hyper.batch_size,
         ),
-        counts=load_bootstrap(Path(task.bootstrap))[1],
+        counts=expected_counts(Path(task.bootstrap), sha256=task.bootstrap_sha256),
         events=event_log(task, rank=rank, device=device),
         checkpoints=array_checkpoint.ArrayWriter(task.framework.kind, writes=rank.rank == 0),
         stop_requested=stop,

@@ -6,6 +6,7 @@ so that checkpoints, digests and equivalence tests need no framework of their ow
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -49,7 +50,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What runs, read from the framework, for the member's record."""
+    """Software and hardware that run, read from the framework, for the member's record."""
 
     framework: dict[str, Any]
     """`name`, `version`, `compiled`, `deterministic` and what else identifies the build."""
@@ -62,6 +63,11 @@ class Description:
     device_name: str
     versions: dict[str, str]
     """Package → version, without ai500, Python and NumPy."""
+
+
+def cpu_name() -> str:
+    """Return the name of the CPU, as the reference's record has it."""
+    return platform.processor() or platform.machine()
 
 
 class Backend(Protocol):

@@ -101,10 +101,10 @@ class Interpreted:
         """Return the framework's version in that interpreter; EnvironmentLacksError: it lacks."""
         interpreter = python or sys.executable
         install = f"{interpreter} -m pip install '{self.distributions[0]}>={self.oldest}' numpy"
-        found = _probe(interpreter, (*self.distributions, "numpy"))
-        version = next((found[name] for name in self.distributions if found[name]), None)
+        versions = _probe(interpreter, (*self.distributions, "numpy"))
+        version = next((versions[name] for name in self.distributions if versions[name]), None)
         lacking = [self.distributions[0]] if version is None else []
-        lacking += [] if found["numpy"] else ["numpy"]
+        lacking += [] if versions["numpy"] else ["numpy"]
         if lacking:
             raise EnvironmentLacksError(
                 f"framework.kind = {self.name!r}: {interpreter} has no {' and no '.join(lacking)}.",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State
+from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State, cpu_name
 from ai500.frameworks.jax_setup import jax, jnp
 from ai500.operations import Trace
 from ai500.operations.graph import channels_first
@@ -165,10 +165,10 @@ def scores(
 def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
     """Trace the training forward pass of a model on inputs N×C×H×W; no memory, no kernels."""
     batch, channels, height, width = shape
-    wanted = parameters(model)
+    tensors = parameters(model)
     weights, statistics = (
-        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in some}
-        for some in ([p for p in wanted if p.trained], [p for p in wanted if not p.trained])
+        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in part}
+        for part in ([p for p in tensors if p.trained], [p for p in tensors if not p.trained])
     )
     inputs = jax.ShapeDtypeStruct((batch, height, width, channels), dtype)
 
@@ -374,7 +374,7 @@ class JaxBackend:
                 "precision": "fp32" if self._several else None,
             },
             optimizer_class=f"{sgd.__module__}.{sgd.__qualname__}",
-            device_name=self._device.device_kind,
+            device_name=self._device.device_kind if on_gpu else cpu_name(),
             versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
         )
 

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from ai500.config import Config
@@ -101,6 +102,8 @@ class WorkerCommand:
     words: tuple[str, ...]
     starts_ranks: bool = False
     """True: its child processes are the ranks and receive the signals, as with torchrun."""
+    temporary: Path | None = None
+    """Folder that the command makes, to be removed when it has ended."""
 
 
 class Framework(Protocol):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from pathlib import Path
 
 from ai500.config import Config
 from ai500.core.errors import ConfigError
@@ -44,10 +47,13 @@ class PyTorch:
         if task.parallel_degree == 1:
             return WorkerCommand(worker)
         ranks = place.local_ranks(task)
-        torchrun = (sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}")
+        torchrun = (
+            sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
+            f"--log-dir={torchrun_folder()}",
+        )  # fmt: skip
         if place.count == 1:
             alone = (*torchrun, "--standalone", "--no-python", *worker)
-            return WorkerCommand(alone, starts_ranks=True)
+            return WorkerCommand(alone, starts_ranks=True, temporary=torchrun_folder())
         address = rendezvous(folder, place)
         # Static rendezvous: the node's index gives the order of the ranks, so that sums are rounded
         # in the same order at every start.
@@ -56,7 +62,12 @@ class PyTorch:
             f"--master-addr={address.host}", f"--master-port={address.port}",
             "--no-python", *worker,
         )  # fmt: skip
-        return WorkerCommand(words, starts_ranks=True)
+        return WorkerCommand(words, starts_ranks=True, temporary=torchrun_folder())
+
+
+def torchrun_folder() -> Path:
+    """Return the folder of a torchrun that this process starts, and removes when it has ended."""
+    return Path(tempfile.gettempdir()) / f"ai500-torchrun-{os.getpid()}"
 
 
 PYTORCH = PyTorch()

@@ -101,21 +101,21 @@ class ScriptFolder:
         """Hash every file that is new or has another size or time than when it was hashed."""
         if self.run is None:
             return
-        known, found = _read_hashes(self.run.data_files), self._list_files(self.run.path.resolve())
-        total = sum(size for size, _ in found.values())
+        known, listed = _read_hashes(self.run.data_files), self._list_files(self.run.path.resolve())
+        total = sum(size for size, _ in listed.values())
         self.files = {
             name: contents
             for name, contents in known.items()
-            if found.get(name) == (contents.bytes, contents.modified_ns)
+            if listed.get(name) == (contents.bytes, contents.modified_ns)
         }
         done = sum(contents.bytes for contents in self.files.values())
-        waiting = [name for name in found if name not in self.files]
+        waiting = [name for name in listed if name not in self.files]
         # Threads suffice: hashing releases the interpreter's lock.
         with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
             hashes = pool.map(lambda name: _sha256(self.path / name), waiting)
             for name, digest in zip(waiting, hashes, strict=True):
-                self.files[name] = FileContents(*found[name], digest)
-                done += found[name][0]
+                self.files[name] = FileContents(*listed[name], digest)
+                done += listed[name][0]
                 if progress is not None:
                     progress(done, total)
         atomic.write_json(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ai500.core import __version__, atomic, events, schema
 from ai500.core.errors import AI500Error, JobError
 from ai500.core.source import DIE_WITH_PARENT, source_sha256
-from ai500.data.bootstrap import load_bootstrap, out_of_bag_indices
+from ai500.data.bootstrap import expected_counts, out_of_bag_indices
 from ai500.data.packed_store import file_sha256
 from ai500.frameworks.protocol import NodePlace
 from ai500.frameworks.script import words_of
@@ -188,7 +188,7 @@ def run(task: Task, place: NodePlace) -> int:
     """Run the member's ranks on this node to their end; return the worker's exit code."""
     folder, count = MemberFolder(Path(task.folder)), place.local_ranks(task)
     rank = Rank(place.first_rank(task), 0, count, task.parallel_degree)
-    header, counts = load_bootstrap(Path(task.bootstrap))
+    counts = expected_counts(Path(task.bootstrap), sha256=task.bootstrap_sha256)
     out_of_bag = out_of_bag_indices(counts, limit=task.definition.out_of_bag_samples)
     tasks = write_tasks(task, place, samples=np.repeat(np.arange(counts.size), counts),
                           out_of_bag=out_of_bag)  # fmt: skip
@@ -208,7 +208,7 @@ def run(task: Task, place: NodePlace) -> int:
             ready()  # a gang starts its scripts together
             ranks = ScriptRanks(task, tasks, reports=reports)
             stack.callback(ranks.kill)
-            translator = Translator(task, log, drawn=header.drawn)
+            translator = Translator(task, log, drawn=int(counts.sum(dtype=np.int64)))
             for event in ranks.events():
                 try:
                     translator.take(event)

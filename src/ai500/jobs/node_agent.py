@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,13 +25,20 @@ from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import NodePlace, WorkerCommand, load_framework
+from ai500.jobs.memory_kills import memory_kills
 from ai500.jobs.schedulers import ATTEMPT_MARK
 from ai500.parallel import placement
-from ai500.records import BootstrapRecord, Placement, Task, run_folder
+from ai500.records import BootstrapRecord, Placement, Task, WorkerExit, run_folder
 from ai500.records.run_folder import MemberFolder, TrialFolder
+from ai500.records.worker_exit import SIGNAL_EXIT
 
 CHECKPOINTED_EXIT_CODE = 75
 """Exit code of a member that was stopped and wrote a checkpoint: requeue it (EX_TEMPFAIL)."""
+
+
+SIGKILL_EXIT = SIGNAL_EXIT + signal.SIGKILL
+RANK_EXIT = re.compile(r"^ *exitcode *: (-?\d+) ", re.MULTILINE)
+"""A line of torchrun's report: `  exitcode  : -9 (pid: 1234)`."""
 
 
 class Child:
@@ -64,7 +74,12 @@ class Child:
             start_new_session=True,  # a signal to this process's group must not reach the ranks
         )
         code = self._process.wait()
-        return code if code >= 0 else 128 - code
+        if command.temporary is not None:
+            shutil.rmtree(command.temporary, ignore_errors=True)
+        for folder in Path(tempfile.gettempdir()).glob("torchinductor_*"):
+            with contextlib.suppress(OSError):  # a cache with contents stays, for the next run
+                folder.rmdir()
+        return code if code >= 0 else SIGNAL_EXIT - code
 
 
 def run_member(trial: TrialFolder, member: int) -> int:
@@ -84,10 +99,48 @@ def run_member(trial: TrialFolder, member: int) -> int:
         staged = _stage(task, trial, place)
         assert staged.folder is not None
         environment["AI500_STAGED"] = staged.folder
-    code = child.run(framework.command(task, folder=folder, place=place), environment)
+    kills = memory_kills()
+    command = framework.command(task, folder=folder, place=place)
+    code = child.run(command, environment)
     if code != 0 and child.interrupted:
         return _exit_code_when_stopped(unfinished)
+    if code != 0:
+        # torchrun reports the signal that ended a rank as a failure of its own.
+        if command.starts_ranks:
+            code = exit_code_of_rank(folder.log) or code
+        may_be_killed = code == SIGKILL_EXIT or command.starts_ranks
+        _record_exit(unfinished, place, code, kills_before=kills if may_be_killed else None)
     return code
+
+
+def exit_code_of_rank(log: Path) -> int | None:
+    """Return the exit code of the rank that failed first, from torchrun's report; None: none."""
+    with contextlib.suppress(OSError):
+        attempt = log.read_text(encoding="utf-8", errors="replace").rpartition(ATTEMPT_MARK)[2]
+        if codes := RANK_EXIT.findall(attempt):
+            code = int(codes[-1])  # its last lines name the root cause
+            return code if code >= 0 else SIGNAL_EXIT - code
+    return None
+
+
+def _record_exit(
+    folders: Sequence[MemberFolder], place: NodePlace, code: int, *, kills_before: int | None
+) -> None:
+    """Record how the worker ended, for the controller; `kills_before`: None without a counter."""
+    kills = None if kills_before is None else memory_kills()
+    out_of_memory = None if kills is None or kills_before is None else kills > kills_before
+    if out_of_memory:
+        print("error: out of memory: the kernel killed a process of this job.", file=sys.stderr)
+    end = WorkerExit(
+        attempt=int(os.environ.get("AI500_ATTEMPT", "1")),
+        node=place.node,
+        exit_code=code,
+        out_of_memory=out_of_memory,
+    )
+    with contextlib.suppress(AI500Error):  # a full disk must not hide the worker's exit code
+        for folder in folders:
+            if folder.path.exists():  # a deleted run folder is not made again
+                run_folder.write(folder.exit(place.index), end)
 
 
 def _log_shared_process(folders: Sequence[MemberFolder], *, first: MemberFolder) -> None:

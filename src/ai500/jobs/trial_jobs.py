@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from ai500 import config as configuration
@@ -103,10 +104,11 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
     return load_scheduler(plan.scheduler).preview(context, jobs)
 
 
-def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]:
+def known_jobs(
+    trial: TrialFolder, scheduler: Scheduler, *, members: Collection[int]
+) -> dict[int, JobRecord]:
     """Return each member's last job, including jobs submitted but not yet recorded."""
-    records = run_folder.read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
-    jobs = {job.member: job for job in records}
+    jobs = {job.member: job for job in run_folder.read_jobs(trial, members)}
     for member, job_id in scheduler.submitted_before().items():
         if member not in jobs or jobs[member].id != job_id:
             attempt = jobs[member].attempt + 1 if member in jobs else 1
@@ -117,7 +119,8 @@ def known_jobs(trial: TrialFolder, scheduler: Scheduler) -> dict[int, JobRecord]
 def active_jobs(run: RunFolder, trial: int) -> dict[int, tuple[JobRecord, JobStatus]]:
     """Return the jobs recorded as active, each with its present state in the scheduler."""
     scheduler = _scheduler(run, trial)
-    known = known_jobs(run.trial(trial), scheduler)
+    members = range(run_folder.read(Plan, run.plan).ensemble_size)
+    known = known_jobs(run.trial(trial), scheduler, members=members)
     jobs = {member: job for member, job in known.items() if job.state in ACTIVE}
     states = scheduler.states([job.id for job in jobs.values()])
     scheduler.close()

@@ -156,12 +156,21 @@ def variation(values: Sequence[float | None]) -> float | None:
     return stdev(known) / fmean(known)
 
 
+def mean(values: Sequence[float]) -> float:
+    """Return the mean; exactly the common value where all are equal.
+
+    A rounded mean of a constant such as the target differs from it: (0.7 + 0.7 + 0.7) / 3 ≠ 0.7.
+    """
+    first = values[0]
+    return first if all(value == first for value in values) else fmean(values)
+
+
 def _means(trials: Sequence[TrialScore]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for field in dataclasses.fields(ScoreFigures):
         values = [getattr(trial, field.name) for trial in trials]
         if all(type(value) is float for value in values):
-            figures[field.name] = fmean(values)
+            figures[field.name] = mean(values)
         else:
             # A mean over only those trials that reached the target would flatter the run.
             figures[field.name] = None if None in values else values[0]

@@ -148,14 +148,14 @@ def _take_place(
     full = [name for name in untouched if sizes[name] == whole][: degree // whole]
     taken = dict.fromkeys(full, whole)
     rest = degree - whole * len(full)
-    others = {name: len(slots) for name, slots in free.items() if slots and name not in taken}
-    holding = [name for name, count in others.items() if count >= rest]
+    free_counts = {name: len(slots) for name, slots in free.items() if slots and name not in taken}
+    holding = [name for name, count in free_counts.items() if count >= rest]
     in_use = [name for name in holding if name not in untouched]
     if rest and holding:  # in a node that is in use already, so that others stay whole
-        taken[min(in_use, key=others.__getitem__) if in_use else holding[0]] = rest
+        taken[min(in_use, key=free_counts.__getitem__) if in_use else holding[0]] = rest
     elif rest:
-        for name in sorted(others, key=others.__getitem__, reverse=True):
-            if part := min(others[name], degree - sum(taken.values())):
+        for name in sorted(free_counts, key=free_counts.__getitem__, reverse=True):
+            if part := min(free_counts[name], degree - sum(taken.values())):
                 taken[name] = part
     return tuple(
         NodeSlots(name, tuple(slots.pop(0) for _ in range(taken[name])))

@@ -76,3 +76,5 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
+        if folder.parents[1].name == f"ai500-{os.getuid()}":
+            folder.parents[1].rmdir()  # of this user's runs; not a folder that a person chose

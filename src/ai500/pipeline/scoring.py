@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ai500.core import events, schema
-from ai500.core.errors import JobError
+from ai500.core.errors import JobError, RunFolderError
 from ai500.core.events import Event
+from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.pipeline.programs import program_of, program_of_class
 from ai500.records import Operations, Plan, Score, TrainRecord, TrialScore, run_folder
@@ -111,7 +112,7 @@ def run_evidence(run: RunFolder) -> Evidence:
 def score_from_events(run: RunFolder) -> tuple[Plan, list[Event], Score]:
     """Compute the run's score from its events; write nothing."""
     plan = run_folder.read(Plan, run.plan)
-    recorded = list(events.read(run.events))
+    recorded = list(events.read_checked(run.events))
     if not any(event["event"] == "aggregate" for event in recorded):
         raise JobError(
             f"{run.path} has no finished trial yet.",
@@ -132,6 +133,14 @@ def _score(run: RunFolder, plan: Plan, recorded: list[Event]) -> Score:
         ]
         _check_finite(trials)
         score = program.score_run(trials, required_runs=reference_class(plan).required_runs)
+    except SchemaError as error:
+        raise RunFolderError(
+            f"{run.events}: {error}",
+            key=error.key,
+            value=error.value,
+            path=run.events,
+            remedy="Restore it from a backup.",
+        ) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(
             f"{run.events} is damaged: {error!r}.",

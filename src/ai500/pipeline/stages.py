@@ -20,11 +20,12 @@ from typing import Protocol
 from ai500 import config as configuration
 from ai500.bagging.data_sampler import Sampler
 from ai500.bagging.job_controller import JobController, log_tail
+from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
 from ai500.core import __version__, errors, events, plugins, schema
-from ai500.core.atomic import write_text
+from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import checkout_of, source_sha256
@@ -39,6 +40,7 @@ from ai500.jobs.trial_jobs import preview, scheduler_context
 from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
+from ai500.pipeline.leftovers import remove_temporary_files
 from ai500.pipeline.programs import Program, program_of
 from ai500.pipeline.scoring import score_run, write_report
 from ai500.records import (
@@ -54,6 +56,7 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.records.worker_exit import exit_remedy
 from ai500.workloads.class_data import class_source, generate_store
 
 
@@ -116,12 +119,13 @@ def prepare(config: Config, path: Path) -> RunFolder:
     class_name = registered_name(plan)
     if config.data.path is None and class_name is not None:
         class_source(plan.workload, class_name)
-    run = RunFolder.create(path)
-    write_text(run.config, to_toml(config))
-    run_folder.write(run.system, machine)
-    run_folder.write(run.plan, plan)
-    run.begin(version=__version__, source_sha256=source_sha256(), checkout=checkout_of())
-    return run
+    with RunFolder.creating(
+        path, version=__version__, source_sha256=source_sha256(), checkout=checkout_of()
+    ) as new:
+        write_text(new.config, to_toml(config))
+        run_folder.write(new.system, machine)
+        run_folder.write(new.plan, plan)
+    return RunFolder(path)
 
 
 def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Score:
@@ -153,6 +157,7 @@ def _execute(session: Session) -> tuple[Score, list[str]]:
     """Run all trials, then score and report the run; also return a text for each failed member."""
     run = session.run
     run.cancel_request.unlink(missing_ok=True)
+    remove_temporary_files(run)
     session.log.emit("run_start", pid=os.getpid(), version=__version__)
     failures: list[str] = []
     for number in range(1, session.plan.trials + 1):
@@ -169,8 +174,12 @@ def run_trial(session: Session, number: int) -> list[str]:
     run, plan, trial = session.run, session.plan, session.run.trial(number)
     if run.cancel_request.exists():
         raise KeyboardInterrupt
-    if trial.score.exists() and run_folder.read(TrialScore, trial.score).complete:
+    logged = _logged(session, number)
+    scored = trial.score.exists() and run_folder.read(TrialScore, trial.score).complete
+    if scored and "aggregate" in logged:
         return []
+    if trial.trial.exists() and plan.search is None:
+        recover_logs(run, plan, trial=number, log=session.log)
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
@@ -180,7 +189,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     collect_placements(trial)
     session.observer.stage(session.program.aggregation)
     aggregate(session, number, store=store)
-    recorded = list(events.read(run.events))
+    recorded = list(events.read_checked(run.events))
     score = session.program.score_trial(run, plan, number, events=recorded)
     run_folder.write(trial.score, score)
     if not failed:
@@ -188,11 +197,18 @@ def run_trial(session: Session, number: int) -> list[str]:
     return [_failure(session, number, member) for member in failed]
 
 
+def _logged(session: Session, number: int) -> set[str]:
+    """Return the kinds of events that the run's log has of a trial."""
+    recorded = events.read_checked(session.run.events)
+    return {event["event"] for event in recorded if event.get("trial") == number}
+
+
 def begin_trial(session: Session, number: int, *, seed: int, store: Store) -> None:
     """Record the trial's seed and data; refuse to resume a trial on other data."""
     trial = session.run.trial(number)
-    if not trial.trial.exists():
+    if not trial.trial.exists() or "trial_start" not in _logged(session, number):
         session.log.emit("trial_start", trial=number, seed=seed)
+    if not trial.trial.exists():
         run_folder.write(
             trial.trial, TrialRecord(trial=number, seed=seed, store_sha256=store.sha256)
         )
@@ -262,30 +278,57 @@ def prepare_members(session: Session, number: int, *, seed: int, store: Store) -
 
 def sample(session: Session, trial: TrialFolder, *, seed: int) -> list[BootstrapRecord]:
     """Draw and write the repeat counts of each member's bootstrap (Data Sampler, V3 Fig. 4)."""
+    plan, records = session.plan, []
     if trial.bootstraps.exists():
-        return run_folder.read_all(BootstrapRecord, trial.bootstraps)
-    plan = session.plan
+        records = run_folder.read_all(BootstrapRecord, trial.bootstraps)
+        for record in records:
+            _restore_bootstrap(session, trial, record, seed=seed)
+        return records
     session.observer.stage("drawing bootstraps")
-    sampler: Sampler = plugins.load("sampler", plan.sampler)
-    records = []
-    trial.bootstrap(0).parent.mkdir(parents=True, exist_ok=True)
     for member in range(plan.ensemble_size):
-        counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
-        path = trial.bootstrap(member)
-        head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
-        records.append(
-            BootstrapRecord(
-                member=member,
-                path=str(path.relative_to(session.run.path)),
-                samples=head.samples,
-                drawn=head.drawn,
-                distinct=head.distinct,
-                sha256=head.sha256,
-            )
-        )
+        records.append(_draw(session, trial, member, seed=seed))
         session.observer.progress(member + 1, plan.ensemble_size)
     run_folder.write(trial.bootstraps, records)
     return records
+
+
+def _draw(session: Session, trial: TrialFolder, member: int, *, seed: int) -> BootstrapRecord:
+    """Draw and write one member's bootstrap."""
+    plan, path = session.plan, trial.bootstrap(member)
+    sampler: Sampler = plugins.load("sampler", plan.sampler)
+    with explaining_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    counts = sampler.draw(plan.definition.train_samples, seed=seed, member=member)
+    head = save_bootstrap(path, counts, algorithm=plan.sampler, seed=seed, member=member)
+    return BootstrapRecord(
+        member=member,
+        path=str(path.relative_to(session.run.path)),
+        samples=head.samples,
+        drawn=head.drawn,
+        distinct=head.distinct,
+        sha256=head.sha256,
+    )
+
+
+def _restore_bootstrap(
+    session: Session, trial: TrialFolder, record: BootstrapRecord, *, seed: int
+) -> None:
+    """Draw a bootstrap that was lost or damaged again; refuse one that differs from its record."""
+    try:
+        recorded_counts(session.run.path, record)
+        return
+    except errors.DataError as error:
+        session.log.emit("bootstrap_redrawn", member=record.member, reason=str(error))
+    drawn = _draw(session, trial, record.member, seed=seed)
+    if drawn != record:
+        raise errors.DataError(
+            f"{trial.bootstraps}: the bootstrap of member {record.member} has SHA-256 "
+            f"{drawn.sha256}, the run recorded {record.sha256}.",
+            key="sha256",
+            value=drawn.sha256,
+            path=trial.bootstraps,
+            remedy="Restore the file from a backup, or start a new run.",
+        )
 
 
 def place(
@@ -420,9 +463,10 @@ def _failure(session: Session, number: int, member: int) -> str:
     """Describe why a member failed, with the end of its log and the command that repeats it."""
     trial = session.run.trial(number)
     which = f"{session.program.member_noun} {member} of trial {number}"
-    remedy = f"`ai500 resume {session.run.path}` repeats only what failed."
-    states = {job.member: job.state for job in run_folder.read_all(JobRecord, trial.jobs)}
-    if states.get(member) == "cancelled":
+    jobs = {job.member: job for job in run_folder.read_all(JobRecord, trial.jobs)}
+    job, folder = jobs.get(member), trial.member(member)
+    remedy = exit_remedy(job.cause if job else None, run=str(session.run.path))
+    if job is not None and job.state == "cancelled":
         return f"{which} was cancelled. {remedy}"
-    folder = trial.member(member)
-    return f"{which} failed; the end of {folder.log}:\n\n{log_tail(folder)}\n\n{remedy}"
+    cause = f": {job.end}" if job is not None and job.end else ""
+    return f"{which} failed{cause}; the end of {folder.log}:\n\n{log_tail(folder)}\n\n{remedy}"

@@ -76,7 +76,7 @@ class CountedOperations:
 
     counted_per_image: float
     analytical_per_image: float
-    """By convention `matmul`: two operations per multiply-add of convolutions and products."""
+    """Count by convention `matmul`: two operations per multiply-add of convolution or product."""
 
     @property
     def ratio(self) -> float:

@@ -50,3 +50,4 @@ from ai500.records.training import Progress as Progress
 from ai500.records.training import Task as Task
 from ai500.records.training import TrainRecord as TrainRecord
 from ai500.records.training import TrialRecord as TrialRecord
+from ai500.records.worker_exit import WorkerExit as WorkerExit

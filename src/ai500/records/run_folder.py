@@ -13,7 +13,8 @@
         systems/HOST-000.json  meters/HOST-000.jsonl
         pictures/pictures.json  pictures/*.png          (of some workloads)
         members/000/
-          task.json  events.jsonl  log.txt  progress.json  checkpoint.pt  record.json
+          task.json  events.jsonl  log.txt  progress.json  record.json  exit-000.json
+          checkpoint.pt  checkpoint.pt.previous         (the latter while it trains)
           validation.npy  out_of_bag.npy
           history.jsonl                                 (models that a search worker trained)
           script/task-000.json  samples.npy  output/  checkpoint/       (of a script of one's own)
@@ -25,18 +26,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from ai500.core import atomic, schema
 from ai500.core.errors import EnvironmentLacksError, RunFolderError
 from ai500.core.source import Checkout
-from ai500.records import RunState
+from ai500.records import JobRecord, RunState
 
 T = TypeVar("T")
 FORMAT = 1
@@ -44,6 +47,7 @@ RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
 MAX_RUNS_NAMED = 3  # in an error message
 LOCK_RETRY_SECONDS = 0.02
+NO_CHECKOUT = Checkout(None, None)
 
 
 class MemberFolder:
@@ -63,6 +67,10 @@ class MemberFolder:
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
         self.script = path / "script"
+
+    def exit(self, node: int) -> Path:
+        """Return the file in which the agent of one of its nodes records how its worker ended."""
+        return self.path / f"exit-{node:03d}.json"
 
 
 class TrialFolder:
@@ -130,42 +138,52 @@ class RunFolder:
         return TrialFolder(self.path / "trials" / f"{trial:02d}")
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
-        """Create an empty folder for a new run; `begin` makes it a run folder."""
-        run = cls(path)
-        if run.state.exists():
-            raise RunFolderError(
-                f"{path} already holds a run.",
-                path=path,
-                remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
-            )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunFolderError(
-                f"{path} exists and is not an empty folder.",
-                path=path,
-                remedy="Choose another --out.",
-            )
-        with atomic.explaining_write_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-        return run
-
-    def begin(
-        self,
+    @contextlib.contextmanager
+    def creating(
+        cls,
+        path: Path,
         *,
         version: str,
         source_sha256: str | None = None,
-        checkout: Checkout | None = None,
-    ) -> None:
-        """Mark the folder as a run folder; it now has everything that `resume` needs."""
-        state = RunState(
-            format=FORMAT,
-            version=version,
-            name=self.path.name,
-            source_sha256=source_sha256,
-            commit=None if checkout is None else checkout.commit,
-            dirty=None if checkout is None else checkout.dirty,
-        )
-        atomic.write_json(self.state, schema.encode(state))
+        checkout: Checkout = NO_CHECKOUT,
+    ) -> Iterator[RunFolder]:
+        """Fill a new run folder, which appears at `path` when it is complete, or not at all.
+
+        The body writes what `resume` needs into the folder that it gets.
+        """
+        _require_new(path)
+        target = path.resolve()
+        unfinished = target.with_name(_unfinished_name(target, os.getpid()))
+        made = [parent for parent in target.parents if not parent.exists()]
+        try:
+            with atomic.explaining_write_errors(path):
+                _make_parents(target)
+                remove_unfinished(target)
+                unfinished.mkdir()
+            run = cls(unfinished)
+            yield run
+            state = RunState(
+                format=FORMAT,
+                version=version,
+                name=target.name,
+                source_sha256=source_sha256,
+                commit=checkout.commit,
+                dirty=checkout.dirty,
+            )
+            atomic.write_json(run.state, schema.encode(state))
+            with atomic.explaining_write_errors(path):
+                unfinished.rename(target)  # replaces an empty folder
+                atomic.sync_folder(target.parent)
+        except BaseException as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            for parent in made:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            if isinstance(error, EnvironmentLacksError):
+                # The user knows the run folder, not the one that was to become it.
+                message = str(error).replace(str(unfinished), str(path))
+                raise EnvironmentLacksError(message, path=path) from error
+            raise
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -203,6 +221,65 @@ class RunFolder:
         return holder_of(self.lock_file)
 
 
+def _make_parents(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RunFolderError(
+            f"{target.parent} is a file, or lies in one: no run folder can be made there.",
+            path=target.parent,
+            remedy="Remove the file, or choose another --out.",
+        ) from error
+
+
+def _require_new(path: Path) -> None:
+    """Refuse a path that holds a run, or anything else, or that records can't name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise RunFolderError(
+            f"{os.fsencode(path)!r} is not UTF-8: records and scripts can't name the folder.",
+            path=path,
+            value=str(path),
+            remedy="Choose another --out.",
+        ) from error
+    if RunFolder(path).state.exists():
+        raise RunFolderError(
+            f"{path} already holds a run.",
+            path=path,
+            remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunFolderError(
+            f"{path} exists and is not an empty folder.",
+            path=path,
+            remedy="Choose another --out.",
+        )
+
+
+UNFINISHED = ".unfinished"
+
+
+def _unfinished_name(target: Path, process: int | str) -> str:
+    """Name the folder in which a process fills a run folder; of any length the target's has."""
+    digest = hashlib.sha256(os.fsencode(target)).hexdigest()[:12]
+    return f".ai500-{digest}-{socket.gethostname()}-{process}{UNFINISHED}"
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove what processes of this host that died while they filled this run folder left."""
+    prefix = _unfinished_name(target, "").removesuffix(UNFINISHED)
+    for folder in target.parent.iterdir():
+        number = folder.name.removeprefix(prefix).removesuffix(UNFINISHED)
+        if folder.name == f"{prefix}{number}{UNFINISHED}" and not is_running(number):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_running(process: str) -> bool:
+    """Return True if a process of this host has this id."""
+    return process.isdigit() and Path("/proc", process).exists()
+
+
 def _not_a_run_folder(path: Path) -> tuple[str, str]:
     """Return why a path is not a run folder, and a remedy."""
     if path.is_file():
@@ -234,13 +311,15 @@ def locked(lock_file: Path, *, remedy: str) -> Iterator[None]:
         if not lock_within(file, seconds=1.0):
             owner = owner_of(lock_file) or "another process"
             raise RunFolderError(f"{folder} is in use by {owner}.", path=folder, remedy=remedy)
-        file.truncate(0)
-        file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-        file.flush()
+        with atomic.explaining_write_errors(lock_file):
+            file.truncate(0)
+            owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+            os.write(file.fileno(), owner.encode())  # a buffer would fail again when it is closed
         try:
             yield
         finally:
-            file.truncate(0)
+            with contextlib.suppress(OSError):  # a deleted folder, a file system that is gone
+                file.truncate(0)
 
 
 def owner_of(lock_file: Path) -> str | None:
@@ -257,9 +336,9 @@ def holder_of(lock_file: Path) -> tuple[str, int] | None:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
             entry = json.loads(file.read())
-    except (OSError, ValueError):
+            return str(entry["host"]), int(entry["pid"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    return str(entry["host"]), int(entry["pid"])
 
 
 def lock_within(file: TextIO, *, seconds: float) -> bool:
@@ -282,12 +361,17 @@ def read(kind: type[T], path: Path) -> T:
 
 def read_all(kind: type[T], path: Path) -> list[T]:
     """Read a list of records."""
-    return [_decode(kind, item, path) for item in read_json(path)]
+    items = read_json(path)
+    if not isinstance(items, list):
+        raise RunFolderError(f"{path}: expected a list of records.", path=path, value=items)
+    return [
+        _decode(kind, item, path, at=f"{path.name}[{index}]") for index, item in enumerate(items)
+    ]
 
 
-def _decode(kind: type[T], value: object, path: Path) -> T:
+def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) -> T:
     try:
-        return schema.decode(kind, value, at=path.name)
+        return schema.decode(kind, value, at=at or path.name)
     except schema.SchemaError as error:
         error.path = path
         raise
@@ -299,8 +383,44 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise RunFolderError(f"{path} is missing.", path=path) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
+
+
+def known_member(member: object, members: Collection[int], *, path: Path) -> int:
+    """Return the member that a record names; refuse one that the plan does not have."""
+    if isinstance(member, int) and member in members:
+        return member
+    raise RunFolderError(
+        f"{path}: member {member!r}: the plan has {len(members)} members, numbered from 0.",
+        key="member",
+        value=member,
+        path=path,
+        remedy="Restore the file from a backup, or start a new run.",
+    )
+
+
+def read_jobs(trial: TrialFolder, members: Collection[int]) -> list[JobRecord]:
+    """Read the jobs of a trial's members; there are none before the first is submitted."""
+    jobs = read_all(JobRecord, trial.jobs) if trial.jobs.exists() else []
+    for job in jobs:
+        known_member(job.member, members, path=trial.jobs)
+    return jobs
+
+
+@contextlib.contextmanager
+def explaining_contradictions(path: Path) -> Iterator[None]:
+    """Raise RunFolderError where records that are valid each by itself contradict each other."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+            RecursionError) as error:  # fmt: skip
+        raise RunFolderError(
+            f"{path}: its records contradict each other ({type(error).__name__}: {error}).",
+            path=path,
+            value=error,
+            remedy="Restore the folder from a backup, or start a new run.",
+        ) from error
 
 
 def write(path: Path, record: object) -> None:

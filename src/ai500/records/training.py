@@ -10,6 +10,7 @@ from ai500.records.problem import Hyperparameters, ProblemClass
 from ai500.records.profiling import Profiling
 from ai500.records.search import Search
 from ai500.records.system import Slot
+from ai500.records.worker_exit import ExitCause, describe_exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Task:
     """Function that the worker calls for this task, as `module:function`."""
     framework: FrameworkChoice = field(default_factory=FrameworkChoice)
     own_code: OwnCode = field(default_factory=OwnCode)
+    bootstrap_sha256: str | None = None
+    """SHA-256 of the repeat counts that were drawn for this member; None: not recorded."""
 
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled", "lost"]
@@ -99,6 +102,13 @@ class JobRecord:
     attempt: int
     state: JobState
     exit_code: int | None = None
+    cause: ExitCause | None = None
+    """Why the job failed; None: it did not, or that is not known."""
+
+    @property
+    def end(self) -> str:
+        """Description of why it failed; empty where that is not known."""
+        return describe_exit(self.cause, self.exit_code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class RunData:
 def read_run_data(run: RunFolder) -> RunData:
     """Read the records of a scored run."""
     score, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
-    log = list(events.read(run.events))
+    log = list(events.read_checked(run.events))
     shown = score.shown_trial
     number = shown.trial
     trial = run.trial(number)

@@ -72,6 +72,10 @@ DECISIONS: dict[str, str] = {
         "inputs only, and leaves weights, running statistics, optimizer state and random streams "
         "as they were."
     ),
+    "D19": (
+        "The papers' penalty coefficient is shown to people as quality factor (penalty "
+        "coefficient, Eq. 8), because above the target it rewards."
+    ),
     "D20": (
         "The official convention stays `aiperf`; every score can be shown in all three: `ai500 "
         "score --convention`."

@@ -468,6 +468,19 @@ def skipped_steps(evidence: Evidence) -> Iterator[Observation]:
             yield Observation(message, run=str(skipped))
 
 
+@rule(source="V2 §5.3", severity="note")
+def intact_checkpoints(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose checkpoints that were damaged; training continued from an earlier one."""
+    for event in evidence.events_of("checkpoint_damaged"):
+        member, trial = event.get("member"), event.get("trial")
+        yield Observation(
+            f"member {member} of trial {trial}: {event.get('file')} was damaged: "
+            f"{event.get('reason')}; training continued from the checkpoint before it, or from "
+            "the start",
+            run=str(event.get("file")),
+        )
+
+
 PROCEDURE_RULES = (
     enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
     derived_seeds, complete_records,
@@ -475,5 +488,5 @@ PROCEDURE_RULES = (
     operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, open_code,
-    open_collective, parallelism_as_planned, skipped_steps,
+    open_collective, parallelism_as_planned, skipped_steps, intact_checkpoints,
 )  # fmt: skip

@@ -27,7 +27,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPo
     if scoring.state_of(run, plan) != "finished":
         return MissingPoint(point.name, point.label, f"not finished: {path}", run.score.exists())
     score, hyper = run_folder.read(Score, run.score), plan.hyperparameters
-    run_events, conditions = list(events.read(run.events)), read_conditions(path)
+    run_events, conditions = list(events.read_checked(run.events)), read_conditions(path)
     images = plan.steps_per_epoch * plan.global_batch_size * hyper.epochs * plan.ensemble_size
     return PointResult(
         name=point.name,
@@ -80,7 +80,7 @@ def _members(run_events: list[events.Event], plan: Plan, score: Score) -> tuple[
 def wall_seconds(run: RunFolder) -> float | None:
     """Sum the time that controllers worked on the run; None: no start is recorded."""
     total, start, last = 0.0, None, 0.0
-    for event in events.read(run.events):
+    for event in events.read_checked(run.events):
         wall = event.get("wall")
         if not isinstance(wall, int | float):
             continue

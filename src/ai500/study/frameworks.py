@@ -18,8 +18,8 @@ REFERENCE = "pytorch"
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
     """Return the reference, and every other framework that trains by ai500's own worker."""
     del context, options
-    others = [name for name in plugins.names("framework") if name != REFERENCE]
-    frameworks = [load_framework(name) for name in others]
+    names = [name for name in plugins.names("framework") if name != REFERENCE]
+    frameworks = [load_framework(name) for name in names]
     return [
         Point(REFERENCE, "PyTorch", {"framework.kind": REFERENCE}),
         *(
@@ -127,10 +127,10 @@ def _ratio(value: float | None, reference: float | None) -> str:
 
 
 def _same(point: PointResult, reference: PointResult) -> str:
-    ours, theirs = point.score.operations, reference.score.operations
-    if ours is None or theirs is None:
+    counted, expected = point.score.operations, reference.score.operations
+    if counted is None or expected is None:
         return "not counted"
-    return "the same" if ours == theirs else f"{ours / theirs:.4f} of its"
+    return "the same" if counted == expected else f"{counted / expected:.4f} of its"
 
 
 STUDY = Study(

@@ -199,7 +199,7 @@ def points_table(points: Sequence[PointResult]) -> Table:
             "M × P": f"{point.score.ensemble_size} × {point.score.parallel_degree}",
             "VFLOPS": flops(point.vflops),
             "FLOPS": flops(point.flops),
-            "penalty": quality(point.score.penalty_coefficient),
+            "quality factor": quality(point.score.penalty_coefficient),
             "ensemble": quality(point.ensemble_quality),
             "members' mean": quality(point.score.members_mean_quality),
             "time": human_seconds(point.score.seconds),

@@ -88,7 +88,7 @@ class PointResult:
     decay_epochs: tuple[int, ...]
     decay_power: float
     images_per_second: float | None
-    """Of all members together; None for a search, whose models differ."""
+    """Images of all members together; None for a search, whose models differ."""
     wall_seconds: float | None
     """From start to end of the command, without interruptions."""
     seed: int

@@ -58,7 +58,7 @@ QUANTITIES = (
     OPERATIONS,
     EPOCHS,
     QUALITY,
-    Quantity("penalty", attrgetter("score.penalty_coefficient"), quality),
+    Quantity("quality factor", attrgetter("score.penalty_coefficient"), quality),
     Quantity("time", attrgetter("score.seconds"), human_seconds, is_speed=True),
     FLOPS,
     Quantity("VFLOPS", attrgetter("score.vflops"), flops, is_speed=True),

@@ -75,7 +75,7 @@ def view(result: StudyResult) -> View:
     if (
         program_of(points[0].score) is ENSEMBLE
     ):  # AIPerf has no penalty: its largest error is a rule
-        figures.append(penalty_figure(points, workload=result.workload))
+        figures.append(quality_factor_figure(points, workload=result.workload))
     figures.append(timeline_figure(points[-1]))
     note = Paragraph(
         "Official FLOPS are all operations / (last end − first start) (decision D6): a member that "
@@ -130,7 +130,7 @@ def speed_figure(points: Sequence[PointResult]) -> Figure:
     title = "Speed over the number of members"
     chart = LineChart(series, x_title="members M", y_title=f"{prefix}FLOPS")
     caption = (
-        "VFLOPS = FLOPS × penalty coefficient (V3 Eq. 7). "
+        "VFLOPS = FLOPS × quality factor (V3 Eq. 7). "
         + ("Dashed: M times the first point. " if valid else "")
         + hollow_note(points)
     )
@@ -196,9 +196,9 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     return Figure(title, chart, QUALITY_CAPTIONS[program_of(points[0].score).name])
 
 
-def penalty_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
+def quality_factor_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
     """Plot Eq. 8 over M, beside V3's."""
-    title = "Penalty coefficient"
+    title = "Quality factor (penalty coefficient)"
     paper = V3_PENALTY.get(workload)
     levels = [] if paper is None else [Level(f"V3 {paper:g}", paper, "theoretical")]
     chart = LineChart(

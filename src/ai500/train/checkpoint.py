@@ -3,7 +3,8 @@
 Every random stream is a pure function of (seed, member, epoch, step), so the position is the
 random state. Only rank 0 writes, one file with the names and shapes of the unsharded model, so a
 checkpoint does not depend on the parallel mode. Replicas differ in batch norm's running statistics
-alone, and those are rank 0's at every evaluation.
+alone, and those are rank 0's at every evaluation. The file's digest and its two generations are
+`records/checkpoint_file.py`'s.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import copy
 import hashlib
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from ai500.core import atomic
 from ai500.core.errors import DataError
 from ai500.parallel.engines import Engine
 from ai500.parallel.engines.state import (
@@ -31,6 +32,8 @@ from ai500.parallel.engines.state import (
     load_optimizer,
     load_weights,
 )
+from ai500.records import Task, checkpoint_file
+from ai500.records.checkpoint_file import Damaged, Owner
 from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
 
@@ -47,13 +50,19 @@ class Trained(Protocol):
     optimizer: torch.optim.Optimizer
 
 
+def owner_of(task: Task) -> Owner:
+    """Return the owner of a task's checkpoints."""
+    return {"trial": task.trial, "member": task.member, "seed": task.seed}
+
+
 class Writer:
     """Asynchronous writer: the state is copied at once, a thread writes the file atomically.
 
     An error of the thread is raised by the next `save` or `wait`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self._writing: Future[None] | None = None
 
     def save(self, path: Path, trained: Trained, position: Position) -> None:
@@ -69,7 +78,7 @@ class Writer:
             "position": asdict(position),
         }
         if engine.mesh.rank == 0:
-            self._writing = WRITER_THREAD.submit(_write, path, state)
+            self._writing = WRITER_THREAD.submit(_write, path, state, self._owner)
 
     def wait(self) -> None:
         """Wait until the last file is written."""
@@ -78,41 +87,70 @@ class Writer:
             writing.result()
 
 
-def _write(path: Path, state: dict[str, Any]) -> None:
+def _write(path: Path, state: dict[str, Any], owner: Owner) -> None:
     """Serialize to memory first: torch's file writer hides the disk's errors behind its own."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    atomic.write_bytes(path, buffer.getbuffer())
+    epoch = state["position"]["epoch"]
+    checkpoint_file.write(path, buffer.getbuffer(), owner=owner, epoch=epoch)
 
 
-def restore(path: Path, trained: Trained, *, seed: int) -> Position | None:
-    """Load this rank's part; return None if there is no checkpoint yet."""
+def restore(
+    path: Path,
+    trained: Trained,
+    *,
+    owner: Owner,
+    on_damaged: Callable[[Damaged], None],
+    accepts: Callable[[int], bool] = lambda _: True,
+) -> Position | None:
+    """Load this rank's part of the newest good checkpoint; return None if there is none.
+
+    Damaged ones are reported on rank 0 and deleted. `accepts` decides on rank 0 whether to continue
+    after so many epochs.
+    """
     engine = trained.engine
-    if not path.exists():
+    file = _chosen_file(path, engine, owner=owner, on_damaged=on_damaged, accepts=accepts)
+    if file is None:
         return None
-    state = read(path)
+    state = read(file, owner=owner)
     try:
         position = Position(**state["position"])
-        if position.seed != seed:
-            raise DataError(
-                f"{path} belongs to seed {position.seed}, this run has {seed}.",
-                path=path,
-                value=position.seed,
-            )
         load_weights(engine.module, state["model"], engine.layout)
         load_optimizer(trained.optimizer, engine.module, state["optimizer"], engine.layout)
         own = state["ranks"][engine.mesh.rank if len(state["ranks"]) > 1 else 0]
         engine.load_state_dict(own["engine"])
         trained.numerics.load_state_dict(own["numerics"])
     except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
-        raise _not_a_checkpoint(path, f": {error}") from error
+        raise _not_a_checkpoint(file, f": {error}") from error
     return position
 
 
-def read(path: Path) -> dict[str, Any]:
+def _chosen_file(
+    path: Path,
+    engine: Engine,
+    *,
+    owner: Owner,
+    on_damaged: Callable[[Damaged], None],
+    accepts: Callable[[int], bool],
+) -> Path | None:
+    """Return the file that rank 0 chooses: every rank has to continue from the same one."""
+    chosen: list[Path | None] = [None]
+    if engine.mesh.rank == 0:
+        sealed, damaged = checkpoint_file.newest(path, owner=owner)
+        chosen = [sealed.path if sealed is not None and accepts(sealed.epoch) else None]
+        for each in damaged:
+            on_damaged(each)
+        checkpoint_file.discard(damaged)
+    if engine.mesh.size > 1:
+        dist.broadcast_object_list(chosen, src=0)
+    return chosen[0]
+
+
+def read(path: Path, *, owner: Owner) -> dict[str, Any]:
     """Read a checkpoint; a damaged file is a DataError."""
+    payload = checkpoint_file.read(path, owner=owner).payload
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise _not_a_checkpoint(path, f": {reason}") from error

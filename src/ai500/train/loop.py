@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, epoch_order
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.records import Progress, Task
+from ai500.records.checkpoint_file import Damaged
 from ai500.records.run_folder import MemberFolder
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.position import Position
@@ -213,6 +215,35 @@ def prepare(member: Trainable) -> Position:
         return Position(seed=member.task.seed)
     member.emit("resumed", epoch=position.epoch, step=position.step)
     return position
+
+
+def report_damaged(member: Trainable, damaged: Damaged) -> None:
+    """Report a checkpoint that is not used, in the member's log and its events."""
+    print(
+        f"warning: {damaged.path} is damaged: {damaged.reason}. Continuing from the checkpoint "
+        "before it, or from the start.",
+        file=sys.stderr,
+    )
+    member.emit("checkpoint_damaged", **damaged.as_event())
+
+
+def has_logged(member: Trainable, epochs: int) -> bool:
+    """Return True if the member's log has its first batch and each of its first epochs.
+
+    A member that went on without them could not be scored: it begins again.
+    """
+    logged = list(events.read_checked(member.folder.events))
+    found = {event["epoch"] for event in logged if event["event"] == "epoch"}
+    begun = any(event["event"] == "first_batch" for event in logged)
+    if begun and found.issuperset(range(1, epochs + 1)):
+        return True
+    print(
+        f"warning: {member.folder.events} has lost events of the epochs before the checkpoint; "
+        "training begins from the start.",
+        file=sys.stderr,
+    )
+    member.emit("checkpoint_without_events", epoch=epochs)
+    return False
 
 
 def training_steps(member: Trainable, position: Position) -> TrainingSteps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from ai500.core import plugins
 from ai500.core.randomness import Stream, derive
-from ai500.data.bootstrap import Counts, load_bootstrap
+from ai500.data.bootstrap import Counts, expected_counts
 from ai500.data.store import Samples
 from ai500.operations import OperationCount, count_conventions, example_input
 from ai500.parallel import collectives
@@ -25,7 +26,7 @@ from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.loop import StepRequest
+from ai500.train.loop import StepRequest, has_logged, report_damaged
 from ai500.train.optimizers import settings_sha256
 from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
@@ -89,11 +90,16 @@ class Member:
     """Hook called after every step."""
     on_epoch: Callable[[int], bool] = lambda _: False
     """Hook called with the number of finished epochs; True ends the training early."""
+    accepts: Callable[[int], bool] = lambda _: True
+    """Hook of rank 0: whether to continue from a checkpoint after so many epochs."""
     validation_file: Path | None = None
     """File for the last validation predictions; None: no ensemble aggregates them."""
-    checkpoints: checkpoint.Writer = field(default_factory=checkpoint.Writer)
+    checkpoints: checkpoint.Writer = field(init=False)
     cudnn_autotuned: bool = False
     """True once its step was captured: cuDNN then timed its algorithms during warm-up."""
+
+    def __post_init__(self) -> None:
+        self.checkpoints = checkpoint.Writer(checkpoint.owner_of(self.task))
 
     def emit(self, event: str, **fields: object) -> None:
         """Emit an event of this member; only rank 0 has a sink."""
@@ -121,7 +127,13 @@ class Member:
 
     def restore(self) -> Position | None:
         """Load this rank's part of the checkpoint; return None if there is none yet."""
-        return checkpoint.restore(self.checkpoint_file, self, seed=self.task.seed)
+        return checkpoint.restore(
+            self.checkpoint_file,
+            self,
+            owner=checkpoint.owner_of(self.task),
+            on_damaged=functools.partial(report_damaged, self),
+            accepts=self.accepts,
+        )
 
     def begin_epoch(self) -> None:
         """Put the model into training mode."""
@@ -179,6 +191,7 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
         stop=stop,
     )
     member.validation_file = member.folder.validation
+    member.accepts = functools.partial(has_logged, member)
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
         counts = {name: counted.as_record() for name, counted in member.count().items()}
         member.operations = counts.pop(task.convention)
@@ -232,7 +245,7 @@ def build_member(
             device=device,
             batch_size=hyper.batch_size,
         ),
-        counts=load_bootstrap(Path(task.bootstrap))[1],
+        counts=expected_counts(Path(task.bootstrap), sha256=task.bootstrap_sha256),
         events=log,
         stop_requested=stop,
     )

@@ -20,7 +20,7 @@ from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.store import Samples
 from ai500.meters.recorder import Recorder, recorder_of
 from ai500.parallel.engines.state import gather_objects, gather_weights
-from ai500.records import Task, run_folder
+from ai500.records import Task, checkpoint_file, run_folder
 from ai500.train import provenance
 from ai500.train.checkpoint import weights_sha256
 from ai500.train.loop import train
@@ -107,7 +107,7 @@ def finish(member: Member) -> None:
     assert operations is not None, "rank 0 counted before it trained"
     atomic.write_array(member.folder.out_of_bag, predictions)
     member.emit("operations", **schema.encode(operations))
-    logged = list(events.read(member.folder.events))
+    logged = list(events.read_checked(member.folder.events))
     effective = provenance.effective(
         member, groups=groups, described=described or [], events=logged
     )
@@ -123,3 +123,5 @@ def finish(member: Member) -> None:
         other_conventions=member.other_conventions,
     )
     run_folder.write(member.folder.record, record)
+    # Two generations are kept while the member trains; its weights stay in the last one.
+    checkpoint_file.previous(member.folder.checkpoint).unlink(missing_ok=True)

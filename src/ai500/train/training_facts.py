@@ -1,4 +1,4 @@
-"""What ran, as far as it is the same in every framework: the record's facts, without torch."""
+"""Facts of a training that every framework records alike, without torch."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
+import shutil
 from pathlib import Path
 
 from ai500.core.errors import DataError
@@ -39,12 +41,29 @@ def generate_store(
     workload = load_workload(workload_name)
     name = f"{getattr(workload, 'data_workload', workload_name)}-{class_name}"
     source = class_source(workload_name, class_name)
-    return source.write_store(
-        path or _cached(name, source),
-        name=name,
-        problem_class=workload.problem_classes[class_name],
-        progress=progress,
-    )
+
+    def write(folder: Path) -> Store:
+        return source.write_store(
+            folder,
+            name=name,
+            problem_class=workload.problem_classes[class_name],
+            progress=progress,
+        )
+
+    if path is not None:
+        return write(path)
+    folder = _cached(name, source)
+    was_there = folder.exists()
+    try:
+        return write(folder)
+    except DataError:
+        if not was_there:
+            raise
+        # A damaged store in the cache is nobody's data: it is made again.
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.damaged")
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        return write(folder)
 
 
 def generate_resized(

@@ -19,8 +19,8 @@ from ai500.automl.moves import Move
 from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
-from ai500.records import InitialNetwork, Search, run_folder
-from ai500.train import checkpoint
+from ai500.records import InitialNetwork, Search, checkpoint_file, run_folder
+from ai500.train.checkpoint import owner_of
 from ai500.workloads.models.architecture import Layer
 from tests.support.small_search import SMALL, task
 
@@ -163,7 +163,8 @@ def test_each_architecture_has_trials_from_the_fifth_round_on(desk: Desk) -> Non
 def test_a_restarted_worker_goes_on_with_the_trials_of_its_round(desk: Desk) -> None:
     coordinator = desk.coordinator()
     first = rounds(coordinator, 5)
-    torch.save({"position": {}}, coordinator.checkpoint("000-0005"))
+    owner = owner_of(dataclasses.replace(task(desk.trial, search=SMALL), seed=first.seed))
+    checkpoint_file.write(coordinator.checkpoint("000-0005"), b"", owner=owner, epoch=0)
     again = desk.coordinator()
     assert taken(again).candidate == first.candidate
     end(again, first)
@@ -253,7 +254,7 @@ def test_a_checkpoint_that_can_not_be_read_loses_its_model_at_once(desk: Desk, t
     coordinator.write(Presence("begin"))
     coordinator.checkpoint("000-0001").write_bytes(torn)
     with pytest.raises(DataError) as raised:
-        checkpoint.read(coordinator.checkpoint("000-0001"))
+        checkpoint_file.read(coordinator.checkpoint("000-0001"), owner={})
     assert raised.value.path == coordinator.checkpoint("000-0001")
     coordinator = desk.coordinator()
     again = taken(coordinator)  # the first round has its weights from the seed
@@ -266,4 +267,4 @@ def test_a_checkpoint_that_can_not_be_read_loses_its_model_at_once(desk: Desk, t
     coordinator = desk.coordinator()
     assert taken(coordinator).candidate.model == "000-0003"
     assert coordinator.history.models[second].state == "lost"
-    assert len(desk.recorded("checkpoint_unreadable")) == 2
+    assert len(desk.recorded("checkpoint_damaged")) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.core import events
+from ai500.core.errors import RunFolderError
 
 
 def test_events_carry_both_clocks_host_and_number(tmp_path: Path) -> None:
@@ -65,12 +67,51 @@ def test_a_follower_sees_each_event_once_and_no_half_line(tmp_path: Path) -> Non
     assert follower.new() == []
     log = events.EventLog(path)
     log.emit("one")
+    line = path.read_text().replace("one", "two")
     with path.open("a") as file:
-        file.write('{"event": "two"')
+        file.write(line[:-2])
         file.flush()
         assert [e["event"] for e in follower.new()] == ["one"]
-        file.write("}\n")
+        file.write(line[-2:])
     assert [e["event"] for e in follower.new()] == ["two"]
+
+
+EPOCH = {"trial": 1, "member": 0, "attempt": 1, "epoch": 1, "loss": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[(key, None) for key in ("wall", "host", "sequence", "trial", "member", "epoch")],
+        ("wall", "noon"),
+        ("monotonic", float("nan")),
+        ("sequence", 1.5),
+        ("epoch", True),
+        ("member", {"a": 1}),
+        ("loss", "small"),
+        ("images", 10**30),
+    ],
+)
+def test_a_field_of_no_use_is_named_with_its_file_and_line(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    """None: the field is missing."""
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    log.emit("epoch", **EPOCH)
+    log.emit("epoch", **EPOCH)
+    first, second = path.read_text().splitlines()
+    changed = json.loads(second) | {key: value}
+    if value is None:
+        del changed[key]
+    path.write_text(f"{first}\n{json.dumps(changed)}\n")
+    with pytest.raises(RunFolderError) as caught:
+        list(events.read_checked(path))
+    assert (caught.value.key, caught.value.path) == (key, path)
+    assert f"{path}, line 2: {key}:" in str(caught.value)
+    follower = events.Follower(path)
+    with pytest.raises(RunFolderError, match="line 2"):
+        follower.new()
 
 
 @given(st.binary(max_size=200))

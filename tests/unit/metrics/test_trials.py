@@ -128,3 +128,15 @@ def test_a_mean_of_trials_on_other_clocks_says_the_less_certain_one(plan: Plan) 
     first, two = trials_of(plan, [2.0, 3.0])
     run = mean_of_trials([first, dataclasses.replace(two, clock="wall")], required_runs=3)
     assert run.clock == "wall"
+
+
+@pytest.mark.parametrize("target", [0.7, 0.86, 0.35, 0.4, 0.124])
+@pytest.mark.parametrize("count", range(1, 16))
+def test_a_figure_that_all_trials_share_is_not_rounded(
+    plan: Plan, target: float, count: int
+) -> None:
+    """The sum of three times 0.7, divided by three, is not 0.7."""
+    vflops = [float(number) for number in range(count)]
+    run = mean_of_trials(trials_of(plan, vflops, target_quality=target), required_runs=1)
+    assert run.target_quality == target
+    assert run.vflops == pytest.approx(sum(vflops) / count)

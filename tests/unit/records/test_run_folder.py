@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,17 +16,17 @@ from ai500.records.run_folder import RunFolder
 
 
 def begun(path: Path) -> RunFolder:
-    run = RunFolder.create(path)
-    run.begin(version="0")
-    return run
+    with RunFolder.creating(path, version="0"):
+        pass
+    return RunFolder(path)
 
 
 def test_a_run_folder_is_created_once(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     assert RunFolder.open(run.path).path == run.path
     for path in (run.path, tmp_path):
-        with pytest.raises(RunFolderError) as error:
-            RunFolder.create(path)
+        with pytest.raises(RunFolderError) as error, RunFolder.creating(path, version="0"):
+            pass
         assert error.value.path == path
         assert "--out" in error.value.remedy
 
@@ -77,3 +80,53 @@ def test_a_split_matches_one_component_per_asterisk() -> None:
     assert split.matches("stages.3.conv1")
     assert not split.matches("stages.3.0.conv1")
     assert not split.matches("stages.3.conv2")
+
+
+def test_a_run_folder_that_is_not_complete_does_not_appear(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "first"
+
+    class FullError(Exception):
+        pass
+
+    with pytest.raises(FullError), RunFolder.creating(path, version="0") as new:
+        new.config.write_text("half")
+        assert not path.exists()
+        raise FullError
+    assert list(tmp_path.iterdir()) == []  # not even the folder around it
+
+
+def test_an_empty_folder_becomes_a_run_folder(tmp_path: Path) -> None:
+    path, link = tmp_path / "empty", tmp_path / "link"
+    path.mkdir()
+    link.symlink_to(path)
+    assert begun(link).state.exists()
+    assert [file.name for file in path.iterdir()] == ["run.json"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ai500.records.run_folder import RunFolder
+
+with RunFolder.creating(Path(sys.argv[1]), version="0") as new:
+    new.config.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_leaves_nothing_that_the_next_run_does_not_remove(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)  # the longest name
+    killed = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not path.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    begun(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_file_of_no_use_has_no_holder(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    with run.locked():
+        for text in ("[]", '{"host": "a"}', "7", '{"host": "a", "pid": "x"}'):
+            run.lock_file.write_text(text)
+            assert run.holder() is None

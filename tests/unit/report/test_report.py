@@ -15,6 +15,7 @@ from rich.console import Console
 
 from ai500.bagging.sections import members_table
 from ai500.cli import score_view, terminal
+from ai500.core.errors import RunFolderError
 from ai500.core.units import human_si
 from ai500.pipeline.scoring import write_report
 from ai500.records import Score, run_folder
@@ -197,15 +198,22 @@ def test_the_page_requests_nothing(tmp_path: Path) -> None:
     assert not re.search(r"https?://|url\(|@import", text)
 
 
-def test_damaged_events_are_skipped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "key"),
+    [
+        ({"epoch": 99, "loss": HOSTILE}, "loss"),
+        ({"epoch": "x", "loss": 0.5}, "epoch"),
+        ({"epoch": 99, "wall": None}, "wall"),
+        ({"loss": 0.5}, "epoch"),
+    ],
+)
+def test_a_damaged_event_is_named(tmp_path: Path, damage: dict[str, object], key: str) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
-    common = {"trial": 1, "member": 0, "attempt": 1, "host": "host"}
-    strange = [
-        {"event": "epoch", **common, "epoch": 99, "loss": HOSTILE, "wall": 1.0, "monotonic": 1.0},
-        {"event": "quality", **common, "epoch": "x", "quality": 0.5, "wall": None},
-        {"event": "epoch", "trial": 1, "member": 0},
-    ]
+    lines = len(run.events.read_text(encoding="utf-8").splitlines())
+    common = {"trial": 1, "member": 0, "attempt": 1, "host": "host", "boot": "boot"}
+    event = {"event": "epoch", **common, "sequence": 1, "wall": 1.0, "monotonic": 1.0, **damage}
     with run.events.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(event) + "\n" for event in strange)
-    write_report(run)
-    assert read_run_data(run).histories[0].losses[-1][0] == 10
+        file.write(json.dumps(event) + "\n")
+    with pytest.raises(RunFolderError, match=f"line {lines + 1}") as raised:
+        write_report(run)
+    assert (raised.value.path, raised.value.key) == (run.events, key)

@@ -24,7 +24,7 @@ from ai500.study.planning import check_same_study, estimate, remaining_seconds, 
 from ai500.study.records import StudyPlan
 from ai500.study.scaling import ensemble_sizes
 from ai500.study.studies import STUDIES
-from tests.support.synthetic_study import configured, prepared, pretend_finished
+from tests.support.synthetic_study import at, configured, prepared, pretend_finished
 
 CLUSTER = {"system.nodes": 8, "system.accelerators_per_node": 8, "system.device": "cuda"}
 
@@ -335,8 +335,9 @@ def test_what_remains_goes_by_what_is_done(tmp_path: Path) -> None:
 def test_time_of_a_run_leaves_interruptions_out(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert wall_seconds(run) is None
-    kinds = [("run_start", 0.0), ("epoch", 30.0), ("run_start", 1000.0), ("run_end", 1020.0)]
-    events.append(run.events, [{"event": kind, "wall": wall} for kind, wall in kinds])
+    epoch = at(30.0, "epoch", trial=1, member=0, attempt=1, epoch=1)
+    starts, end = [at(0.0, "run_start"), at(1000.0, "run_start")], at(1020.0, "run_end")
+    events.append(run.events, [starts[0], epoch, starts[1], end])
     assert wall_seconds(run) == pytest.approx(50.0)
 
 

@@ -16,9 +16,11 @@ from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
 from ai500.records import Parallelism
+from ai500.records.checkpoint_file import Damaged
 from ai500.train.checkpoint import WRITER_THREAD, Position, Writer, read, restore
 from ai500.train.precision.numerics import Numerics
 
+OWNER = {"trial": 1, "member": 0, "seed": 1}
 CPU = torch.device("cpu")
 NUMERICS = Numerics("fp32", "IEEE FP32", CPU)
 
@@ -47,7 +49,7 @@ def step(engine: Engine, optimizer: torch.optim.Optimizer) -> None:
 
 def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1, momentum=0.9)
-    writer, path, disk_is_free = Writer(), tmp_path / "checkpoint.pt", threading.Event()
+    writer, path, disk_is_free = Writer(OWNER), tmp_path / "checkpoint.pt", threading.Event()
     step(engine, optimizer)
     then = {name: value.clone() for name, value in engine.module.state_dict().items()}
     momenta = [
@@ -60,13 +62,15 @@ def test_training_goes_on_while_a_checkpoint_is_written(engine: Engine, tmp_path
     assert not path.exists()
     disk_is_free.set()
     writer.wait()
-    state = read(path)
+    state = read(path, owner=OWNER)
     assert state["position"]["step"] == 8
     torch.testing.assert_close(state["model"], then, rtol=0, atol=0)
     assert not torch.equal(engine.module.state_dict()["weight"], then["weight"])
 
-    restored = restore(path, trained(engine, optimizer), seed=1)
+    damaged: list[Damaged] = []
+    restored = restore(path, trained(engine, optimizer), owner=OWNER, on_damaged=damaged.append)
     assert restored == Position(seed=1, step=8)
+    assert damaged == []
     again = [
         optimizer.state[parameter]["momentum_buffer"] for parameter in parameters_of(optimizer)
     ]
@@ -81,7 +85,7 @@ def test_what_the_disk_refuses_is_heard_of_at_the_next_checkpoint(
     engine: Engine, tmp_path: Path
 ) -> None:
     optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1)
-    writer, path = Writer(), tmp_path / "gone" / "checkpoint.pt"
+    writer, path = Writer(OWNER), tmp_path / "gone" / "checkpoint.pt"
 
     def save() -> None:
         writer.save(path, trained(engine, optimizer), Position(seed=1))

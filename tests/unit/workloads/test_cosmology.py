@@ -143,7 +143,7 @@ def test_a_report_shows_slices_apart_and_no_legend_of_boxes(tmp_path: Path) -> N
     store = generate(tmp_path / "s", TINY, name="tiny", splits={"train": 12, "validation": 6})
     samples = store.splits["validation"]
     truth = samples.rows(np.arange(6), names=["parameters"])["parameters"]
-    drawn = WORKLOAD.illustrations({0: truth}, samples=samples)
+    drawn = WORKLOAD.illustrations({0: truth}, ensemble=truth, samples=samples)
     picture = drawn.illustrations.pictures[0]
     with Image.open(io.BytesIO(drawn.images[picture.file])) as image:
         shades = np.asarray(image)

@@ -43,13 +43,13 @@ def _boxes_by_sample(
     """Return the boxes [B, 6] of all voters, and the number of voters, for each sample."""
     size = block.stop - block.start
     voters = np.zeros(size, dtype=np.int64)
-    found, samples = [], []
+    valid_boxes, samples = [], []
     for voting, rows in members.block(block):
         voters[voting] += 1
         valid = rows[..., 4] > 0
-        found.append(rows[valid].astype(np.float64))
+        valid_boxes.append(rows[valid].astype(np.float64))
         samples.append(np.arange(size)[voting][np.nonzero(valid)[0]])
-    boxes, of_sample = np.concatenate(found), np.concatenate(samples)
+    boxes, of_sample = np.concatenate(valid_boxes), np.concatenate(samples)
     order = np.argsort(of_sample, kind="stable")
     bounds = np.searchsorted(of_sample[order], np.arange(1, size))
     return np.split(boxes[order], bounds), voters

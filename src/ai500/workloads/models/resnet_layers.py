@@ -226,12 +226,12 @@ def initial_weights(model: ResNet, *, seed: int) -> Weights:
 
     They agree to the last bit or two of FP32: libraries round log, sin and cos differently.
     """
-    generator, wanted = ReferenceGenerator(seed), parameters(model)
-    drawn = [parameter for parameter in wanted if parameter.kind == "convolution weight"]
-    dense = [parameter for parameter in wanted if parameter.kind.startswith("dense")]
+    generator, tensors = ReferenceGenerator(seed), parameters(model)
+    drawn = [parameter for parameter in tensors if parameter.kind == "convolution weight"]
+    dense = [parameter for parameter in tensors if parameter.kind.startswith("dense")]
     # torch's layers draw default weights when they are made, which the model then draws anew.
     generator.skip(sum(parameter.size for parameter in (*drawn, *dense)))
-    return {parameter.name: _initial(parameter, generator) for parameter in wanted}
+    return {parameter.name: _initial(parameter, generator) for parameter in tensors}
 
 
 def _initial(parameter: Parameter, generator: ReferenceGenerator) -> NDArray[np.float32]:
@@ -241,5 +241,5 @@ def _initial(parameter: Parameter, generator: ReferenceGenerator) -> NDArray[np.
         return generator.normal(parameter.size, deviation=deviation).reshape(shape)
     if parameter.kind == "dense weight":
         return generator.normal(parameter.size, deviation=0.01).reshape(shape)
-    ones = parameter.kind in ("batch norm weight", "batch norm running_var")
-    return np.full(shape, 1.0 if ones else 0.0, dtype=np.float32)
+    is_one = parameter.kind in ("batch norm weight", "batch norm running_var")
+    return np.full(shape, 1.0 if is_one else 0.0, dtype=np.float32)
