@@ -174,7 +174,7 @@ class Network(nn.Cell):
 
     def construct(self, x: Tensor, training: bool) -> Tensor:
         """Compute the scores; the compiler unrolls the loop."""
-        values = (x,)
+        values: tuple[Tensor, ...] = (x,)
         for index in range(len(self.sources)):
             source = self.sources[index]
             if len(source) == 1:
@@ -222,7 +222,9 @@ class Loss(nn.Cell):
         return -(distributions * log_probabilities).sum(1).mean()
 
 
-def sgd(weights, momenta, gradients, rate, momentum, decay):  # type: ignore[no-untyped-def]
+def sgd(
+    weights: Any, momenta: Any, gradients: Any, rate: Tensor, momentum: float, decay: float
+) -> None:
     """Update as `torch.optim.SGD`: decay in the gradient, the rate outside of the momentum."""
     for index in range(len(weights)):
         gradient = gradients[index] + decay * weights[index]
@@ -231,9 +233,9 @@ def sgd(weights, momenta, gradients, rate, momentum, decay):  # type: ignore[no-
         ops.assign(weights[index], weights[index] - rate * velocity)
 
 
-def mean_gradients(gradients, all_reduce, count):  # type: ignore[no-untyped-def]
+def mean_gradients(gradients: Any, all_reduce: Any, count: int) -> Any:
     """Average the gradients over the ranks."""
-    means = ()
+    means: tuple[Tensor, ...] = ()
     for index in range(len(gradients)):
         means = (*means, all_reduce(gradients[index]) / count)
     return means
