@@ -47,9 +47,3 @@ def test_what_its_kernels_lack_is_refused(start: Start, key: str, value: str) ->
     )  # fmt: skip
     assert command.wait() == 2
     assert f"{key} = '{value}'" in command.err
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
-    framework_checks.check_entry("mindspore", start, tmp_path)
