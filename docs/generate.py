@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import inspect
 import json
 import re
 import typing
@@ -161,7 +162,7 @@ def _default(parameter: Any) -> str:
 def _configuration() -> Iterator[str]:
     yield "# Configuration\n\n" + NOTE.format(source="`src/ai500/config.py`")
     yield (
-        "\n`ai500.toml` in the working folder, or `--config HISTORY_FILE`. Every key is optional; "
+        "\n`ai500.toml` in the working folder, or `--config FILE`. Every key is optional; "
         "`ai500 init`\nwrites a file with all of them, `--set key=value` overrides the file, "
         "and `ai500 plan` shows the result.\n"
         "An unknown key or name is an error that suggests the nearest known one.\n"
@@ -174,7 +175,8 @@ def _configuration() -> Iterator[str]:
         outer, _, inner = key.rpartition(".")
         if outer != section:
             section = outer
-            yield f"\n## [{section}]\n\n{type(sections[section]).__doc__}\n" + _table_head()
+            text = inspect.cleandoc(type(sections[section]).__doc__ or "")
+            yield f"\n## [{section}]\n\n{text}\n" + _table_head()
         shown = "" if default in (None, (), {}) or default is MISSING else f"`{_toml(default)}`"
         meaning = _cell(declaration.metadata["doc"])
         yield f"| `{inner}` | {_kind(declaration)} | {shown} | {meaning} |\n"

@@ -224,7 +224,7 @@ def bare_step(
 def loop_step(backend: Any, setting: Any, samples: Any, folder: Path) -> Callable[[], object]:
     """Drive the real loop a step at a time, on samples in the host's memory."""
     from ai500.core.events import EventLog
-    from ai500.frameworks.array_checkpoint import ArrayWriter
+    from ai500.frameworks.array_checkpoint import ArrayWriter, owner_of
     from ai500.frameworks.array_feed import ArrayEvaluator, ArrayFeed
     from ai500.frameworks.array_member import ArrayMember
     from ai500.records import Communication, FrameworkChoice, Parallelism, Slot, Task
@@ -258,7 +258,7 @@ def loop_step(backend: Any, setting: Any, samples: Any, folder: Path) -> Callabl
         ),
         counts=counts,
         events=EventLog(member_folder.events, trial=1, member=0, attempt=1),
-        checkpoints=ArrayWriter("jax", writes=False),
+        checkpoints=ArrayWriter(owner_of(task), writes=False),
         stop_requested=lambda: False,
     )  # fmt: skip
     steps = loop.training_steps(member, Position(seed=1))

@@ -48,9 +48,9 @@ FOLDER_USERS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class CustomClassConfig:
-    """A problem class of one's own: comparable with no registered class, never an entry.
+    """A problem class of your own: comparable with no registered class, never an entry.
 
-    With a built-in workload it changes `problem_class`, mostly for one's own data; with workload
+    With a built-in workload it changes `problem_class`, mostly for your own data; with workload
     custom it defines everything.
     """
 
@@ -106,8 +106,8 @@ class RunConfig:
     )
     seed: int | None = option(
         None,
-        "seed of one's own, from which every random draw of the run is derived: shown, and no "
-        "entry of the list; default: the edition's",
+        "seed from which every random draw of the run is derived; default: the edition's, which "
+        "an entry of the list must use",
         minimum=0,
     )
     meter_seconds: float = option(
@@ -191,14 +191,15 @@ class FrameworkConfig:
     """Framework that trains the members."""
 
     kind: str = option(
-        "pytorch", "pytorch: the reference; jax: another; script: a training command of one's own"
+        "pytorch", "pytorch (the reference), jax, or script: a training command of your own"
     )
     command: tuple[str, ...] = option(
         (),
-        "script: program and arguments of a member; {task} is its task file, {python} the next key",
+        "script: program and arguments of a member; {task}: its task file, {python}: the next key",
     )
     python: str | None = option(
-        None, "interpreter of the framework, or that {python} stands for; default: the jobs' own"
+        None,
+        "interpreter with the framework; script: replaces {python}; default: the jobs' own",
     )
     folder: str | None = option(
         None, "script: working folder of the command; default: the configuration file's"
@@ -210,23 +211,23 @@ class FrameworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class FreeLevelConfig:
-    """Parts of one's own on an existing class: an entry at the free level (V2 §3.1), and no other.
+    """Your own model, optimizer or loss on an existing class: the free level (V2 §3.1).
 
     Each is `module:function`; its source is recorded and disclosed.
     """
 
     model: str | None = option(
         None,
-        "model of one's own: a function of the problem class; operations are those of its graph",
+        "function of the problem class that returns the model; its graph is counted",
     )
     optimizer: str | None = option(
-        None, "optimizer of one's own: a function of the parameters and the hyper-parameters"
+        None, "function of parameters and hyper-parameters that returns the optimizer"
     )
     loss: str | None = option(
-        None, "loss of one's own: a function of outputs, targets and `hyperparameters`"
+        None, "function of outputs, targets and `hyperparameters` that returns the loss"
     )
     folder: str | None = option(
-        None, "folder of these modules, as the nodes see it; default: the configuration file's"
+        None, "folder of these modules, visible on every node; default: the configuration file's"
     )
 
 
@@ -276,7 +277,8 @@ class TrainConfig:
     )
     optimizer: str | None = option(
         None,
-        "sgd (with momentum), adam, adamw, adagrad, lars, lamb; sgd_no_vector_decay breaks a rule",
+        "sgd (with momentum), adam, adamw, adagrad, lars, lamb; sgd_no_vector_decay "
+        "(V2 Table 8) breaks a rule",
     )
     base_learning_rate: float | None = option(
         None, "learning rate at the reference batch size; scaled linearly with it", more_than=0
@@ -338,17 +340,18 @@ class AutomlConfig:
     )
     kernel_sizes: tuple[int, ...] | None = option(
         None,
-        "choices of TPE for the (odd) kernel size of the whole model; added blocks have the first",
+        "choices of TPE for the (odd) kernel size of the whole model; added blocks use the first",
     )
     hyperparameter_trials: int | None = option(
         None,
-        "trainings of each architecture after warm-up, each with TPE's batch and kernel size",
+        "trainings of each architecture from a worker's fifth round on, each with the batch and "
+        "kernel size that TPE chooses",
         minimum=1,
     )
     max_growth: float | None = option(
         None,
-        "upper bound of a model's operations per image / the initial model's, a bound of this "
-        "project's (decision D21): 3 in `full`",
+        "upper bound of a model's operations per image / the initial model's: 3 in `full` "
+        "(decision D21)",
         minimum=1,
     )
     initial_version: Literal["v1.5", "v1"] | None = option(

@@ -2,8 +2,8 @@
 
 `python backend_steps.py FRAMEWORK INPUT.npz OUTPUT.npz`: INPUT has the weights (`weights.NAME`), a
 batch per step (`images`, `labels`, `draws`, the steps first), `rates`, and as JSON in `settings`
-class, input shape, precision, type and hyper-parameters. OUTPUT gets `losses`, the state after each
-step (`STEP.NAME`), predictions for the first batch, and the graph's trace as JSON.
+class, model, input shape, precision, type and hyper-parameters. OUTPUT gets `losses`, the state
+after each step (`STEP.NAME`), predictions for the first batch, and the graph's trace as JSON.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ def main() -> None:
     from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
     from ai500.train.worker import Rank
     from ai500.workloads.image_classification import CLASSES
+    from ai500.workloads.models.resnet_layers import ResNet
 
     framework, source, target = sys.argv[1:]
     given = dict(np.load(source))
@@ -53,6 +54,7 @@ def main() -> None:
             device="cpu",
             threads=1,
             dtype=settings["dtype"],
+            other_model=ResNet(**settings["model"]) if settings["model"] else None,
         )
     )
     results = {}

@@ -23,14 +23,16 @@ from ai500.workloads.models.resnet import resnet50
 from tests.support import reference_steps
 from tests.support.commands import SOURCE, TINY, Start, wait_for
 from tests.support.interpreters import interpreter
-from tests.support.reference_steps import Case, largest_difference
+from tests.support.reference_steps import RESNET_50, Case, bottlenecks, largest_difference
 
-BOTTLENECKS = Case(
-    problem_class="workstation", input_shape=(3, 64, 64), stored=(64, 64), batch=4, steps=2,
-    rate=0.001,
-)  # fmt: skip
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
-STEP_CASES = {"FP64": Case(), "FP32": Case(dtype="float32", steps=3), "bottlenecks": BOTTLENECKS}
+STEP_CASES = {
+    "FP64": Case(),
+    "FP32": Case(dtype="float32", steps=3),
+    "bottlenecks v1": bottlenecks("v1"),
+    "bottlenecks v1.5": bottlenecks("v1.5"),
+    "ResNet-50": RESNET_50,
+}
 NOT_IMPORTED = {"torch", "h5py", "PIL", "psutil", "typer", "rich", "jinja2"}
 
 
@@ -140,9 +142,11 @@ def record(run: Path, member: int = 0) -> TrainRecord:
     return run_folder.read(TrainRecord, RunFolder(run).trial(1).member(member).record)
 
 
-def check_resume(framework: str, tiny_store: Path, start: Start, tmp_path: Path) -> None:
+def check_resume(
+    framework: str, tiny_store: Path, start: Start, tmp_path: Path, *, degree: int = 1
+) -> None:
     """Stop a member by SIGTERM and resume it: the weights are an uninterrupted run's."""
-    words = settings(tiny_store, framework=framework)
+    words = settings(tiny_store, framework=framework, degree=degree)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     command = start("run", "--out", whole, *words)
     assert command.wait(timeout=300) == 0, command.err

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,11 @@ from torch.nn.functional import cross_entropy
 from ai500.records import ProblemClass
 from ai500.workloads import image_arrays
 from ai500.workloads.image_classification import WORKLOAD
+from ai500.workloads.models import resnet
+from ai500.workloads.models.resnet_layers import ResNet
 from tests.support.commands import REPOSITORY
 
+BLOCKS = {"bottleneck": resnet.Bottleneck, "basic": resnet.BasicBlock}
 STEPS = REPOSITORY / "tests" / "support" / "backend_steps.py"
 
 
@@ -27,6 +30,8 @@ class Case:
     """A comparison: model, type, steps."""
 
     problem_class: str = "smoke"
+    model: ResNet | None = None
+    """A model other than the class's."""
     input_shape: tuple[int, int, int] = (3, 32, 32)
     stored: tuple[int, int] = (32, 32)
     dtype: str = "float64"
@@ -43,6 +48,21 @@ class Case:
         return dataclasses.replace(
             WORKLOAD.problem_classes[self.problem_class], input_shape=self.input_shape
         )
+
+
+def bottlenecks(version: Literal["v1", "v1.5"]) -> Case:
+    """Return ten steps of a small model with every layer of ResNet-50: max pool, both shortcuts."""
+    classes = Case().definition.classes
+    model = ResNet("bottleneck", (1, 2, 1, 1), classes, width=8, version=version)
+    return Case(model=model, input_shape=(3, 64, 64), stored=(64, 64))
+
+
+# One step: near its initial weights so deep a model amplifies the last bit. With a width of 8 and
+# after ten steps on batches of 8, PyTorch's own momenta (at most 15) differ by 1 between two runs
+# whose initial weights differ in that bit.
+RESNET_50 = Case(
+    problem_class="workstation", input_shape=(3, 64, 64), stored=(64, 64), steps=1, rate=0.001
+)
 
 
 @dataclasses.dataclass
@@ -100,7 +120,10 @@ def reference(case: Case) -> Steps:
 
 def fresh_model(case: Case) -> torch.nn.Module:
     torch.manual_seed(7)
-    return WORKLOAD.model(case.definition)
+    if case.model is None:
+        return WORKLOAD.model(case.definition)
+    fields = dataclasses.asdict(case.model)
+    return resnet.ResNet(BLOCKS[fields.pop("block")], fields.pop("depths"), **fields)
 
 
 def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Steps, dict[str, Any]]:
@@ -110,6 +133,7 @@ def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Ste
     given |= {f"weights.{n}": w.numpy() for n, w in weights if "num_batches" not in n}
     keys = ("input_shape", "dtype", "precision")
     settings = {key: getattr(case, key) for key in keys} | {"class": case.problem_class}
+    settings["model"] = dataclasses.asdict(case.model) if case.model else None
     keys = ("momentum", "weight_decay", "label_smoothing")
     settings["hyperparameters"] = {key: getattr(case, key) for key in keys}
     np.savez(folder / "given.npz", settings=np.array(json.dumps(settings)), **given)

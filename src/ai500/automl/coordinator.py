@@ -39,7 +39,7 @@ from ai500.automl.weights import WeightStore
 from ai500.core.errors import AI500Error
 from ai500.core.events import EventLog
 from ai500.records import Task, checkpoint_file
-from ai500.train.checkpoint import owner_of
+from ai500.train.task_files import checkpoint_owner
 
 MAX_INITIAL_LOSSES = 3
 """Losses of the initial model after which a worker gives up if no worker has another model."""
@@ -236,7 +236,9 @@ class Coordinator:
     def _has_checkpoint(self, model: str, prepared: Prepared) -> bool:
         """Return True if a model has a good checkpoint; log and delete damaged ones."""
         task = dataclasses.replace(self._task, seed=prepared.seed)
-        sealed, damaged = checkpoint_file.newest(self.checkpoint(model), owner=owner_of(task))
+        sealed, damaged = checkpoint_file.newest(
+            self.checkpoint(model), owner=checkpoint_owner(task)
+        )
         for each in damaged:
             self.log.emit("checkpoint_damaged", **each.as_event())
         checkpoint_file.discard(damaged)

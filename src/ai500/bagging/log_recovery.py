@@ -75,5 +75,6 @@ def _missing_events(folder: MemberFolder, plan: Plan) -> list[str]:
 def forget(folder: MemberFolder) -> None:
     """Delete a member's result and position, so that it is trained again from its start."""
     folder.record.unlink(missing_ok=True)
-    checkpoint_file.remove(folder.checkpoint)
+    for checkpoint in folder.checkpoints:
+        checkpoint_file.remove(checkpoint)
     shutil.rmtree(folder.script / "checkpoint", ignore_errors=True)

@@ -21,15 +21,17 @@ def clean(
     ] = None,
     scratch: Annotated[
         bool,
-        typer.Option("--scratch", help="Staged copies and PyTorch's folders on this node."),
+        typer.Option(
+            "--scratch", help="Staged copies and PyTorch's temporary folders on this node."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it, list them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List, and with --yes remove, what dead processes left behind.
+    """List or remove (--yes) files that ended processes left behind.
 
-    Temporary files, staged copies, second checkpoints of finished members. What a process uses is
-    left alone.
+    Temporary files, staged copies, previous checkpoints of finished members. Files in use on this
+    node are kept.
 
     Example: ai500 clean runs/first --yes
     """

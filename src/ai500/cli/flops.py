@@ -48,7 +48,7 @@ def flops(
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples per step; default 1, of StableHLO text its own."),
+        typer.Option(min=1, help="Samples per step. Default: 1, or that of the StableHLO text."),
     ] = None,
     dtype: Annotated[
         str | None,

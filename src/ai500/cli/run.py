@@ -196,13 +196,13 @@ def finish(
     path: RunPath,
     early: Annotated[
         bool,
-        typer.Option("--early", help="Also before the least time: not a valid result."),
+        typer.Option("--early", help="Also before the minimum time: not a valid result."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a running search with a score, after its least time.
+    """End a running search with a score, once its minimum time is over.
 
-    Workers stop after the step in progress, the trial is scored, and a next trial begins.
+    Workers stop after the step in progress and the trial is scored; the next trial, if any, begins.
 
     Example: ai500 finish runs/search
     """
@@ -264,7 +264,7 @@ def score(
     path: RunPath,
     convention: Annotated[
         str | None,
-        typer.Option(help="Show the score counted by v3, aiperf or matmul; official is aiperf."),
+        typer.Option(help="Count operations by v3, aiperf (official) or matmul."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -47,7 +47,7 @@ class StudyRequest:
     ] = None
     scales: Annotated[
         str | None,
-        typer.Option("--scales", help="Also at these numbers of accelerators, e.g. 1,2,4."),
+        typer.Option("--scales", help="Repeat at these numbers of accelerators, e.g. 1,2,4."),
     ] = None
     points: Annotated[
         str | None, typer.Option("--points", help="Only these points, e.g. m1,m2.")

@@ -1,7 +1,8 @@
 """Checkpoints of frameworks other than PyTorch: NumPy's arrays in one file, written atomically.
 
 Names and shapes are the reference's in every framework, but a checkpoint is read only by the
-framework that wrote it: a run has one framework.
+framework that wrote it: a run has one framework, and the seal names it. The file's digest and its
+two generations are `records/checkpoint_file.py`'s.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -19,14 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core import atomic
 from ai500.core.errors import DataError
 from ai500.frameworks.backend import MOMENTUM, Backend, State
+from ai500.records import Task, checkpoint_file
+from ai500.records.checkpoint_file import Damaged, Owner
 from ai500.records.run_folder import MemberFolder
 from ai500.train.position import Position
+from ai500.train.task_files import checkpoint_owner
 
-HEADER = "header.json"
-"""Name of the entry with framework and position."""
+POSITION = "position.json"
+"""Name of the entry with the position, beside those of the state."""
+
+
+def owner_of(task: Task) -> Owner:
+    """Return the owner of a task's checkpoints, its framework included."""
+    return {**checkpoint_owner(task), "framework": task.framework.kind}
 
 
 class ArrayWriter:
@@ -35,8 +43,8 @@ class ArrayWriter:
     An error of the thread is raised by the next `save` or `wait`.
     """
 
-    def __init__(self, framework: str, *, writes: bool) -> None:
-        self._framework = framework
+    def __init__(self, owner: Owner, *, writes: bool) -> None:
+        self._owner = owner
         self._writes = writes
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
@@ -47,8 +55,7 @@ class ArrayWriter:
             return
         self.wait()
         backend: Backend = trained.backend
-        header = {"framework": self._framework, "position": asdict(position)}
-        self._writing = self._thread.submit(_write, path, backend.state(), header)
+        self._writing = self._thread.submit(_write, path, backend.state(), position, self._owner)
 
     def wait(self) -> None:
         """Wait until the last file is written."""
@@ -57,39 +64,57 @@ class ArrayWriter:
             writing.result()
 
 
-def _write(path: Path, state: State, header: Mapping[str, Any]) -> None:
+def _write(path: Path, state: State, position: Position, owner: Owner) -> None:
     buffer = io.BytesIO()
-    encoded = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez(buffer, allow_pickle=False, **{HEADER: encoded}, **state)
-    atomic.write_bytes(path, buffer.getbuffer())
+    encoded = np.frombuffer(json.dumps(asdict(position)).encode(), dtype=np.uint8)
+    np.savez(buffer, allow_pickle=False, **{POSITION: encoded}, **state)
+    checkpoint_file.write(path, buffer.getbuffer(), owner=owner, epoch=position.epoch)
 
 
-def restore(path: Path, backend: Backend, *, framework: str, seed: int) -> Position | None:
-    """Load a checkpoint into the backend; return None if there is none yet."""
-    if not path.exists():
+def restore(
+    path: Path,
+    backend: Backend,
+    *,
+    owner: Owner,
+    rank: int,
+    world_size: int,
+    on_damaged: Callable[[Damaged], None],
+    accepts: Callable[[int], bool] = lambda _: True,
+) -> Position | None:
+    """Load the newest good checkpoint into the backend; return None if there is none.
+
+    Damaged ones are reported on rank 0 and deleted. `accepts` decides on rank 0 whether to continue
+    after so many epochs.
+    """
+    chosen = 0
+    if rank == 0:
+        sealed, damaged = checkpoint_file.newest(path, owner=owner)
+        for each in damaged:
+            on_damaged(each)
+        checkpoint_file.discard(damaged)
+        if sealed is not None and accepts(sealed.epoch):
+            chosen = 1 + checkpoint_file.generations(path).index(sealed.path)
+    if world_size > 1:  # every rank continues from the same file
+        chosen = backend.broadcast(chosen)
+    if chosen == 0:
         return None
-    header, state = read(path)
-    if header.get("framework") != framework:
-        raise _of_another(path, header.get("framework"), framework)
-    position = Position(**header["position"])
-    if position.seed != seed:
-        raise DataError(
-            f"{path} belongs to seed {position.seed}, this run has {seed}.",
-            path=path,
-            value=position.seed,
-        )
+    position, state = read(checkpoint_file.generations(path)[chosen - 1], owner=owner)
     backend.load_state(state)
     return position
 
 
 def check_framework(folder: MemberFolder, *, framework: str) -> None:
-    """Raise DataError where a member has a checkpoint of another framework."""
-    if framework != "pytorch" and folder.checkpoint.exists():
-        raise _of_another(folder.checkpoint, "pytorch", framework)
-    if folder.array_checkpoint.exists():
-        header, _ = read(folder.array_checkpoint, arrays=False)
-        if header.get("framework") != framework:
-            raise _of_another(folder.array_checkpoint, header.get("framework"), framework)
+    """Raise DataError where a member has a checkpoint of another framework.
+
+    A file without a readable seal is left to the worker, which reports it as damaged.
+    """
+    for file in checkpoint_file.generations(folder.checkpoint):
+        if framework != "pytorch" and file.exists():
+            raise _of_another(file, "pytorch", framework)
+    for file in checkpoint_file.generations(folder.array_checkpoint):
+        owner = checkpoint_file.stated_owner(file)
+        if owner is not None and owner.get("framework") != framework:
+            raise _of_another(file, owner.get("framework"), framework)
 
 
 def _of_another(path: Path, other: object, framework: str) -> DataError:
@@ -102,21 +127,19 @@ def _of_another(path: Path, other: object, framework: str) -> DataError:
     )
 
 
-def read(path: Path, *, arrays: bool = True) -> tuple[dict[str, Any], State]:
-    """Read header and arrays of a checkpoint; a file that is none is a DataError."""
+def read(path: Path, *, owner: Owner) -> tuple[Position, State]:
+    """Read position and arrays of a checkpoint; a damaged file is a DataError."""
+    payload = checkpoint_file.read(path, owner=owner).payload
     try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(file[HEADER].tobytes())
-            names = [name for name in file.files if name != HEADER] if arrays else []
-            state = {name: file[name] for name in names}
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as file:
+            position = Position(**json.loads(file[POSITION].tobytes()))
+            state = {name: file[name] for name in file.files if name != POSITION}
+    except (ValueError, TypeError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0][:200]
         raise DataError(
-            f"{path} is not a checkpoint of this framework: {reason}.",
-            path=path,
-            remedy="Delete it, or start a new run.",
+            f"{path} is not a checkpoint of this run: {reason}.", path=path, remedy="Delete it."
         ) from error
-    return header, state
+    return position, state
 
 
 def weights_sha256(state: Mapping[str, NDArray[Any]]) -> str:

@@ -6,6 +6,7 @@ file and what it imports need NumPy and the framework, nothing else.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -34,9 +35,9 @@ from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
 from ai500.operations.rules import CONVENTIONS
 from ai500.parallel.checkpoint_action import CheckpointAction
-from ai500.records import Operations, Task, run_folder
+from ai500.records import Operations, Task, checkpoint_file, run_folder
 from ai500.records.run_folder import MemberFolder
-from ai500.train.loop import StepRequest, train
+from ai500.train.loop import StepRequest, has_logged, report_damaged, train
 from ai500.train.position import Position
 from ai500.train.task_files import event_log, open_data, staged_folder
 from ai500.train.timed_window import lock_member, timed_window
@@ -113,12 +114,15 @@ class ArrayMember:
         self.backend.load_state(initial)
 
     def restore(self) -> Position | None:
-        """Load the checkpoint on every rank; return None if there is none yet."""
+        """Load the newest good checkpoint on every rank; return None if there is none."""
         return array_checkpoint.restore(
             self.checkpoint_file,
             self.backend,
-            framework=self.task.framework.kind,
-            seed=self.task.seed,
+            owner=array_checkpoint.owner_of(self.task),
+            rank=self.feed.rank,
+            world_size=self.feed.world_size,
+            on_damaged=functools.partial(report_damaged, self),
+            accepts=functools.partial(has_logged, self),
         )
 
     def begin_epoch(self) -> None:
@@ -257,7 +261,9 @@ def build_member(
         ),
         counts=expected_counts(Path(task.bootstrap), sha256=task.bootstrap_sha256),
         events=event_log(task, rank=rank, device=device),
-        checkpoints=array_checkpoint.ArrayWriter(task.framework.kind, writes=rank.rank == 0),
+        checkpoints=array_checkpoint.ArrayWriter(
+            array_checkpoint.owner_of(task), writes=rank.rank == 0
+        ),
         stop_requested=stop,
     )
 
@@ -293,6 +299,8 @@ def finish(member: ArrayMember, *, rank: Rank, device: str, threads: int | None)
         other_conventions=member.other_conventions,
     )
     run_folder.write(member.folder.record, record)
+    # Two generations are kept while the member trains; its weights stay in the last one.
+    checkpoint_file.previous(member.checkpoint_file).unlink(missing_ok=True)
 
 
 def effective(

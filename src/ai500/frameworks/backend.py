@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ai500.operations import Trace
 from ai500.records import Hyperparameters, ProblemClass
 from ai500.train.worker import Rank
+from ai500.workloads.models.resnet_layers import ResNet, class_resnet
 
 Arrays = Mapping[str, NDArray[Any]]
 State = dict[str, NDArray[Any]]
@@ -41,6 +42,13 @@ class Setting:
     """Cores of the rank; None: not known, or an accelerator."""
     dtype: str = "float32"
     """Type of the weights; `float64` in equivalence tests."""
+    other_model: ResNet | None = None
+    """A model other than the class's, in equivalence tests."""
+
+    @property
+    def model(self) -> ResNet:
+        """Structure of the model."""
+        return self.other_model or class_resnet(self.problem_class)
 
     @property
     def batch_size(self) -> int:

@@ -25,7 +25,6 @@ from ai500.workloads.models.resnet_layers import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
     ResNet,
-    class_resnet,
     parameters,
 )
 
@@ -209,7 +208,7 @@ def sgd(
 
 def training_step(setting: Setting, *, axis: str | None) -> Callable[..., Any]:
     """Return the step of one rank: weights, statistics, momenta, batch, rate → new ones, loss."""
-    model, hyper = class_resnet(setting.problem_class), setting.hyperparameters
+    model, hyper = setting.model, setting.hyperparameters
     compute = compute_type(setting)
 
     def step(
@@ -246,7 +245,7 @@ class JaxBackend:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._model = class_resnet(setting.problem_class)
+        self._model = setting.model
         self._device = jax.local_devices()[0]
         self._several = setting.rank.world_size > 1
         self._type = np.dtype(setting.dtype)
@@ -434,7 +433,7 @@ def _probabilities(
     problem_class: ProblemClass, setting: Setting, weights: Tree, statistics: Tree, images: Array
 ) -> Array:
     inputs = image_arrays.evaluation_inputs(jnp, problem_class, images, dtype=setting.dtype)
-    model, compute = class_resnet(problem_class), compute_type(setting)
+    model, compute = setting.model, compute_type(setting)
     logits, _ = scores(model, weights, statistics, inputs.astype(compute), training=False)
     return jax.nn.softmax(logits.astype(jnp.float32))
 

@@ -20,7 +20,7 @@ from ai500 import config as configuration
 from ai500.core.errors import AI500Error, RunFolderError
 from ai500.parallel.placement import scratch_folder
 from ai500.records.checkpoint_file import previous
-from ai500.records.run_folder import RunFolder, is_running
+from ai500.records.run_folder import MemberFolder, RunFolder, is_running
 
 TEMPORARY = re.compile(r"\..+\.(\d+)\.(?:[0-9a-f]{8}\.)?tmp")
 """Name of a temporary file of `core/atomic.py`, with the process that wrote it."""
@@ -94,9 +94,9 @@ def _temporary_files(folder: Path) -> Iterator[Leftover]:
 def _old_checkpoints(run: RunFolder) -> Iterator[Leftover]:
     """Yield the second checkpoints of members that have finished."""
     for record in sorted(run.path.glob("trials/*/members/*/record.json")):
-        old = previous(record.with_name("checkpoint.pt"))
-        if old.exists():
-            yield _leftover(old, "checkpoint before the last")
+        for old in map(previous, MemberFolder(record.parent).checkpoints):
+            if old.exists():
+                yield _leftover(old, "checkpoint before the last")
 
 
 def _staged_copies(run: RunFolder) -> Iterator[Leftover]:

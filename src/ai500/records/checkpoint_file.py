@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
@@ -26,7 +26,7 @@ MAGIC = b"ai500 checkpoint 1\n"
 MAX_SEAL_BYTES = 1 << 16  # bounds what is read of a file that is no checkpoint
 
 Owner = Mapping[str, int | str]
-"""Identity of what a checkpoint continues: trial, member, seed."""
+"""Identity of what a checkpoint continues: trial, member, seed; of arrays also the framework."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.name}.previous")
 
 
+def generations(path: Path) -> tuple[Path, Path]:
+    """Return the files of both generations, the newest first."""
+    return path, previous(path)
+
+
 def write(path: Path, payload: bytes | memoryview, *, owner: Owner, epoch: int) -> None:
     """Seal and write a checkpoint atomically; the present one becomes the previous one.
 
@@ -69,17 +74,25 @@ def write(path: Path, payload: bytes | memoryview, *, owner: Owner, epoch: int) 
 
 def remove(path: Path) -> None:
     """Remove a checkpoint that is no longer needed, with the generation before it."""
-    path.unlink(missing_ok=True)
-    previous(path).unlink(missing_ok=True)
+    for generation in generations(path):
+        generation.unlink(missing_ok=True)
+
+
+def stated_owner(path: Path) -> Owner | None:
+    """Return the owner that a file's seal names, its payload unread; None: no seal to read."""
+    try:
+        with path.open("rb") as file:
+            owner: Owner = _seal(path, file)["owner"]
+    except (OSError, DataError):
+        return None
+    return owner
 
 
 def read(path: Path, *, owner: Owner) -> Sealed:
     """Read a checkpoint of this owner and verify its digest; raise DataError if it is damaged."""
     try:
         with path.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise _unusable(path, f"it does not begin with {MAGIC.decode().strip()!r}")
-            seal = _seal(path, file.readline(MAX_SEAL_BYTES))
+            seal = _seal(path, file)
             payload = file.read()
     except OSError as error:
         raise _unusable(path, f"it can't be read: {error.strerror}") from error
@@ -99,7 +112,7 @@ def newest(path: Path, *, owner: Owner) -> tuple[Sealed | None, list[Damaged]]:
     None: there is no good one, and the training begins from its start.
     """
     damaged: list[Damaged] = []
-    for generation in (path, previous(path)):
+    for generation in generations(path):
         if not generation.exists():
             continue
         try:
@@ -116,9 +129,12 @@ def discard(damaged: list[Damaged]) -> None:
             checkpoint.path.unlink()
 
 
-def _seal(path: Path, line: bytes) -> dict[str, Any]:
+def _seal(path: Path, file: IO[bytes]) -> dict[str, Any]:
+    """Read the two lines before the payload."""
+    if file.read(len(MAGIC)) != MAGIC:
+        raise _unusable(path, f"it does not begin with {MAGIC.decode().strip()!r}")
     try:
-        seal = json.loads(line)
+        seal = json.loads(file.readline(MAX_SEAL_BYTES))
         if isinstance(seal["owner"], dict) and isinstance(seal["sha256"], str):
             return dict(seal, bytes=int(seal["bytes"]), epoch=int(seal["epoch"]))
     except (ValueError, TypeError, KeyError):

@@ -15,6 +15,7 @@
         members/000/
           task.json  events.jsonl  log.txt  progress.json  record.json  exit-000.json
           checkpoint.pt  checkpoint.pt.previous         (the latter while it trains)
+          checkpoint.npz  checkpoint.npz.previous       (the same, of frameworks but PyTorch)
           validation.npy  out_of_bag.npy
           history.jsonl                                 (models that a search worker trained)
           script/task-000.json  samples.npy  output/  checkpoint/       (of a script of one's own)
@@ -59,7 +60,7 @@ class MemberFolder:
         self.events = path / "events.jsonl"
         self.log = path / "log.txt"
         self.checkpoint = path / "checkpoint.pt"
-        self.array_checkpoint = path / "checkpoint.npz"
+        self.array_checkpoint = path / "checkpoint.npz"  # of a framework other than PyTorch
         self.progress = path / "progress.json"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
@@ -67,6 +68,11 @@ class MemberFolder:
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
         self.script = path / "script"
+
+    @property
+    def checkpoints(self) -> tuple[Path, Path]:
+        """Files of checkpoints, PyTorch's and another framework's: a member has one of them."""
+        return self.checkpoint, self.array_checkpoint
 
     def exit(self, node: int) -> Path:
         """Return the file in which the agent of one of its nodes records how its worker ended."""

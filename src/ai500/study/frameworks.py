@@ -136,7 +136,7 @@ def _same(point: PointResult, reference: PointResult) -> str:
 STUDY = Study(
     name="frameworks",
     title="The same class in every framework",
-    source="V3 Table 2, V2 §3.2",
+    source="V3 Table 2, V2 §3.1",
     controls=("framework.kind", "framework.python", "framework.command"),
     points=make_points,
     view=view,

@@ -32,7 +32,7 @@ from ai500.parallel.engines.state import (
     load_optimizer,
     load_weights,
 )
-from ai500.records import Task, checkpoint_file
+from ai500.records import checkpoint_file
 from ai500.records.checkpoint_file import Damaged, Owner
 from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
@@ -48,11 +48,6 @@ class Trained(Protocol):
     engine: Engine
     numerics: Numerics
     optimizer: torch.optim.Optimizer
-
-
-def owner_of(task: Task) -> Owner:
-    """Return the owner of a task's checkpoints."""
-    return {"trial": task.trial, "member": task.member, "seed": task.seed}
 
 
 class Writer:

@@ -31,7 +31,7 @@ from ai500.train.optimizers import settings_sha256
 from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
 from ai500.train.step import eager_step, warm_up_batch
-from ai500.train.task_files import event_log, open_data
+from ai500.train.task_files import checkpoint_owner, event_log, open_data
 from ai500.train.training_facts import warn_of_uncounted
 from ai500.train.warm_up import random_streams_preserved
 from ai500.train.worker import Rank, StopRequest
@@ -99,7 +99,7 @@ class Member:
     """True once its step was captured: cuDNN then timed its algorithms during warm-up."""
 
     def __post_init__(self) -> None:
-        self.checkpoints = checkpoint.Writer(checkpoint.owner_of(self.task))
+        self.checkpoints = checkpoint.Writer(checkpoint_owner(self.task))
 
     def emit(self, event: str, **fields: object) -> None:
         """Emit an event of this member; only rank 0 has a sink."""
@@ -130,7 +130,7 @@ class Member:
         return checkpoint.restore(
             self.checkpoint_file,
             self,
-            owner=checkpoint.owner_of(self.task),
+            owner=checkpoint_owner(self.task),
             on_damaged=functools.partial(report_damaged, self),
             accepts=self.accepts,
         )

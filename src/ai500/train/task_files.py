@@ -1,4 +1,4 @@
-"""The files that a task names: the member's data and its event log. Needs no torch."""
+"""A task's files: the member's data, its event log, its checkpoints' owner. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ai500.data.open_store import open_store
 from ai500.data.store import Store
 from ai500.parallel.data_duplicator import Staged
 from ai500.records import Task
+from ai500.records.checkpoint_file import Owner
 from ai500.records.run_folder import MemberFolder
 from ai500.train.worker import Rank
 
@@ -34,3 +35,8 @@ def event_log(task: Task, *, rank: Rank, device: object) -> events.EventLog | No
     log = events.EventLog(path, trial=task.trial, member=task.member, attempt=attempt)
     log.emit("start", pid=os.getpid(), world_size=rank.world_size, device=str(device))
     return log
+
+
+def checkpoint_owner(task: Task) -> Owner:
+    """Return the owner of a task's checkpoints."""
+    return {"trial": task.trial, "member": task.member, "seed": task.seed}

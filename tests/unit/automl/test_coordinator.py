@@ -20,7 +20,7 @@ from ai500.core import events
 from ai500.core.errors import AI500Error, DataError
 from ai500.core.events import EventLog
 from ai500.records import InitialNetwork, Search, checkpoint_file, run_folder
-from ai500.train.checkpoint import owner_of
+from ai500.train.task_files import checkpoint_owner
 from ai500.workloads.models.architecture import Layer
 from tests.support.small_search import SMALL, task
 
@@ -163,7 +163,7 @@ def test_each_architecture_has_trials_from_the_fifth_round_on(desk: Desk) -> Non
 def test_a_restarted_worker_goes_on_with_the_trials_of_its_round(desk: Desk) -> None:
     coordinator = desk.coordinator()
     first = rounds(coordinator, 5)
-    owner = owner_of(dataclasses.replace(task(desk.trial, search=SMALL), seed=first.seed))
+    owner = checkpoint_owner(dataclasses.replace(task(desk.trial, search=SMALL), seed=first.seed))
     checkpoint_file.write(coordinator.checkpoint("000-0005"), b"", owner=owner, epoch=0)
     again = desk.coordinator()
     assert taken(again).candidate == first.candidate

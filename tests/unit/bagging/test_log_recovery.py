@@ -10,6 +10,7 @@ from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import Collector, MemberView
 from ai500.core import events, schema
 from ai500.records import Plan
+from ai500.records.checkpoint_file import generations
 from ai500.records.run_folder import MemberFolder, RunFolder
 from tests.support.synthetic_run import OPERATIONS, Shape, make_plan
 
@@ -24,7 +25,9 @@ def run(tmp_path: Path) -> RunFolder:
     folder.path.mkdir(parents=True)
     train(folder, epochs=2)
     folder.record.write_text("{}")
-    folder.checkpoint.write_text("")
+    for file in folder.checkpoints:
+        for generation in generations(file):
+            generation.write_text("")
     collect(run)
     return run
 
@@ -91,7 +94,7 @@ def test_a_finished_member_without_events_anywhere_is_repeated(run: RunFolder) -
     folder.events.unlink()
     assert recover(run) == ["member_repeated"]
     assert not folder.record.exists()
-    assert not folder.checkpoint.exists()
+    assert not list(folder.path.glob("checkpoint*"))
 
 
 def test_one_lost_epoch_is_enough(run: RunFolder) -> None:

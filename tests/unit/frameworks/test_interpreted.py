@@ -7,18 +7,14 @@ import venv
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ai500 import config as configuration
-from ai500.core.errors import ConfigError, DataError, EnvironmentLacksError
-from ai500.frameworks import array_checkpoint
+from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.frameworks.jax import JAX
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
-from ai500.records.run_folder import MemberFolder
-from ai500.train.position import Position
 
 
 def planned(python: Path, **changes: Any) -> Plan:
@@ -100,52 +96,6 @@ def test_a_program_that_is_no_interpreter_is_refused(program: str) -> None:
     with pytest.raises(EnvironmentLacksError) as caught:
         planned(Path(program))
     assert (caught.value.key, caught.value.value) == ("framework.python", program)
-
-
-class Weights:
-    """A backend as far as checkpoints need it."""
-
-    def __init__(self) -> None:
-        self.arrays = {"w": np.arange(3.0), "momentum.w": np.ones(3)}
-
-    def state(self) -> dict[str, Any]:
-        return self.arrays
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.arrays = state
-
-    @property
-    def backend(self) -> Weights:
-        return self
-
-
-def test_a_checkpoint_of_another_framework_is_refused(tmp_path: Path) -> None:
-    folder, weights = MemberFolder(tmp_path), Weights()
-    writer = array_checkpoint.ArrayWriter("jax", writes=True)
-    writer.save(folder.array_checkpoint, weights, Position(seed=5, epoch=2, step=3))
-    writer.wait()
-    array_checkpoint.check_framework(folder, framework="jax")
-    for framework in ("tensorflow", "pytorch"):
-        with pytest.raises(DataError) as caught:
-            array_checkpoint.check_framework(folder, framework=framework)
-        assert (caught.value.key, caught.value.value) == ("framework.kind", "jax")
-    restored: Any = Weights()
-    restored.arrays = {}
-    position = array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=5)
-    assert position == Position(seed=5, epoch=2, step=3)
-    assert {name: list(array) for name, array in restored.arrays.items()} == {
-        "w": [0, 1, 2], "momentum.w": [1, 1, 1],
-    }  # fmt: skip
-    with pytest.raises(DataError, match="seed 5"):
-        array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=6)
-    folder.array_checkpoint.write_bytes(b"torn")
-    with pytest.raises(DataError):
-        array_checkpoint.restore(folder.array_checkpoint, restored, framework="jax", seed=5)
-    folder.array_checkpoint.unlink()
-    folder.checkpoint.write_bytes(b"torch's")
-    with pytest.raises(DataError) as caught:
-        array_checkpoint.check_framework(folder, framework="jax")
-    assert caught.value.value == "pytorch"
 
 
 def test_this_interpreter_is_the_default() -> None:

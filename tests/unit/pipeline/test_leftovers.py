@@ -56,6 +56,7 @@ def test_a_runs_leftovers(run: RunFolder) -> None:
         touch(run.path / f".plan.json.{dead}.0123abcd.tmp"),
         touch(member.path / f".progress.json.{dead}.tmp"),
         touch(previous(member.checkpoint)),
+        touch(previous(member.array_checkpoint)),
     }
     copied = touch(scratch_folder(run.path, stated=None) / "01" / "train.npy").parents[1]
     kept = [
@@ -66,7 +67,7 @@ def test_a_runs_leftovers(run: RunFolder) -> None:
     ]
     found = leftovers_of_run(run)
     assert {each.path for each in found} == left | {copied}
-    assert sum(each.bytes for each in found) == 16
+    assert sum(each.bytes for each in found) == 20
     remove(found)
     assert not any(path.exists() for path in left | {copied})
     assert all(path.exists() for path in kept)
