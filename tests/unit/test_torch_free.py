@@ -49,6 +49,8 @@ MAY_IMPORT_TORCH = {
     "ai500.frameworks.tensorflow_backend": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_ranks": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_setup": "TensorFlow's worker",
+    "ai500.frameworks.mindspore_backend": "MindSpore's worker",
+    "ai500.frameworks.mindspore_ranks": "MindSpore's worker",
     "ai500.automl.candidates": "a search worker",
     "ai500.automl.coordinator": "a search worker",
     "ai500.automl.memory": "a search worker",

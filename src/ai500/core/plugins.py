@@ -43,6 +43,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "script": "ai500.frameworks.script:SCRIPT",
         "jax": "ai500.frameworks.jax:JAX",
         "tensorflow": "ai500.frameworks.tensorflow:TENSORFLOW",
+        "mindspore": "ai500.frameworks.mindspore:MINDSPORE",
     },
     "scheduler": {
         "local": "ai500.jobs.schedulers.local:LOCAL",
