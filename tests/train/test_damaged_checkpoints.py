@@ -20,7 +20,8 @@ MEMBERS = (0, 1)
 def settings(store: Path) -> list[str | Path]:
     values = {
         "ensemble.size": len(MEMBERS),
-        "train.epochs": 6,
+        # Many more than two: a member must not end before the other has begun.
+        "train.epochs": 16,
         "train.checkpoint_minutes": 0.002,
         "scheduler.poll_seconds": 0.05,
         "system.accelerators_per_node": 2,

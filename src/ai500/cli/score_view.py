@@ -12,8 +12,8 @@ from ai500.core.units import human_seconds, human_si
 from ai500.pipeline.programs import program_of
 from ai500.records import Score, SearchScore, list_operators
 from ai500.records.findings import Finding
-from ai500.report.formats import flop, flops, quality
-from ai500.report.summary import vflops_over_trials
+from ai500.report.formats import flop, flops, known, quality
+from ai500.report.summary import range_over_trials
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
@@ -40,7 +40,8 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     target = score.time_to_target_seconds
     reached = "not reached" if target is None else human_seconds(target)
     return [
-        ("VFLOPS", f"{vflops_over_trials(score)} (valid: quality factor × FLOPS, V3 Eq. 7)"),
+        ("VFLOPS", f"{_vflops(score)} (valid: quality factor × FLOPS, V3 Eq. 7)"),
+        *([("", spread)] if (spread := range_over_trials(score)) else []),
         ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
         ("quality factor", f"{score.penalty_coefficient:.4f} {_quality_factor(score)}"),
         ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
@@ -114,6 +115,10 @@ def _class(score: Score) -> str:
 def _convention(score: Score) -> str:
     counted = score.convention is not None
     return f"(counted by convention {score.convention})" if counted else "(no count was given)"
+
+
+def _vflops(score: Score) -> str:
+    return known(score.vflops, lambda rate: f"{human_si(rate)}VFLOPS")
 
 
 def _quality_factor(score: Score) -> str:

@@ -30,15 +30,22 @@ def vflops_over_trials(score: Score) -> str:
 
     The range is that of all complete trials, also of those that the mean leaves out.
     """
-    rates = [trial.vflops for trial in score.trials if trial.complete and trial.vflops is not None]
     if score.vflops is None:
         return NOT_MEASURED
     factor, prefix = si_prefix(score.vflops)
     text = f"{score.vflops / factor:.4g} {prefix}VFLOPS"
-    if len(rates) < 2:
-        return text
+    spread = range_over_trials(score)
+    return f"{text}, {spread}" if spread else text
+
+
+def range_over_trials(score: Score) -> str:
+    """Format the trials' range of VFLOPS in the unit of the score; empty for a single trial."""
+    rates = [trial.vflops for trial in score.trials if trial.complete and trial.vflops is not None]
+    if score.vflops is None or len(rates) < 2:
+        return ""
+    factor, _ = si_prefix(score.vflops)
     low, high = (f"{rate / factor:.4g}" for rate in (min(rates), max(rates)))
-    return f"{text}, {low}–{high} over {len(rates)} trials"
+    return f"{low}–{high} over {len(rates)} trials"
 
 
 def which_trials(score: Score) -> str:
