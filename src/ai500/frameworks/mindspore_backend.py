@@ -26,7 +26,6 @@ from ai500.workloads.models.resnet_layers import (
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
     ResNet,
-    class_resnet,
     parameters,
 )
 
@@ -290,7 +289,7 @@ class MindSporeBackend:
     def __init__(self, setting: Setting, ranks: Ranks) -> None:
         self._setting = setting
         self._ranks = ranks
-        self._model = class_resnet(setting.problem_class)
+        self._model = setting.model
         state = {name: _parameter(name, value) for name, value in setting.weights.items()}
         names = [p.name for p in parameters(self._model) if p.trained]
         momenta = {
