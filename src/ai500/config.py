@@ -192,7 +192,7 @@ class FrameworkConfig:
 
     kind: str = option(
         "pytorch",
-        "pytorch (the reference), jax, tensorflow, or script: a training command of your own",
+        "pytorch (the reference), jax, tensorflow, mindspore, or script: your own training command",
     )
     command: tuple[str, ...] = option(
         (),
