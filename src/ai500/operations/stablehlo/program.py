@@ -22,8 +22,6 @@ VIEWS = {
 }
 _CALLS = {"call", "composite"}
 _RETURNS = {"return"}
-#: Passes over a loop's body until the flags of its carried values no longer change.
-_MAX_PASSES = 8
 
 
 @dataclass(eq=False, slots=True)
@@ -238,7 +236,8 @@ class _Flattener:
         initial = [scope[name] for name in initial_names]
         invariant = [True] * len(initial)
         needs_gradient = [value.needs_gradient for value in initial]
-        for _ in range(_MAX_PASSES):
+        # A pass that changes anything settles at least one of the two flags of a value.
+        for _ in range(2 * len(initial) + 1):
             carried = [
                 Value(
                     value.shape,
