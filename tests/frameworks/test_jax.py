@@ -12,23 +12,22 @@ from tests.support.commands import SOURCE, Start
 from tests.support.interpreters import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+# `make test` trains a member in JAX and compares its steps; `make test-frameworks` does the rest.
+MORE = pytest.mark.frameworks
 
 
 @pytest.mark.parametrize(
     "case",
     [
         "FP64",
-        "FP32",
-        "bottlenecks v1",
-        "bottlenecks v1.5",
-        pytest.param("ResNet-50", marks=pytest.mark.long),
+        *(pytest.param(case, marks=MORE) for case in framework_checks.STEP_CASES if case != "FP64"),
     ],
 )
 def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
     framework_checks.check_steps("jax", framework_checks.STEP_CASES[case], tmp_path)
 
 
-@pytest.mark.long
+@MORE
 def test_mixed_bf16_is_close_to_pytorch(tmp_path: Path) -> None:
     framework_checks.check_mixed_bf16("jax", tmp_path)
 
@@ -57,6 +56,7 @@ print(step_difference(backend.trace(batch=8), trace_stablehlo(step.as_text(), pa
 """
 
 
+@MORE
 def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
     start = SOURCE / "ai500" / "frameworks" / "start_worker.py"
     done = subprocess.run(
@@ -65,6 +65,7 @@ def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
     assert done.stdout.strip() == "0", done.stderr
 
 
+@MORE
 def test_count_of_the_graph_is_the_published_one() -> None:
     framework_checks.check_counts("jax")
 
@@ -75,12 +76,12 @@ def test_a_stopped_member_resumes_to_the_same_weights(
     framework_checks.check_resume("jax", tiny_store, start, tmp_path)
 
 
-@pytest.mark.long
+@MORE
 def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     framework_checks.check_two_ranks("jax", "gloo", tiny_store, start, tmp_path)
 
 
-@pytest.mark.long
+@MORE
 @pytest.mark.timeout(3600)
 def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
     framework_checks.check_entry("jax", start, tmp_path)

@@ -12,7 +12,7 @@ from ai500.records.run_folder import MemberFolder, RunFolder
 from tests.support.commands import Start, wait_for
 from tests.support.interpreters import interpreter
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 def settings(store: Path) -> list[str | Path]:
