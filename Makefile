@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= auto
+# Tests that wait for Slurm or a browser leave a core idle.
+JOBS ?= $(shell expr $$(nproc) + 1)
 # Other frameworks live in interpreters of their own, kept between runs: their pins conflict.
 JAX := jax==0.10.2
 TENSORFLOW := tensorflow-cpu==2.21.0

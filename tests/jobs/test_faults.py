@@ -66,6 +66,7 @@ def forget_job_id(run: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | {"job": None}))
 
 
+@pytest.mark.long
 def test_a_killed_controller_finds_its_jobs_again(
     cluster: Cluster, run_ensemble: Submit, submit: Submit, undisturbed: Results,
     shared_folder: Path,

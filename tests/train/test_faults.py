@@ -259,6 +259,7 @@ def test_max_retries_starts_a_failed_member_again(
     assert kinds.count("job_submitted") == 2
 
 
+@pytest.mark.long
 def test_a_full_disk_is_named_and_resume_goes_on(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

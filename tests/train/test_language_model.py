@@ -24,6 +24,7 @@ def run(start: Start, out: Path, *settings: str, runs: int = 1, timeout: float) 
     assert command.wait(timeout=timeout) == 0, command.err
 
 
+@pytest.mark.long
 def test_two_members_learn_are_averaged_and_shown(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(start, out, "ensemble.size=2", "parallel.degree=1", "train.epochs=1", timeout=240)

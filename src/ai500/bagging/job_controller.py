@@ -15,7 +15,7 @@ from dataclasses import replace
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
-from ai500.core.errors import RunFolderError
+from ai500.core.errors import AI500Error, RunFolderError
 from ai500.jobs.schedulers import (
     ACTIVE,
     ATTEMPT_MARK,
@@ -54,6 +54,8 @@ class JobController:
         details_reader: Callable[[RunFolder, int], DetailsReader],
     ) -> None:
         self._run = run
+        # A process of a deleted run may make the folder again, never this file.
+        self._marker = run.state if run.state.exists() else run.path
         self._trial = run.trial(trial)
         self._number = trial
         self._tasks = {task.member: task for task in tasks}
@@ -89,25 +91,36 @@ class JobController:
 
     def run(self, show: ShowMembers) -> list[int]:
         """Poll until every member has ended. Return the members that failed."""
-        while True:
-            if self._run.cancel_request.exists():
-                raise KeyboardInterrupt  # `ai500 cancel` on another host
-            if not self._run.path.exists():
-                raise RunFolderError(
-                    f"{self._run.path} was deleted while its members trained.",
-                    path=self._run.path,
-                    remedy="Start a new run; end its jobs that a cluster still runs by scancel.",
-                )
-            self._poll()
-            show([self.views[member] for member in sorted(self.views)])
-            if not self._active():
-                break
-            time.sleep(self._poll_seconds)
+        try:
+            self._poll_until_ended(show)
+        except (OSError, AI500Error):
+            self._require_folder()  # the cause, if it was deleted
+            raise
+        self._require_folder()  # members of a deleted run fail
         # A member whose job was reported lost may have finished nevertheless.
         self._collector.collect(self.views, sorted(self.views))
         self._save()
         self._scheduler.close()
         return [member for member in self._tasks if not self._finished(member)]
+
+    def _poll_until_ended(self, show: ShowMembers) -> None:
+        while True:
+            if self._run.cancel_request.exists():
+                raise KeyboardInterrupt  # `ai500 cancel` on another host
+            self._require_folder()
+            self._poll()
+            show([self.views[member] for member in sorted(self.views)])
+            if not self._active():
+                return
+            time.sleep(self._poll_seconds)
+
+    def _require_folder(self) -> None:
+        if not self._marker.exists():
+            raise RunFolderError(
+                f"{self._run.path} was deleted while its members trained.",
+                path=self._run.path,
+                remedy="Start a new run; end its jobs that a cluster still runs by scancel.",
+            )
 
     def cancel(self) -> None:
         """Cancel all jobs of the trial, and record it."""

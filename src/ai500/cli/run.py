@@ -200,7 +200,7 @@ def finish(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a running search with a score, once its minimum time is over.
+    """End a running search with a score, after its minimum time.
 
     Workers stop after the step in progress and the trial is scored; the next trial, if any, begins.
 

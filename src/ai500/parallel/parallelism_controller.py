@@ -130,13 +130,29 @@ def _places(degrees: Degrees, nodes: Sequence[Node]) -> list[tuple[NodeSlots, ..
     free: dict[str, list[int]] = {}
     left = degrees.system_scale
     for node in nodes:
-        free[node.name] = [slot.index for slot in node.slots[:left]]
-        left -= len(free[node.name])
+        if slots := [slot.index for slot in node.slots[:left]]:
+            free[node.name] = slots
+            left -= len(slots)
     sizes = {name: len(slots) for name, slots in free.items()}
-    return [
-        _take_place(degrees.parallel_degree, free, sizes)
-        for _ in range(degrees.system_scale // degrees.parallel_degree)
+    degree, whole = degrees.parallel_degree, max(sizes.values())
+    if set(sizes.values()) == {whole} and 0 in (whole % degree, degree % whole):
+        return _places_in_order(degree, free)
+    return [_take_place(degree, free, sizes) for _ in range(degrees.system_scale // degree)]
+
+
+def _places_in_order(degree: int, slots: Mapping[str, list[int]]) -> list[tuple[NodeSlots, ...]]:
+    """Divide equal nodes, each of which holds whole members or a whole part of one.
+
+    In a time that is linear in the slots: a machine has thousands of nodes.
+    """
+    each = min(degree, len(next(iter(slots.values()))))
+    shares = [
+        NodeSlots(name, tuple(indices[first : first + each]))
+        for name, indices in slots.items()
+        for first in range(0, len(indices), each)
     ]
+    nodes = degree // each
+    return [tuple(shares[first : first + nodes]) for first in range(0, len(shares), nodes)]
 
 
 def _take_place(
