@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests that wait for Slurm or a browser leave a core idle.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+JOBS ?= auto
 # Other frameworks live in interpreters of their own, kept between runs: their pins conflict.
 JAX := jax==0.10.2
 TENSORFLOW := tensorflow-cpu==2.21.0
