@@ -6,6 +6,7 @@ one, add the new name: `old|new`. A quantity that is nowhere is an error, never 
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
 from collections import Counter
@@ -105,13 +106,21 @@ def structures(globs: str, field: str, *, models: int | None = None) -> Reader:
     return read
 
 
+def without_seal(path: Path) -> bytes:
+    """Return the framework's own file of a checkpoint; later commits put two lines before it."""
+    data = path.read_bytes()
+    return data.split(b"\n", 2)[2] if data.startswith(b"ai500 checkpoint ") else data
+
+
 def tensors(globs: str, field: str, *, models: int | None = None) -> Reader:
     """Read tensors and numbers below a key of checkpoints, in order; `` is the whole file."""
 
     def read(results: Path) -> Iterator[Labelled]:
         for path in find(results, globs)[:models]:
             file = str(path.relative_to(results))
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(
+                io.BytesIO(without_seal(path)), map_location="cpu", weights_only=True
+            )
             names = field.split("|")
             name = next((name for name in names if not name or name in content), None)
             if name is None:
@@ -265,7 +274,11 @@ TRAINED: dict[str, Reader] = {
     "loss, rate, quality by epoch": numbers(
         f"{MEMBERS}/events.jsonl", "loss", "learning_rate", "quality"
     ),
-    "operations": numbers(f"{MEMBERS}/record.json", *OPERATIONS),
+    # Anchored: later records have the counts of the other conventions beside it.
+    "operations": numbers(
+        f"{MEMBERS}/record.json", ".operations.forward_per_image",
+        ".operations.backward_per_image", ".operations.update_per_step", ".operations.parameters",
+    ),
     "images, steps, seeds": numbers(
         f"{MEMBERS}/record.json", ".images", ".steps", ".parameters", "seeds.seed",
         "seeds.initial_weights", "traffic.inside_node", "traffic.calls",
