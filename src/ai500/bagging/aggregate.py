@@ -136,7 +136,7 @@ def illustrate(
         drawn = workload.illustrations(predictions, ensemble=ensemble, samples=samples)
         if drawn is not None:
             _write(trial, drawn)
-    except Exception as error:
+    except Exception as error:  # a plugin's drawing may raise anything; the score does not need it
         note = f"Nothing could be drawn: {type(error).__name__}: {error}"
         with contextlib.suppress(Exception):  # such as a full disk, which the next stage reports
             _write(trial, Drawn(Illustrations("Pictures", (note,)), {}))

@@ -117,10 +117,3 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Leave the ranks' group."""
-
-
-class BackendModule(Protocol):
-    """A module that holds a framework's backend; `Interpreted.module` names it."""
-
-    def make_backend(self, setting: Setting) -> Backend:
-        """Join the member's ranks and build the model on this rank's device."""

@@ -266,8 +266,8 @@ def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: str = "float32"
     from mindspore.graph.api import _cell_graph_executor
     from mindspore.train.mind_ir_pb2 import ModelProto
 
-    wanted = parameters(model)
-    weights = {p.name: _parameter(p.name, np.zeros(p.shape, np.float32)) for p in wanted}
+    declared = parameters(model)
+    weights = {p.name: _parameter(p.name, np.zeros(p.shape, np.float32)) for p in declared}
     cell = TrainingForward(Network(model, weights))
     cell.set_train()
     inputs = mindspore.Tensor(np.zeros(shape, dtype))
@@ -279,7 +279,7 @@ def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: str = "float32"
     compiled = ModelProto()
     compiled.ParseFromString(stream)
     # Cells name parameters by their position.
-    trained = {weights[p.name].name for p in wanted if p.trained}
+    trained = {weights[p.name].name for p in declared if p.trained}
     return trace_mindir(compiled, trained=trained, batch=shape[0])
 
 
